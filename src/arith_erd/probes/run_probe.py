@@ -5,7 +5,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -285,32 +285,35 @@ def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
 
 
 def with_progress(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:
-    """The rows of a probe. A line on standard error says how far it is, anew on a terminal, else every 30 s."""
+    """The rows of a probe. Meanwhile there is a bar on a terminal, elsewhere a line every 30 s, on standard error."""
     console = Console(stderr=True)
     measured: list[dict[str, Any]] = []
+    begun: set[Any] = set()
     started, ended = time.monotonic(), threading.Event()
 
     def text() -> str:
-        done = max(len({row.get("seed") for row in measured}) - 1, 0)
+        done = f", {max(len(begun) - 1, 0)} of {networks} networks done" if networks > 1 else ""
         site = measured[-1].get("site") if measured else None
-        where = f", {done} of {networks} networks done" * (networks > 1) + f", at {site}" * bool(site)
-        return f"{name}{where}, {len(measured):,} rows after {time.monotonic() - started:.0f} s"
+        return f"{name}{done}{f', at {site}' if site else ''}, {len(measured):,} rows"
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(text(), total=networks if networks > 1 else None)  # of one network the share is not known
 
     def tell() -> None:  # in a thread, since a probe can take minutes from one row to the next
         while not ended.wait(0.2 if console.is_terminal else EVERY):
-            if console.is_terminal:
-                status.update(Text(text()))
-            else:
-                console.print(text(), highlight=False, markup=False)
+            bar.update(task, description=text(), completed=len(begun) - 1)
+            if not console.is_terminal:
+                console.print(f"{text()} after {time.monotonic() - started:.0f} s", highlight=False, markup=False)
 
-    status = console.status(Text(text()))
-    with status if console.is_terminal else nullcontext():
-        threading.Thread(target=tell, daemon=True).start()
-        try:
+    threading.Thread(target=tell, daemon=True).start()
+    try:
+        with bar:
             for row in rows:
                 measured.append(row)
-        finally:
-            ended.set()
+                begun.add(row.get("seed"))
+    finally:
+        ended.set()
     return measured
 
 
