@@ -338,7 +338,7 @@ def positions(file: str) -> str:
     lines = [["positions", "training pairs learnt", "VS_v, of these seeds", "VS_v, all seeds"]]
     for name, seeds in pd.read_csv(RESULTS / file).groupby("positions"):
         ends = seeds.loc[seeds["train_seq_acc"] >= LEARNT, "val_seq_acc"]
-        learnt = f"{ends.min():.0%} to {ends.max():.0%}" if len(ends) else ""
+        learnt = " to ".join(dict.fromkeys(f"{end:.0%}" for end in (ends.min(), ends.max()))) if len(ends) else ""
         lines.append([f"`{name}`", f"{len(ends)} of {len(seeds)} seeds", learnt, mean_text(seeds["val_seq_acc"])])
     return markdown(*lines)
 

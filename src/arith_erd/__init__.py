@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .interp.causal_model import CausalModel as CausalModel
     from .interp.counterfactuals import CounterfactualDataset as CounterfactualDataset
     from .interp.das import fit_das as fit_das
+    from .interp.erasure import flip_signs as flip_signs
     from .interp.erasure import leace as leace
     from .interp.hooked import Hooked as Hooked
     from .interp.interchange import interchange_accuracy as interchange_accuracy
@@ -67,7 +68,7 @@ _HOMES = {
     "errors": ("UserError",),
     "interp.causal_model": ("CausalModel",),
     "interp.counterfactuals": ("CounterfactualDataset",),
-    "interp.erasure": ("leace",),
+    "interp.erasure": ("flip_signs", "leace"),
     "interp.hooked": ("Hooked",),
     "interp.interchange": ("interchange_accuracy",),
     "interp.interventions": ("Erase", "Interchange", "Replace", "Steer", "Subspace"),

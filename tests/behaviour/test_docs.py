@@ -102,7 +102,7 @@ def test_documented_options_exist(program: str, line: str) -> None:
     compose(program, [re.sub(r"^([\w.]+=[^'\[,]+),[^']*$", r"\1", word) for word in words])
 
 
-FURTHER = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "deploy/k8s/README.md", "benchmarks/README.md")]
+FURTHER = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")]
 
 
 @pytest.mark.parametrize("page", [*PAGES, *FURTHER], ids=lambda page: str(page.relative_to(ROOT)))

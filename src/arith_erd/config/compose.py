@@ -1,5 +1,6 @@
 """From ``conf/`` to a `Job`: Hydra composes, `read_job` checks and builds, an error is one line. Loads no torch."""
 
+import difflib
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -160,7 +161,10 @@ def explain_hydra(error: Exception, config_name: str, overrides: Sequence[str]) 
         other = "" if key in (*GROUPS, *PRESETS) else f"; or {key}=[{value}], a list; or {text}, a text"
         return f"{key}={value}: expected -m too, for a job of each value{other}"
     if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
-        return str(bad_value(option[1], option[2], " or ".join(re.findall(r"^\t(\S+)$", text, re.MULTILINE))))
+        names = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
+        close = difflib.get_close_matches(option[2], names, n=1)
+        others = ", ".join(name for name in names if name not in close)
+        return str(bad_value(option[1], option[2], f"{close[0]}, or one of {others}" if close else f"one of {others}"))
     if misspelt := re.search(r"Could not override '([^']+)'", text):
         key = misspelt[1]
         if key in GROUPS:
@@ -171,8 +175,7 @@ def explain_hydra(error: Exception, config_name: str, overrides: Sequence[str]) 
         if inside := sorted(k for k in keys if k.startswith(f"{key}.")):
             return f"{key}={{...}}: names a key that does not exist; expected {' or '.join(inside)}"
         if any(k.partition(".")[0] == key.partition(".")[0] for k in keys) and (having := _options_with(key)):
-            one = having[0] if len(having) == 1 else f"one of {', '.join(having)}"
-            return f"{key}: expected {one}, which {'has' if len(having) == 1 else 'have'} it"
+            return f"{key}: no such key here; {' and '.join(having)} {'has' if len(having) == 1 else 'have'} it"
         return str(no_such_key(key, keys))
     cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
     return text.split("Config search path")[0].strip() + cause

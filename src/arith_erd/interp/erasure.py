@@ -158,12 +158,14 @@ def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> E
     return Eraser(x.mean, used * strength, used)
 
 
-def flip_signs(x: Whitened, eraser: Eraser, generator: torch.Generator) -> Eraser:
+def flip_signs(x: Tensor | Whitened, eraser: Eraser, generator: torch.Generator) -> Eraser:
     """The same erasure of a random concept: ``eraser``, reflected along randomly chosen principal axes.
 
     The reflection keeps the mean and the covariance of x. So the result removes the same variance along each principal
-    axis and hides another concept: a fairer control than random directions of the same variance.
+    axis and hides another concept: a fairer control than random directions of the same variance. ``x`` is what the
+    eraser was fitted on, as in `leace`.
     """
+    x = _whitened(x)
     signs = 2.0 * torch.randint(0, 2, (x.rank,), generator=generator, dtype=torch.float64) - 1
     left, right = (x.axes @ (signs[:, None] * (x.axes.T @ side)) for side in (eraser.left, eraser.right))
     return Eraser(eraser.mean, left, right)

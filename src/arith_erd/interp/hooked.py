@@ -52,8 +52,9 @@ class Hooked:
     (torch.Size([2, 8, 5]), torch.Size([2, 15, 64]), torch.Size([2, 8, 64]))
 
     Args:
-        network: any module that gives logits (N, m, V) when called with a prompt (N, P) and decoder inputs (N, m), the
-            tokens ``<start> r_0 .. r_(m-2)``. It is put into evaluation mode.
+        network: any module that gives logits (N, t, V) when called with a prompt (N, P) and decoder inputs (N, t), the
+            tokens ``<start> r_0 .. r_(t-2)``: `run` gives all m, `predict` one more at a time. It is put into
+            evaluation mode.
         sites: name -> submodule of the network whose output is read and replaced: examples on axis 0, positions on axis
             1. By default ``network.sites()``.
         task: that the network answers; needed for `Examples`, names of positions and `predict`.

@@ -128,9 +128,8 @@ def chosen_variable(data: CounterfactualDataset, variable: str | None) -> str:
     variable = variable or data.family.vary[0]
     data.causal_model.require([variable])
     if (data.expected(variable) == data.causal_model.table["answer"][data.base]).all():
-        raise UserError(
-            f"variable={variable}: its interchange changes no answer in these data ({data.family}); vary it"
-        )
+        fault = f"variable={variable}: its interchange changes no answer in these data ({data.family})"
+        raise UserError(f"{fault}; draw pairs that differ in it, with vary={variable}")
     return variable
 
 

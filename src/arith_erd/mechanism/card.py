@@ -16,7 +16,7 @@ from ..seeds import format_seeds
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked
-    from .signature import MeasuredSignature, Verdict
+    from .signature import Diagnosis, MeasuredSignature
 
 MAX_DISTANCE = 1.0
 """Largest distance to an algorithm that counts as near."""
@@ -166,7 +166,7 @@ class Card(_Frozen):
         return notes if self.calibrated else [*notes, UNCALIBRATED]
 
 
-def make_card(model: "Hooked", found: "MeasuredSignature", verdict: "Verdict", calibrated: bool) -> NetworkCard:
+def make_card(model: "Hooked", found: "MeasuredSignature", verdict: "Diagnosis", calibrated: bool) -> NetworkCard:
     bits = [
         Bit(
             position=t,

@@ -50,8 +50,8 @@ RIVALS = {
     "local_remainder_over_graded_carry": ("local_remainder", "graded_carry"),
 }
 POST_HOC_PREFIXES = (*POST_HOC, "local_remainder_over_graded_carry")
-OF_ALL = tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
-EXTRA_COMPONENTS = ("mean_ablation", "far", *RIVALS, *POST_HOC, "ties", *OF_ALL)
+WITH_TIES = tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
+EXTRA_COMPONENTS = ("mean_ablation", "far", *RIVALS, *POST_HOC, "ties", *WITH_TIES)
 
 LIMITS = {"prefix": 0.1, "steering": 0.25}
 """Largest root mean square differences that count as near; smaller for prefixes, whose only error is sampling."""
@@ -62,7 +62,7 @@ COMPARED = (*PREFIXES, *POST_HOC_PREFIXES, *STEERING)
 PARTS = {"prefix": slice(-len(STEERING)), "steering": slice(-len(STEERING), None)}
 
 
-class Ideal(NamedTuple):
+class Prediction(NamedTuple):
     """What an algorithm would do."""
 
     hypothesis: str  # about prefixes
@@ -71,12 +71,12 @@ class Ideal(NamedTuple):
     stored: str  # the sum that it stores, see `shifted_bits`; empty for none
 
 
-IDEAL = {
-    "erd": Ideal("prompt_only", 0.0, 0.0, "value"),
-    "lookahead_carry": Ideal("prompt_only", 0.0, 1.0, ""),
-    "prefix_carry": Ideal("local_carry", 1.0, 1.0, ""),
-    "remainder": Ideal("remainder", np.nan, 0.0, "remainder"),
-    **{name: Ideal(name, np.nan, 1.0, "") for name in POST_HOC},
+PREDICTIONS = {
+    "erd": Prediction("prompt_only", 0.0, 0.0, "value"),
+    "lookahead_carry": Prediction("prompt_only", 0.0, 1.0, ""),
+    "prefix_carry": Prediction("local_carry", 1.0, 1.0, ""),
+    "remainder": Prediction("remainder", np.nan, 0.0, "remainder"),
+    **{name: Prediction(name, np.nan, 1.0, "") for name in POST_HOC},
 }
 
 
@@ -118,9 +118,9 @@ def measure_signature(
             responses["flip_propagate", t].append(changed[propagates])
             responses["flip_settled", t].append(changed[~propagates])
         if intervention == "random" and prefix is not None:
-            of_prefix = predicted_bits(columns, examples, prefix, user_model)
-            responses["ties", t].append(np.any([bits < 0 for bits in of_prefix.values()], axis=0))
-            for name, expected, counted in expectations(of_prefix):
+            predicted = predicted_bits(columns, examples, prefix, user_model)
+            responses["ties", t].append(np.any([bits < 0 for bits in predicted.values()], axis=0))
+            for name, expected, counted in expectations(predicted):
                 agrees = np.where(expected < 0, 0.5, tokens - ZERO == expected)
                 responses[name, t].append(agrees[counted])
     components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *EXTRA_COMPONENTS, USER_MODEL)}
@@ -133,9 +133,9 @@ def measure_signature(
     scores = list(steer(model, steered, seed))
     for component in STEERING:
         for t in distinguishable_bits(component, task.width):
-            halves = [both for row, both in scores if (row.component, row.position) == (component, str(t))]
+            halves = [halves for row, halves in scores if (row.component, row.position) == (component, str(t))]
             # One half of the examples chooses the site, the other scores it, so the choice does not inflate the score.
-            components[component][t] = max(halves, key=lambda both: both[0])[1]
+            _, components[component][t] = max(halves, key=lambda halves: halves[0])
     return MeasuredSignature(accuracy, components, [row for row, _ in scores])
 
 
@@ -153,7 +153,7 @@ def _different(columns: ColumnSums, count: int, rng: np.random.Generator) -> Exa
 def expectations(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
     """Component, the bits (N,) that it expects, and where they count.
 
-    Ties, where a hypothesis expects -1, count in `OF_ALL` only; for `RIVALS` only differences count.
+    Ties, where a hypothesis expects -1, count in `WITH_TIES` only; for `RIVALS` only differences count.
     """
     clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
     for name, bits in expected.items():
@@ -171,15 +171,15 @@ def expected_signatures(task: Add) -> dict[str, Signature]:
     """
     rng, width, columns = np.random.default_rng(0), task.width, ColumnSums(task)
     examples = _different(columns, SIMULATED, rng)
-    signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in IDEAL}
+    signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in PREDICTIONS}
     for t in range(1, width):
-        of_prefix = predicted_bits(columns, examples, rng.integers(0, 2, (len(examples), t)))
-        for name, (component, bits, counted) in product(IDEAL, list(expectations(of_prefix))):
+        predicted = predicted_bits(columns, examples, rng.integers(0, 2, (len(examples), t)))
+        for name, (component, bits, counted) in product(PREDICTIONS, list(expectations(predicted))):
             compared = (*HYPOTHESES, *POST_HOC_PREFIXES) if name in POST_HOC else HYPOTHESES
             if component in compared and counted.any():
-                signatures[name][component][t] = (of_prefix[IDEAL[name].hypothesis] == bits)[counted].mean()
-    followed = _followed(task, rng)
-    for name, (_, propagate, carry, stored) in IDEAL.items():
+                signatures[name][component][t] = (predicted[PREDICTIONS[name].hypothesis] == bits)[counted].mean()
+    followed = _expected_steering(task, rng)
+    for name, (_, propagate, carry, stored) in PREDICTIONS.items():
         flips = {"flip_propagate": np.full(width, propagate), "flip_settled": np.full(width, 0 * propagate)}
         carries = np.where(np.isin(np.arange(width), distinguishable_bits("carry", width)), carry, np.nan)
         signatures[name] = {**signatures[name], **flips, "carry": carries}
@@ -187,7 +187,7 @@ def expected_signatures(task: Add) -> dict[str, Signature]:
     return signatures
 
 
-def _followed(task: Add, rng: np.random.Generator) -> dict[tuple[str, str], np.ndarray]:
+def _expected_steering(task: Add, rng: np.random.Generator) -> dict[tuple[str, str], np.ndarray]:
     """How well machines that store a sum follow its steps: what they store, component -> (m,)."""
     sums = rng.integers(0, task.limit, (2, SIMULATED)).sum(axis=0)
     delta, answer = draw_shifts(sums, task.bits, rng), sums[:, None] >> np.arange(task.width) & 1
@@ -204,7 +204,7 @@ def _followed(task: Add, rng: np.random.Generator) -> dict[tuple[str, str], np.n
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Diagnosis:
     """An algorithm's name, ``mixed``, ``none`` or ``undecided``, and the distances behind it.
 
     ``distance`` is to the ``nearest`` algorithm or mixture; ``post_hoc``, those to `POST_HOC` algorithms, are NaN if
@@ -224,7 +224,7 @@ class Verdict:
         return [*rows, *(CardRow("distance", name, value=distance) for name, distance in every.items())]
 
 
-def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Verdict:
+def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Diagnosis:
     """The verdict on a signature; without algorithms to compare it with, ``undecided``.
 
     The distance of a part, responses to wrong prefixes or to steering, is the root mean square difference of its
@@ -235,7 +235,7 @@ def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Verdi
     equally near.
     """
     if not expected:
-        return Verdict("undecided", np.nan, "", {}, {}, [])
+        return Diagnosis("undecided", np.nan, "", {}, {}, [])
     found, unknown = measured.components, np.full_like(measured.components[COMPONENTS[0]], np.nan)
     squares = {  # (components, m) each, NaN where either side is NaN or has no such component
         name: np.stack([(found.get(key, unknown) - signature.get(key, unknown)) ** 2 for key in COMPARED])
@@ -273,7 +273,7 @@ def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Verdi
     elif name == best and rivals:
         name = "undecided"
         reasons.append(f"{', '.join(rivals)} is as near as {best}; the tests do not distinguish them")
-    return Verdict(name, distance, nearest, distances, post_hoc, reasons)
+    return Diagnosis(name, distance, nearest, distances, post_hoc, reasons)
 
 
 def is_calibrated(network: Network, task: Task) -> bool:

@@ -20,8 +20,8 @@ from ..mechanism.place_value import require_binary
 from ..mechanism.responses import with_prefix
 from ..mechanism.signature import (
     POST_HOC,
+    Diagnosis,
     MeasuredSignature,
-    Verdict,
     decide,
     expected_signatures,
     is_calibrated,
@@ -106,7 +106,7 @@ class Mechanism(Probe):
             for values in (*verdict.rows(), *signature.rows()):
                 yield self.row(model.seed, *values)
 
-    def _measure(self, model: Hooked) -> tuple[MeasuredSignature, Verdict]:
+    def _measure(self, model: Hooked) -> tuple[MeasuredSignature, Diagnosis]:
         signature = measure_signature(model, self.pairs, self.moved, self.seed, self.user_model)
         return signature, decide(signature, self.expected)
 

@@ -48,6 +48,12 @@ class Examples:
     length: Array
     """Digits that are written of each operand (N,); fewer than ``bits`` only if a task has several lengths."""
 
+    def __repr__(self) -> str:
+        """``<64 examples of 3 digits in base 2: 000+000 -> 0000, ..>``."""
+        first = zip(bit.render(self.prompt[:1]), bit.render(self.completion[:1]), strict=True)
+        shown = "".join(f": {prompt} -> {answer}, .." for prompt, answer in first)
+        return f"<{len(self)} examples of {self.bits} digits in base {self.base}{shown}>"
+
     def __len__(self) -> int:
         return len(self.answer)
 
