@@ -37,7 +37,6 @@ HYDRA = (  # what an experiment says, and what the message names
     ("hydra: {sweeper: {params: {hydra.run.dir: CANARY}}}", "hydra.sweeper.params.hydra.run.dir"),
     ('hydra: {sweeper: {params: {trust: "[json]"}}}', "hydra.sweeper.params.trust"),
     ('hydra: {sweeper: {params: {"++trust": "[json]"}}}', "hydra.sweeper.params.++trust"),
-    ('hydra: {sweeper: {params: {"trust@x": "[json]"}}}', "hydra.sweeper.params.trust@x"),
     ('hydra: {sweeper: {params: {"task@hydra.callbacks": add}}}', "hydra.callbacks"),
     ('hydra: {sweeper: {params: {task: "add,mul\\ntrust=[json]"}}}', ""),
     ('hydra: {sweeper: {params: {seed: "0 trust=[json]"}}}', ""),
@@ -51,7 +50,6 @@ HYDRA = (  # what an experiment says, and what the message names
     ("hydra: CANARY", "sets hydra"),
     ("{hydra: '${task}', task: {callbacks: {x: {_target_: os.getcwd}}}}", "sets hydra;"),
     ("hydra: {sweeper: {params: '${task}'}}", "hydra.sweeper.params"),
-    ("hydra: [1]", "experiment/theirs.yaml"),
     ("# @package hydra.callbacks\nx: {_target_: os.getcwd}", "experiment/theirs.yaml: sets hydra.callbacks; expected"),
 )
 
@@ -86,31 +84,14 @@ def test_experiment_of_somebody_else_configures_no_program(n, canary, main, tmp_
     assert os.listdir(tmp_path) == ["own"]
 
 
-@pytest.mark.parametrize("option", ["--help", "--cfg=job"])
-def test_nor_one_that_only_prints(option, canary, main, tmp_path):
-    """Hydra starts the logging that a configuration describes before it prints some of these."""
-    (tmp_path / "experiment").mkdir()
-    logging = f"{{version: 1, handlers: {{f: {{(): pathlib.Path.touch, self: {canary}}}}}, root: {{handlers: [f]}}}}"
-    text = f"# @package _global_\nhydra: {{hydra_logging: {logging}, job_logging: {logging}}}\n"
-    (tmp_path / "experiment" / "theirs.yaml").write_text(text)
-    refused = main("train.py", f"--config-dir={tmp_path}", "experiment=theirs", option)
-    assert refused.returncode == 1
-    assert "experiment/theirs.yaml: sets hydra.hydra_logging" in refused.stderr
-
-
-ADD, ELASTIC = "arith_erd.tasks.Add", "torch.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler"
-PROGRAM = {"entrypoint": "touch", "args": ["CANARY"], "env": {}, "stdout": None, "stderr": None, "local_rank_id": 0}
+ADD = "arith_erd.tasks.Add"
 TARGETS: tuple[dict[str, Any], ...] = (  # nodes that do harm when Hydra's `instantiate` makes them
     {"_target_": "os.system", "command": "touch CANARY"},
     {"_target_": "builtins.eval", "_args_": ["open('CANARY', 'w')"]},
     {"_target_": "arith_erd.system.machine.subprocess.run", "args": ["touch", "CANARY"]},
-    {"_target_": "arith_erd.system.files.os.mkdir", "path": "CANARY"},
     {"_target_": "arith_erd.system.files.write_atomically", "path": "CANARY", "text": ""},
     {"_target_": "arith_erd.config.build.trust", "_args_": ["os"]},
-    {"_target_": "arith_erd.system.cli_errors.LastingStream", "stream": "CANARY"},
     {"_target_": "torch.optim.optimizer.torch.hub.load", "repo_or_dir": "evil/evil"},
-    {"_target_": ELASTIC, **PROGRAM},
-    {"_target_": "torch.PyTorchFileWriter", "_args_": ["CANARY"]},
     {"_target_": "torch.load", "f": "CANARY", "weights_only": False},
     {"_target_": ADD, "bits": [[{"_target_": "os.mkdir", "path": "CANARY"}]]},
     {"_target_": ADD, "bits": "${oc.decode:'{_target_: os.mkdir, path: CANARY}'}"},

@@ -23,11 +23,6 @@ def test_importing_loads_neither_torch_nor_hydra():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_another_name_is_no_attribute():  # the public ones: test_docs.py
-    with pytest.raises(AttributeError, match="no attribute 'Moon'"):
-        ae.Moon  # noqa: B018
-
-
 def test_fit_is_the_run_of_the_command_line(tmp_path, capsys):
     """The same directory name, so the same hash; then the same command finds it finished."""
     tiny = ["data.batch_size=16", "model.net.num_layers=1"]

@@ -116,14 +116,6 @@ def test_erasure_keeps_mean_and_dtype_and_is_idempotent_and_leace_changes_least(
     assert removed["leace"] < removed["mean_projection"]
 
 
-def test_erasure_of_rank_0_changes_nothing():
-    x = embeddings()
-    for eraser in (inlp(x, concept(x, "number"), 0), *fitted(x, torch.ones(N, 1)).values()):
-        assert eraser.rank == 0
-        assert torch.equal(eraser(x), x)
-        assert variance_removed(x, eraser(x)) == 0
-
-
 def test_rounding_errors_are_not_treated_as_data():
     """A LayerNorm leaves a direction without variance, in float32 one of rounding errors."""
     positions, channels = 3, 8

@@ -30,11 +30,6 @@ def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert target.read_text() == "new"
 
 
-def test_text_is_utf_8_and_what_is_no_text_is_escaped(tmp_path: Path):
-    write_atomically(tmp_path / "error.txt", "é \udc80")
-    assert (tmp_path / "error.txt").read_bytes() == b"\xc3\xa9 \\udc80"
-
-
 def test_several_writers_of_one_file_all_succeed(tmp_path: Path):
     texts = [f"{n}" * 100_000 for n in range(4)]
     with ThreadPoolExecutor(4) as pool:
