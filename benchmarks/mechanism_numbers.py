@@ -51,11 +51,11 @@ CONTROLS = {
 BITS = range(2, 8)
 LINES = {
     "remainder": "after random prefixes: answers that `remainder` predicts",
-    "local_carry": "... `prefix_carry`",
-    "prompt_only": "... an algorithm that ignores the prefix, as `erd`",
-    "local_remainder": "... `local_remainder`, found afterwards",
-    "graded_carry": "... `graded_carry`, found afterwards",
-    "remainder_over_local_carry": "... `remainder`, only where it and `prefix_carry` differ",
+    "local_carry": "after random prefixes: answers that `prefix_carry` predicts",
+    "prompt_only": "after random prefixes: answers that `erd` predicts, which ignores the prefix",
+    "local_remainder": "after random prefixes: answers that `local_remainder` predicts (found afterwards)",
+    "graded_carry": "after random prefixes: answers that `graded_carry` predicts (found afterwards)",
+    "remainder_over_local_carry": "after random prefixes, where `remainder` and `prefix_carry` differ: answers that `remainder` predicts",
     "mean_ablation": "mean ablation of the last answer token: answers that change",
     "carry": "carry inverted: answers that follow, minus those that follow a random direction",
     "value": "sum shifted: answers that follow, minus those that follow other directions",
