@@ -236,19 +236,11 @@ def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Diagn
     """
     if not expected:
         return Diagnosis("undecided", np.nan, "", {}, {}, [])
-    found, unknown = measured.components, np.full_like(measured.components[COMPONENTS[0]], np.nan)
-    squares = {  # (components, m) each, NaN where either side is NaN or has no such component
-        name: np.stack([(found.get(key, unknown) - signature.get(key, unknown)) ** 2 for key in COMPARED])
-        for name, signature in expected.items()
-    }
-    known = all(np.isfinite(found.get(name, np.nan)).any() for name in POST_HOC)
-    post_hoc = {name: _distance(square) if known else np.nan for name, square in squares.items() if name in POST_HOC}
-    squares = {name: square for name, square in squares.items() if name not in POST_HOC}
-    mixtures = {
-        f"{low} below bit {border}, {high} from there": np.hstack([squares[low][:, :border], squares[high][:, border:]])
-        for low, high in permutations(squares, 2)
-        for border in range(2, 7)
-    }
+    squares = _squared_differences(measured.components, expected)
+    known = all(np.isfinite(measured.components.get(name, np.nan)).any() for name in POST_HOC)
+    later = {name: squares.pop(name) for name in POST_HOC if name in squares}
+    post_hoc = {name: _distance(square) if known else np.nan for name, square in later.items()}
+    mixtures = _mixtures(squares)
     single = {name: _distance(square) for name, square in squares.items()}
     mixed = {name: _distance(square) for name, square in mixtures.items()}
     best, mixture = min(single, key=single.__getitem__), min(mixed, key=mixed.__getitem__)
@@ -256,12 +248,13 @@ def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Diagn
     distances = single | {"mixed": mixed[mixture]}
     distance, reasons = distances[name], []
     rivals = [other for other in single if other != best and single[other] - single[best] < TIE_MARGIN]
+
     if measured.accuracy < MIN_ACCURACY:
         name = "none"
         reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {MIN_ACCURACY:.0%}")
     elif distance > MAX_DISTANCE:
         of_prefixes = min(_part(square, "prefix") for square in [*squares.values(), *mixtures.values()])
-        effect = max(np.nanmax(found[component], initial=-1) for component in STEERING)
+        effect = max(np.nanmax(measured.components[component], initial=-1) for component in STEERING)
         name = "none" if of_prefixes > MAX_DISTANCE or effect >= MIN_EFFECT else "undecided"
         nearest = min(distances, key=distances.__getitem__)
         for part in PARTS if name == "none" else ():
@@ -282,6 +275,24 @@ def is_calibrated(network: Network, task: Task) -> bool:
         return False
     paper = shapes_of(lambda: Transformer(task.prompt_length, task.width))
     return paper == {name: x.shape for name, x in network.state_dict().items()}
+
+
+def _squared_differences(found: Signature, expected: Mapping[str, Signature]) -> dict[str, np.ndarray]:
+    """Algorithm -> (components, m) squares, NaN where either side is NaN or has no such component."""
+    unknown = np.full_like(found[COMPONENTS[0]], np.nan)
+    return {
+        name: np.stack([(found.get(key, unknown) - signature.get(key, unknown)) ** 2 for key in COMPARED])
+        for name, signature in expected.items()
+    }
+
+
+def _mixtures(squares: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The squares of one algorithm below a border bit and of another from there on."""
+    return {
+        f"{low} below bit {border}, {high} from there": np.hstack([squares[low][:, :border], squares[high][:, border:]])
+        for low, high in permutations(squares, 2)
+        for border in range(2, 7)
+    }
 
 
 def _distance(squares: np.ndarray) -> float:

@@ -8,8 +8,8 @@ from arith_erd.mechanism.card import MAX_DISTANCE
 from arith_erd.mechanism.responses import draw_shifts, shifted_bits
 from arith_erd.mechanism.signature import (
     COMPONENTS,
-    IDEAL,
     POST_HOC,
+    PREDICTIONS,
     MeasuredSignature,
     decide,
     expected_signatures,
@@ -31,7 +31,7 @@ def ideal(name: str, **changes: np.ndarray) -> MeasuredSignature:
     return MeasuredSignature(1.0, EXPECTED[name] | changes)
 
 
-@pytest.mark.parametrize("name", IDEAL)
+@pytest.mark.parametrize("name", PREDICTIONS)
 def test_ideal_signatures_get_their_own_name_or_none_if_they_were_written_afterwards(name: str) -> None:
     verdict = decide(ideal(name, **BROKEN if name in POST_HOC else {}), EXPECTED)
     if name in POST_HOC:
