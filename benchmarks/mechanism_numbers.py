@@ -55,7 +55,7 @@ LINES = {
     "prompt_only": "after random prefixes: answers that `erd` predicts, which ignores the prefix",
     "local_remainder": "after random prefixes: answers that `local_remainder` predicts (found afterwards)",
     "graded_carry": "after random prefixes: answers that `graded_carry` predicts (found afterwards)",
-    "remainder_over_local_carry": "random prefixes where `remainder` and `prefix_carry` differ: answers that `remainder` predicts",
+    "remainder_over_local_carry": "random prefixes where `remainder` and `prefix_carry` differ: `remainder` is right",
     "mean_ablation": "mean ablation of the last answer token: answers that change",
     "carry": "carry inverted: answers that follow, minus those that follow a random direction",
     "value": "sum shifted: answers that follow, minus those that follow other directions",
