@@ -20,10 +20,10 @@ from ..plots.sheet import SPANS, bare, estimated, interval_text, number, seeds_n
 from ..plots.style import TASKS, embedded, plain_text, svg_of
 from ..seeds import format_seeds
 from ..stats import EXACTLY, Estimate, Mean, clopper_pearson
-from . import verdicts
 from .claims import Result, missing, tally
 from .collect import AUTHORS, OURS, TASK_ALONE, Collection
 from .paper import Paper
+from .verdicts import VERDICTS
 
 MAX_PANELS, MAX_CARDS, MAX_SEEDS, MAX_STUCK = 24, 12, 20, 5
 LARGEST = 2**22  # bytes of a figure beside a card
@@ -71,11 +71,14 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
     )
     subscripts = lambda text: Markup(re.sub(r"VS_([tv])", r"VS<sub>\1</sub>", str(escape(text))))  # noqa: E731
     environment.filters |= {"cell": cell, "subscripts": subscripts}
-    environment.globals |= vars(verdicts) | globals()  # functions and constants, by their names
+    texts = (estimate_text, experiment_text, final, format_seeds, notes, ours_text, spread_text, strip_places)
+    environment.globals |= {one.__name__: one for one in (*texts, stuck_tokens, tally, values_text)}
+    environment.globals |= {"AUTHORS": AUTHORS, "FINAL": FINAL, "MAX_PANELS": MAX_PANELS, "MAX_SEEDS": MAX_SEEDS}
     return environment.get_template(template).render(
         paper=paper,
         runs=runs,
         version=__version__,
+        VERDICTS=VERDICTS,
         counted=[result for result in results if result.claim.counted],
         summary=summary(results),
         sections={name: [r for r in results if r.claim.section == name] for name in paper.sections},
