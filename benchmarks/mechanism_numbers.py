@@ -58,7 +58,7 @@ LINES = {
     "remainder_over_local_carry": "random prefixes where `remainder` and `prefix_carry` differ: `remainder` is right",
     "mean_ablation": "mean ablation of the last answer token: answers that change",
     "carry": "carry inverted: answers that follow, minus those that follow a random direction",
-    "value": "sum shifted: answers that follow, minus those that follow other directions",
+    "value": "sum shifted: bits that flip where the new sum says so, minus those that flip where it does not",
 }
 PAIRS = {
     "`local_remainder`, not `graded_carry`": "local_remainder_over_graded_carry",
@@ -388,6 +388,8 @@ def zoo() -> Facts:
         found[f"zoo_transformer_{key}_vectors"] = span(by.loc["transformer", "vectors"], ".0%")
     (missed,) = table.query("bits == 7 and trained_by == 'none' and accuracy < 1").itertuples()
     right, flips = missed.accuracy, missed.graded_range
+    swaps = table.query("bits == 7 and swap_own >= 0.99 and swap_earlier <= 0.01").groupby("trained_by").size()
+    found |= {"zoo7_sum_swaps": str(swaps["sum"]), "zoo7_carry_swaps": str(swaps["carry+xor"])}
     return found | {"zoo7_none_missed": f"{right:.2%}", "zoo7_none_missed_range": f"{flips:.0%}"}
 
 

@@ -209,6 +209,7 @@ def facts(found: pd.DataFrame) -> dict[str, str]:
         "methods_majority": f"{most:.0%}",
         "methods_beyond": f"{len(beyond)} of {len(METHODS)}",
         "methods_beyond_named": "; ".join(beyond) or "none",
+        "inlp_zero": str(((known["method"] == "INLP") & (known["score"].astype(float) == 0)).sum()),
         "methods_hours": f"{found['seconds'].sum() / 3600:.1f}",
     } | {f"methods_fooled_{name}": str(fooled[name]) for name in ("distances", "INLP", "LEACE")}
 

@@ -113,6 +113,11 @@ def learning() -> Facts:
     held = [curve for split in ("vs_v", "vs_t") for curve in curves(f"add-{split}-nanogpt-none")]
     late = sum(curve.loc[50, "train_seq_acc"] < 1 for curve in held)
     seen = len(reached) + len(once)
+    fresh = pd.read_csv(RESULTS / "one-sentence.csv").query("network == 'nanogpt' and measure == 'accuracy'")["value"]
+    chance = (
+        fisher_exact([[late, len(held) - late], [failed, of - failed]]).pvalue
+        for failed, of in ((0, seen), ((fresh < 0.999).sum(), seen + len(fresh)))
+    )
     return {
         "quick_start": f"{curves('add-random-nanogpt-none-seed0')[0].loc[10, 'val_seq_acc']:.1%}",
         "averaged_curve": f"{float(table.loc['table3-add-none', 'averaged_curve']):.0f}",
@@ -124,7 +129,8 @@ def learning() -> Facts:
         "older_last": str(once[-1]),
         "pooled": f"{pooled:.2f}",
         "pooled_interval": span(interval or ()),
-        "late_by_chance": f"{fisher_exact([[late, len(held) - late], [0, seen]]).pvalue:.2f}",
+        "fresh_late": str((fresh < 0.999).sum()),
+        **dict(zip(("late_by_chance_first", "late_by_chance"), (f"{p:.2f}" for p in chance), strict=True)),
     }
 
 
