@@ -163,8 +163,8 @@ def explain_hydra(error: Exception, config_name: str, overrides: Sequence[str]) 
     if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         names = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
         close = difflib.get_close_matches(option[2], names, n=1)
-        others = ", ".join(name for name in names if name not in close)
-        return str(bad_value(option[1], option[2], f"{close[0]}, or one of {others}" if close else f"one of {others}"))
+        names = sorted(names, key=lambda name: name not in close)  # the nearest one first
+        return str(bad_value(option[1], option[2], f"one of {', '.join(names)}" if len(names) > 1 else names[0]))
     if misspelt := re.search(r"Could not override '([^']+)'", text):
         key = misspelt[1]
         if key in GROUPS:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, PlainValidator, StrictBool
 from pydantic.dataclasses import dataclass as validated_dataclass
 
+from ..errors import UserError
 from ..runs import NAME, NAMES
 from ..tasks import POSITION_ENCODINGS
 from ..tasks.task import MAX_ROWS
@@ -49,6 +50,8 @@ class Ablation:
 
 
 def _scheduler(group: Any) -> Factory | None:
+    if isinstance(group, Mapping) and "interval" not in group:
+        raise UserError("model.scheduler.interval: missing; expected step or epoch")
     return None if group is None else Factory.read("model.scheduler", group, SCHEDULER)
 
 

@@ -17,6 +17,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from .sheet import INTEGER, NUMBER, TEXT, Sheet, tabulate
 from .style import BLUE, GREY, INK, ORANGE, band, grid, headline, legend_below, plain_text, seeds_text, subplots, tidy
 
+MAX_SEEDS = 20
 DASHES = ("-", "--", "-.", ":")
 
 
@@ -71,7 +72,8 @@ class EpochCurves:
         """
         panels = [(str(panel), rows) for panel, rows in self.table.groupby("panel", sort=False)]
         if self.by_seed:
-            panels = [(f"seed {seed}", rows) for seed, rows in self.table.groupby("seed", sort=False)]
+            of_seeds = [*self.table.groupby("seed", sort=False)][:MAX_SEEDS]
+            panels = [(f"seed {seed}", rows) for seed, rows in of_seeds]
         across = min(len(panels), 3 if len(panels) <= 9 else 5)
         width, height = 6.2 if across == 1 else 1 + 3.4 * across, 1.3 + 2.6 * -(-len(panels) // across)
         figure, axes = grid(width, height, len(panels), across, sharex=True, sharey=True)
@@ -93,7 +95,8 @@ class EpochCurves:
             self._scale(ax)
         for ax in axes[::across]:
             ax.set_ylabel(self.label)
-        figure.suptitle(f"{title}, {seeds_text(self.table)}", fontsize=11)
+        left_out = f", the first {MAX_SEEDS} drawn" if self.by_seed and self.table["seed"].nunique() > MAX_SEEDS else ""
+        figure.suptitle(f"{title}, {seeds_text(self.table)}{left_out}", fontsize=11)
         widest = max(map(len, names), default=0)
         legend_below(figure, columns=min(len(names), 3 if widest > 20 else 6 if across > 1 else 4))
         return figure

@@ -120,8 +120,8 @@ def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeRe
     """
     if isinstance(name, type) and issubclass(name, Probe):
         _require_alike(name.__name__, models)
-        probe = name(*([[*models]] if models else []), **options)
-        return ProbeResult.of(probe, settings={"probe": _texts(options)})
+        own = name(*([[*models]] if models else []), **options)
+        return ProbeResult.of(own, settings={"probe": _texts(options)})
     if not isinstance(name, str):
         raise UserError(f"probe: received a {type(name).__name__}; expected a name first, as probe('patching', model)")
     job = compose("probe", [f"probe={name}"])

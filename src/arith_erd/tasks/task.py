@@ -7,7 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from inspect import signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -49,10 +49,10 @@ class Examples:
     """Digits that are written of each operand (N,); fewer than ``bits`` only if a task has several lengths."""
 
     def __repr__(self) -> str:
-        """``<64 examples of 3 digits in base 2: 000+000 -> 0000, ..>``."""
-        first = zip(bit.render(self.prompt[:1]), bit.render(self.completion[:1]), strict=True)
-        shown = "".join(f": {prompt} -> {answer}, .." for prompt, answer in first)
-        return f"<{len(self)} examples of {self.bits} digits in base {self.base}{shown}>"
+        """``Examples(64 of 3 digits in base 2: [0, 0] -> 0, ..)``."""
+        first = [f"{self.operands[0].tolist()} -> {self.answer[0]}"] if len(self) else ["none"]
+        shown = ", ".join(first + [".."] * (len(self) > 1))
+        return f"Examples({len(self)} of {self.bits} digits in base {self.base}: {shown})"
 
     def __len__(self) -> int:
         return len(self.answer)
@@ -72,6 +72,13 @@ class Examples:
     def b(self) -> Array:
         """The second operand (N,)."""
         return self.operands[:, 1]
+
+
+class ClassName:
+    """The name of a class without one: its own in lower case, not that of a class that it inherits from."""
+
+    def __get__(self, instance: object, owner: type) -> str:
+        return owner.__name__.lower()
 
 
 class Task(ABC):
@@ -104,13 +111,9 @@ class Task(ABC):
         UserError: for an option out of its range.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = cast(str, ClassName())
     operator: ClassVar[str] = "+"
     num_operands: ClassVar[int] = 2
-
-    def __init_subclass__(cls) -> None:
-        if not hasattr(cls, "name"):
-            cls.name = cls.__name__.lower()
 
     def __init__(
         self,
@@ -122,6 +125,9 @@ class Task(ABC):
         interleaved: bool = False,
         min_bits: int | None = None,
     ) -> None:
+        for attribute in ("name", "operator"):
+            if not isinstance(getattr(self, attribute), str):
+                raise UserError(f"{type(self).__name__}: {attribute}: expected a text, an attribute of the class")
         require_integer("task.base", base, 2, MAX_BASE)
         require_integer("task.bits", bits, *self._widths(base))
         for key, order in (("prompt_order", prompt_order), ("completion_order", completion_order)):

@@ -161,23 +161,21 @@ def test_sizes_operands_and_formats_that_a_task_does_not_have_are_refused(make, 
 
 
 class Unnamed(Task):
-    """A task that says what it has to, and the rest after its constructor has run."""
+    """A task that says only what it has to."""
 
     width = 3
-
-    def __init__(self, bits: int = 3) -> None:
-        super().__init__(bits)
-        self.operator = "&"
 
     def answer(self, a, b):
         return a & b
 
 
 def test_task_needs_neither_a_name_nor_an_operator_of_its_class():
-    task = Unnamed()
-    assert task.name == "unnamed"
-    assert task.prompt_names[task.bits] == "&"
+    task, other = Unnamed(3), type("Heir", (Unnamed,), {})(3)
+    assert (task.name, other.name, task.prompt_names[3]) == ("unnamed", "heir", "+")
+    task.operator = "&"
     assert rows(task, task.examples([3], [5])) == [("110&101", "100")]
+    with pytest.raises(UserError, match="Nameless: name: expected a text"):
+        type("Nameless", (Unnamed,), {"name": None})(3)
 
 
 @given(tasks_with_operands())
