@@ -157,6 +157,7 @@ def test_flipped_signs_keep_rank_variance_and_spectrum_and_hide_another_concept(
     z = concept(x, "number")
     eraser, white = fitted(x, z)[method], whiten(x)
     flipped = flip_signs(white, eraser, torch.Generator().manual_seed(3))
+    assert torch.equal(flipped.left, flip_signs(x, eraser, torch.Generator().manual_seed(3)).left)
     assert flipped.rank == eraser.rank
     assert variance_removed(x, flipped(x)) == pytest.approx(variance_removed(x, eraser(x)), rel=1e-6)
     by_axis = [((x - e(x)) @ white.axes).square().mean(0) for e in (eraser, flipped)]
