@@ -26,7 +26,7 @@ from arith_erd.models.weights import load_authors_network
 from arith_erd.plots.style import INK, headline, legend_below, save_png, subplots
 from arith_erd.probes.place_value import draw_answers, draw_slopes
 from arith_erd.probes.same_prefix import draw_swaps
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 
 SITES = {"transformer": "dec.5.resid_mid_cross", "nanogpt": "dec.3.resid_mid"}  # named before the count
 CONTROL = "dec.6"

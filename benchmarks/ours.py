@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from arith_erd.config.job import Job
 from arith_erd.loggers import Logger
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 from arith_erd.system.machine import device_name, versions
 from arith_erd.training.assemble import assemble, make_trainer, table_data
 from arith_erd.training.callbacks import EpochProgress, MetricsWriter

@@ -29,7 +29,7 @@ from one_sentence import SITES, measure, score, subjects  # beside this file
 
 import arith_erd as ae
 from arith_erd.interp.interventions import Replace
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
 
 LAST_BUT_ONE = SITES | {"transformer": "dec.2.resid_mid_cross"}  # of three layers, as dec.5 is of six

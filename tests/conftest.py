@@ -16,7 +16,7 @@ from hydra.core.singleton import Singleton
 from hypothesis import settings
 
 from arith_erd.config.compose import compose
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 from tests.tiny import FOUR_EPOCHS, TINY
 
 ROOT = Path(__file__).parents[1]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from arith_erd.runs import METRICS, MetricRow, Run, append_rows, begin_rows
+from arith_erd.runs.directory import METRICS, MetricRow, Run, append_rows, begin_rows
 
 
 def write_metrics(run: Run, rows: Iterable[MetricRow]) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 
 
 def weights_of(run: Run, seed: int = 0) -> dict[str, torch.Tensor]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 from tests.tiny import TINY
 
 # What is typed, and what the message has to say. Every other refusal is in ``tests/unit/config/test_refusals.py``.

@@ -18,7 +18,7 @@ from arith_erd.launch.sweep import expand
 from arith_erd.report.collect import OURS, departures, kind_of
 from arith_erd.report.measures import EpochsTo
 from arith_erd.report.paper import MINI, load_paper
-from arith_erd.runs import settings
+from arith_erd.runs.directory import settings
 from arith_erd.tasks import POSITION_ENCODINGS
 
 TASKS, SPLITS, ORDERS = ("add", "mul"), ("random", "vs_t", "vs_v"), ("reverse", "plain")

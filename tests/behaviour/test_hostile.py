@@ -21,7 +21,7 @@ from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_authors_weights, load_run
 from arith_erd.report.collect import collect
 from arith_erd.report.paper import load_paper
-from arith_erd.runs import Run, leaves
+from arith_erd.runs.directory import Run, leaves
 from arith_erd.tasks import Add
 from tests.tiny import FOUR_EPOCHS
 from tests.values import put

@@ -15,7 +15,7 @@ import torch
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.loggers import Csv
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 from arith_erd.system.signals import signals_caught
 from arith_erd.training.callbacks import MetricsWriter
 from arith_erd.training.checkpoint import ResumePoint

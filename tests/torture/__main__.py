@@ -27,7 +27,7 @@ import torch
 from matplotlib.figure import Figure
 
 from arith_erd.config.compose import compose
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 from arith_erd.system.files import PARTIAL
 from arith_erd.system.signals import signals_caught
 from arith_erd.training import run_pack

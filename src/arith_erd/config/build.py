@@ -23,7 +23,7 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserError, bad_value, first_line
-from ..runs import require_name
+from ..runs.directory import require_name
 from ..system.signals import Preempted
 
 PACKAGES = ("arith_erd", "torch.optim")

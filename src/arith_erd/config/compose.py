@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import UserError, bad_value, first_line, no_such_key
-from ..runs import leaves
+from ..runs.directory import leaves
 from .guard import hydra_over_conf, is_typed, trust_typed
 from .job import Job, ProbeJob, read_job, read_probe_job
 from .names import CONF as CONF

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, PlainValidator, StrictBool
 from pydantic.dataclasses import dataclass as validated_dataclass
 
 from ..errors import UserError
-from ..runs import NAME, NAMES
+from ..runs.directory import NAME, NAMES
 from ..tasks import POSITION_ENCODINGS
 from ..tasks.task import MAX_ROWS
 from .build import Factory

@@ -15,7 +15,7 @@ from pydantic import PlainValidator, TypeAdapter, ValidationError, ValidationInf
 from pydantic.dataclasses import dataclass as validated_dataclass
 
 from ..errors import UserError, bad_value, first_line, no_such_key, user_error
-from ..runs import DEFAULT_POSITIONS, Run, leaves, run_directories
+from ..runs.directory import DEFAULT_POSITIONS, Run, leaves, run_directories
 from ..seeds import format_seeds, parse_seeds
 from ..splits import LengthSplit, Split
 from ..tasks import Task

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
-from ..runs import Run, identity, leaves, require_name, settings, short_hash
+from ..runs.directory import Run, identity, leaves, require_name, settings, short_hash
 
 _INSTALLED = Path(__file__).parents[1] / "conf"  # inside a wheel
 CONF = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[3] / "conf"

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..models import NanoGPT
-from ..runs import identity
+from ..runs.directory import identity
 from ..system.files import replacing, write_atomically
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from ..models.weights import (
     read_state,
     shapes_of,
 )
-from ..runs import Run, run_directories
+from ..runs.directory import Run, run_directories
 from ..seeds import format_seeds
 from ..tasks import Add, Task
 from .export import CONFIG, WEIGHTS, download, short_name

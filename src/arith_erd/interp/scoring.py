@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from ..errors import UserError
-from ..runs import Run
+from ..runs.directory import Run
 from .hooked import Hooked
 from .loading import find_runs, load_references, load_run
 

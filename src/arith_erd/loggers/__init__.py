@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..runs import MetricRow, SeedSummary
+from ..runs.directory import MetricRow, SeedSummary
 
 
 class Logger:

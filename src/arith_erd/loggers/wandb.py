@@ -17,7 +17,7 @@ os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its telemetry would d
 import wandb
 
 from ..errors import printable
-from ..runs import MetricRow, Run, SeedSummary
+from ..runs.directory import MetricRow, Run, SeedSummary
 from . import Logger
 
 

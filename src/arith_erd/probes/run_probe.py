@@ -23,7 +23,7 @@ from ..errors import UserError
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
 from ..plots.style import save_png
-from ..runs import Run, epochs_to, short_hash
+from ..runs.directory import Run, epochs_to, short_hash
 from ..seeds import format_seeds
 from ..system.files import replacing, require_writable, write_atomically
 from ..tasks import SAMPLE, Task

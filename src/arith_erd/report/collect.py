@@ -11,7 +11,7 @@ import pandas as pd
 from ..errors import UNREADABLE, excerpt
 from ..mechanism.card import Card
 from ..plots.sheet import INTEGER, TEXT, Sheet
-from ..runs import METRICS, Run, settings
+from ..runs.directory import METRICS, Run, settings
 from ..runs.replicas import GROUPS, NUMBERS, OF_TRAINING, ORDERS, VERSIONS, ReplicaRow, read_contents
 
 OURS, AUTHORS, OTHER, TASK_ALONE = "our runs", "authors' weights", "weights given to the probe", "task"

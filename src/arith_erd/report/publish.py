@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from ..errors import UserError
-from ..runs import Run
+from ..runs.directory import Run
 from ..system.cli_errors import one_line_errors
 from ..system.files import write_atomically
 from .__main__ import build

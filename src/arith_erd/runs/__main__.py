@@ -9,7 +9,7 @@ import pandas as pd
 from ..errors import UserError, bad_value, printable
 from ..system.cli_errors import one_line_errors
 from ..system.files import replacing
-from . import FINISHED
+from .directory import FINISHED
 from .table import accuracy_by_slice, load_table, mean_accuracies, percent, settings_columns
 
 COLUMNS = ["run", "state", "epochs", "max_epochs", "val_seq_acc", "worst", "device", "age"]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..errors import UNREADABLE, UserError, excerpt
 from ..seeds import format_seeds, parse_seeds
-from . import METRICS, Run, identity, require_name, settings, short_hash
+from .directory import METRICS, Run, identity, require_name, settings, short_hash
 
 GROUPS = ("task", "split", "model", "ablation")
 ORDERS = ("prompt_order", "completion_order")

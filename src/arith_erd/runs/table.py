@@ -15,7 +15,7 @@ import pandas as pd
 from ..errors import UNREADABLE, UserError
 from ..stats import Estimate, Mean
 from ..system.files import is_locked
-from . import ADDED, DEFAULT_POSITIONS, FINISHED, METRICS, Run, identity, leaves
+from .directory import ADDED, DEFAULT_POSITIONS, FINISHED, METRICS, Run, identity, leaves
 from .replicas import read_contents
 
 TableRow = dict[str, Any]

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ..loggers import Logger
-from ..runs import METRICS, SLICES, MetricRow, Run, append_rows, begin_rows, kept_epochs
+from ..runs.directory import METRICS, SLICES, MetricRow, Run, append_rows, begin_rows, kept_epochs
 from .checkpoint import progress_text, save_weights
 
 

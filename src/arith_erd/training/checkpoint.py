@@ -24,7 +24,7 @@ from safetensors.torch import save
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..models.weights import is_plain, load_tensors
-from ..runs import Run, identity
+from ..runs.directory import Run, identity
 from ..system import signals
 from ..system.files import replacing
 from .module import LitPack

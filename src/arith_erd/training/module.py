@@ -14,7 +14,7 @@ from torchmetrics import CatMetric
 from ..bits import PAD
 from ..errors import UserError, first_line
 from ..models.network import sequence_correct, shift_right
-from ..runs import MetricRow
+from ..runs.directory import MetricRow
 from ..system.cli_errors import FAILURE
 from .data import Batch
 from .pack import Pack

@@ -23,7 +23,7 @@ from ..models.dropout import set_dropout_keys
 from ..models.network import Network, greedy_tokens, teacher_forced_tokens
 from ..plots.curves import learning_curves
 from ..plots.style import save_png
-from ..runs import Run, SeedSummary, epochs_to
+from ..runs.directory import Run, SeedSummary, epochs_to
 from ..seeds import format_seeds
 from ..stats import Counts, stuck
 from ..system import signals

@@ -4,7 +4,7 @@ import sys
 
 from ..config.build import source_hashes
 from ..config.job import Job
-from ..runs import Run
+from ..runs.directory import Run
 from ..system.files import require_writable
 from ..system.machine import configure_threads
 

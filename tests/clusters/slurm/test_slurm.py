@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 from tests.behaviour.interruption import assert_same
 from tests.tiny import TINY
 

@@ -6,7 +6,7 @@ import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.config.names import SHOWN, find_run, run_name
-from arith_erd.runs import Run, settings
+from arith_erd.runs.directory import Run, settings
 from tests.values import put
 
 RECORDED = [line.split("  ") for line in (Path(__file__).parent / "names.txt").read_text().splitlines()]

@@ -16,7 +16,7 @@ from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.loading import load_pretrained, load_run
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 from arith_erd.tasks import Add
 
 TASK = Add(3)

@@ -20,7 +20,7 @@ from arith_erd.interp.loading import (
     pretrained,
 )
 from arith_erd.models import Transformer
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 from arith_erd.tasks import Add
 from tests.tiny import LEARNS
 

@@ -18,7 +18,7 @@ from arith_erd.config.job import Job as TrainJob
 from arith_erd.errors import UserError
 from arith_erd.launch.cli import entry_point
 from arith_erd.launch.sweep import CheckedSweeper
-from arith_erd.runs import METRICS
+from arith_erd.runs.directory import METRICS
 from arith_erd.stats import mean_interval
 from arith_erd.system import signals
 from arith_erd.system.cli_errors import BUSY, FAILED, INTERNAL

@@ -17,7 +17,7 @@ import wandb
 from matplotlib.figure import Figure
 
 from arith_erd.loggers.wandb import Wandb
-from arith_erd.runs import METRICS
+from arith_erd.runs.directory import METRICS
 
 KEY = "0" * 40  # of the right shape, and nobody's
 

@@ -23,7 +23,7 @@ from arith_erd.probes.probe import Probe
 from arith_erd.probes.run_probe import run_job
 from arith_erd.report.collect import collect
 from arith_erd.report.paper import load_paper
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 from arith_erd.tasks import Add
 from tests.unit.probes.small import untrained
 

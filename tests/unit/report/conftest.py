@@ -14,7 +14,7 @@ import yaml
 from arith_erd.config.compose import CONF, compose
 from arith_erd.config.names import run_name
 from arith_erd.plots.sheet import Sheet
-from arith_erd.runs import METRICS, Run
+from arith_erd.runs.directory import METRICS, Run
 from arith_erd.seeds import parse_seeds
 from tests.values import put
 

@@ -16,7 +16,7 @@ from arith_erd.report.dashboard import main, probes
 from arith_erd.report.measures import Metrics
 from arith_erd.report.page import probe_tables
 from arith_erd.report.paper import MINI, PAPER, load_paper
-from arith_erd.runs import METRICS, settings
+from arith_erd.runs.directory import METRICS, settings
 
 
 @pytest.mark.parametrize("file", [PAPER, MINI], ids=lambda file: file.stem)

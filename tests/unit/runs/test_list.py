@@ -5,9 +5,9 @@ import json
 import pytest
 
 from arith_erd.errors import UserError
-from arith_erd.runs import METRICS, Run, without_added
 from arith_erd.runs.__main__ import list_runs as listed
 from arith_erd.runs.__main__ import main
+from arith_erd.runs.directory import METRICS, Run, without_added
 from arith_erd.runs.table import load_table
 from arith_erd.stats import mean_interval
 from arith_erd.system.files import locked

@@ -7,7 +7,7 @@ import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.run_pack import train_pack
 from arith_erd.training.train import train as train_job
@@ -18,7 +18,7 @@ from tests.tiny import FOUR_EPOCHS, TINY
 def test_longer_run_continues_a_shorter_one_bit_for_bit(train, whole, capsys, monkeypatch):
     """The shorter one has a checkpoint at its end only, and was trained by other code."""
     monkeypatch.setattr("arith_erd.system.machine.commit", lambda: "aaa")
-    monkeypatch.setattr("arith_erd.runs.commit", lambda: "bbb")
+    monkeypatch.setattr("arith_erd.runs.directory.commit", lambda: "bbb")
     shorter = train(*FOUR_EPOCHS, "trainer.max_epochs=2", "checkpoint.every_n_epochs=5")
     longer = train(*FOUR_EPOCHS)
     out = capsys.readouterr().out

@@ -15,7 +15,7 @@ from arith_erd.bits import PAD
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.models.network import greedy
-from arith_erd.runs import Run
+from arith_erd.runs.directory import Run
 from arith_erd.stats import stuck
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack, accuracies

@@ -6,7 +6,7 @@ import pytest
 
 from arith_erd.config import build
 from arith_erd.errors import UserError
-from arith_erd.runs import METRICS, Run, append_rows, epochs_to, kept_epochs
+from arith_erd.runs.directory import METRICS, Run, append_rows, epochs_to, kept_epochs
 from tests.rows import write_metrics
 
 
@@ -115,7 +115,7 @@ def test_kept_epochs_are_listed_in_order_and_dropped_after_one(tmp_path):
 def test_finished_run_of_other_code_says_so(tmp_path, monkeypatch, then, now, said):
     run = Run(tmp_path)
     run.finish({"seeds": [], "versions": {"commit": then}})
-    monkeypatch.setattr("arith_erd.runs.commit", lambda: now)
+    monkeypatch.setattr("arith_erd.runs.directory.commit", lambda: now)
     assert run.skip_message() == f"{run.path}: finished already, skipped{said}"
 
 

@@ -1,0 +1,345 @@
+"""A run directory as files, the rows of its epochs, and its identity, whose hash `config.names` puts into its name.
+
+================================  =====================================================================
+``config.yaml``                   the resolved configuration
+``metrics.csv``                   a row per epoch and seed (`METRICS`)
+``tokens.csv``                    the accuracy of each answer token, a row per epoch, seed and split
+``slices.csv``                    the accuracy of each kind of example, where examples are drawn from a larger table
+``weights/seed=K.safetensors``    final weights of one replica, loadable into the plain network
+``weights/epoch=E/``              the same after epoch E, where ``checkpoint.keep`` says so
+``last.ckpt``                     for resuming only
+``summary.json``                  written last, atomically; see `Run.finished`
+``curves.png``                    sequence accuracy and loss over the epochs
+``probes/<probe>/``               one folder per probe: ``rows.csv``, ``probe.json``, ``figure.png``; for ``mechanism``
+                                  also ``card.json`` and ``notes.txt``
+``error.txt``                     why the last attempt failed; gone when one succeeds
+================================  =====================================================================
+
+Accuracies are fractions in [0, 1], measured after the epoch with dropout off. ``seconds`` is the duration of the epoch.
+Epochs count from 1. ``tokens.csv`` has the accuracies given the right tokens before, ``slices.csv`` those of held-out
+examples by length and by longest carry chain.
+"""
+
+import csv
+import glob
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import UserError, bad_value
+from ..seeds import format_seeds, parse_seeds
+from ..system.files import locked, naming, remove_partial_files, write_atomically
+from ..system.machine import commit
+
+HASHED = ("task", "split", "model", "ablation", "data")
+HASHED_OF_TRAINER = ("max_epochs", "stop_at", "precision")
+NAME = r"[A-Za-z0-9][A-Za-z0-9_+.-]{0,63}"
+NAMES = "a name of at most 64 letters, digits and _ + . -, the first a letter or a digit"
+# Keys added later, each with the value of all earlier runs.
+ADDED: dict[str, Any] = {
+    "task.base": 2,
+    "task.interleaved": False,
+    "task.min_bits": None,
+    "data.examples": None,
+    "model.scheduler": None,
+    "model.loss": {"_target_": "arith_erd.losses.CrossEntropy", "label_smoothing": 0.0},
+    "model.loss.causal_model": None,
+}
+DEFAULT_POSITIONS = {"arith_erd.models.NanoGPT": "learned", "arith_erd.models.Transformer": "sinusoidal"}
+
+INTEGERS = ("epoch", "seed")
+SLICES = ("slice", "value", "val_seq_acc")
+METRICS = (*INTEGERS, "train_loss", "train_token_acc", "train_seq_acc", "val_token_acc", "val_seq_acc", "seconds")
+
+MetricRow = dict[str, Any]
+"""A row of ``metrics.csv``: `METRICS`."""
+SeedSummary = dict[str, Any]
+"""What ``summary.json`` says of a seed: its last row, without epoch and seconds, and what `training.run_pack` adds."""
+
+FINISHED = "finished"
+
+
+class Run:
+    """The files of one run. Nothing is written before `create`."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.name = self.path.name
+        self.config_file = self.path / "config.yaml"
+        self.metrics_file = self.path / "metrics.csv"
+        self.tokens_file = self.path / "tokens.csv"  # not in runs of older versions
+        self.slices_file = self.path / "slices.csv"  # of runs on examples that are drawn
+        self.summary_file = self.path / "summary.json"
+        self.checkpoint = self.path / "last.ckpt"
+        self.error = self.path / "error.txt"
+        self.curves = self.path / "curves.png"
+
+    def probe_folder(self, name: str) -> Path:
+        return self.path / "probes" / name
+
+    # Weights
+
+    def weights(self, seed: int, epoch: int | None = None) -> Path:
+        """The file of a replica's final weights, or of those after an epoch."""
+        folder = self.path / "weights"
+        return (folder if epoch is None else folder / f"epoch={epoch}") / f"seed={seed}.safetensors"
+
+    def kept_epochs(self, seed: int) -> list[int]:
+        """The epochs after which the weights of a replica were kept, ascending."""
+        return sorted(epoch for epoch in self._epoch_folders() if self.weights(seed, epoch).is_file())
+
+    def missing_epochs(self, keep: str, seeds: Sequence[int], last: int) -> list[int]:
+        """The epochs up to ``last`` that ``keep`` asks for, and after which the weights of some seed were not kept."""
+        there = set.intersection(*(set(self.kept_epochs(seed)) for seed in seeds))
+        return [epoch for epoch in kept_epochs(keep, last) if epoch not in there]
+
+    def drop_kept_after(self, epoch: int) -> None:
+        """Remove weights that were kept after later epochs: the run resumes from an earlier one."""
+        for later, folder in self._epoch_folders().items():
+            if later > epoch:
+                for file in folder.glob("seed=*.safetensors"):
+                    file.unlink()
+                with suppress(OSError):  # somebody's own files in it stay
+                    folder.rmdir()
+
+    def _epoch_folders(self) -> dict[int, Path]:
+        folders = (self.path / "weights").glob("epoch=*")
+        named = {folder: re.fullmatch(r"epoch=([1-9]\d{0,9})", folder.name, re.ASCII) for folder in folders}
+        return {int(match[1]): folder for folder, match in named.items() if match}
+
+    # State
+
+    @property
+    def finished(self) -> bool:
+        """Whether the summary is valid, and the weights of all the seeds that it lists exist."""
+        try:
+            summary = self.summary()
+            weights = [self.weights(int(entry["seed"])) for entry in summary["seeds"]]
+            return bool(summary["status"] == FINISHED and weights and all(path.is_file() for path in weights))
+        except (UserError, KeyError, TypeError, ValueError, OverflowError):
+            return False
+
+    def skip_message(self, keep: str = "none", sources: Mapping[str, str] | None = None) -> str:
+        """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``."""
+        summary, line = self.summary(), f"{self.path}: finished already, skipped{self.code_changes(sources)}"
+        seeds = [row["seed"] for row in summary["seeds"]]
+        try:
+            whole = {*seeds} <= {row["seed"] for row in self.metrics() if row["epoch"] == summary["epochs"]}
+        except (KeyError, UserError):
+            whole = False
+        if not whole:
+            line += "; its metrics.csv is damaged, so tables leave it out (overwrite=true trains again)"
+        if keep != "none" and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
+            line += f"; the weights of {len(missing)} epochs were not kept (overwrite=true trains again, keeping them)"
+        return line
+
+    def code_changes(self, sources: Mapping[str, str] | None = None) -> str:
+        """How the code differs from that which finished the run, for the end of a line; empty if it does not.
+
+        ``sources`` are the hashes of trusted packages today (`config.build.source_hashes`).
+        """
+        summary, now, changes = self.summary(), commit() or "", ""
+        then, before = summary.get("versions", {}).get("commit"), summary.get("sources", {})
+        if then and now and then != now:
+            changes += f"; trained at commit {then}, the code is now at {now}".replace("-dirty", " with changes")
+        elif then and now.endswith("-dirty"):
+            changes += "; cannot tell whether the code changed: both had uncommitted changes"
+        if other := [name for name, digest in (sources or {}).items() if before.get(name, digest) != digest]:
+            changes += f"; the sources of {', '.join(other)} have changed since"
+        return changes
+
+    # Overwriting: the old run is renamed, and deleted when the new one has finished
+
+    @property
+    def backup(self) -> "Run":
+        """The old run, while a new one is trained in its place."""
+        return Run(self.path.with_name(f".{self.name}.old"))
+
+    def set_aside(self) -> None:
+        """Rename the run, unless a new one has its place already; refused if another process trains it."""
+        if self.path.exists() and not self.backup.path.exists():
+            with locked(self.path):
+                self.path.rename(self.backup.path)
+
+    def drop_backup(self) -> None:
+        """Delete the old run, once the new one has finished."""
+        old = self.backup.path
+        if self.finished and old.is_symlink():
+            old.unlink()
+        elif self.finished:
+            shutil.rmtree(old, ignore_errors=True)
+
+    # Contents
+
+    def create(self, resolved: dict[str, Any]) -> None:
+        """Make the directory and write ``config.yaml``, the resolved configuration; only for who holds its lock."""
+        (self.path / "weights").mkdir(parents=True, exist_ok=True)
+        for folder in (self.path, self.path / "weights", *self._epoch_folders().values()):
+            remove_partial_files(folder)
+        write_atomically(self.config_file, yaml.safe_dump(resolved, sort_keys=False))
+
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration, unchecked; a `UserError` if there is none."""
+        try:
+            config = yaml.safe_load(self.config_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise UserError(f"{self.path}: not a run directory (its config.yaml cannot be read)") from error
+        if not isinstance(config, dict):
+            raise UserError(f"{self.config_file}: expected a mapping of keys to values")
+        return config
+
+    def metrics(self) -> list[MetricRow]:
+        """The rows of ``metrics.csv``, oldest first."""
+        return read_metrics(self.metrics_file)
+
+    def summary(self) -> dict[str, Any]:
+        """The contents of ``summary.json``; a `UserError` if there is none, or it is not a JSON object.
+
+        An `OSError` if it is there and cannot be read, since the run may be finished.
+        """
+        try:
+            summary = json.loads(self.summary_file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError) as error:
+            raise UserError(f"{self.path}: not finished (its summary.json cannot be read)") from error
+        if not isinstance(summary, dict):
+            raise UserError(f"{self.path}: not finished (its summary.json is not an object)")
+        return summary
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Write ``summary.json``, after the weights of all the seeds that it lists: the run is finished."""
+        text = json.dumps({"status": FINISHED, **summary})
+        finite = json.loads(text, parse_constant=lambda _: None)  # JSON has neither NaN nor infinity
+        write_atomically(self.summary_file, f"{json.dumps(finite, indent=2)}\n")
+        self.error.unlink(missing_ok=True)
+
+
+def run_directories(pattern: str) -> list[Path]:
+    """The run directories that a folder or a glob names, none if it names none."""
+    paths = [pattern] if os.path.isdir(pattern) else glob.glob(pattern)
+    return sorted(Path(path) for path in paths if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))
+
+
+def read_metrics(path: Path) -> list[MetricRow]:
+    """The rows, oldest first; none without the file. An unfinished last line, cut off by a kill, is dropped."""
+    try:
+        rows = csv.DictReader(_whole_lines(path))
+        return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise UserError(f"{path}: expected the columns {', '.join(METRICS)}") from error
+
+
+def begin_rows(path: Path, names: Sequence[str], last: int) -> None:
+    """Rewrite a file, with these columns after epoch and seed: its rows up to an epoch.
+
+    A damaged file, in which a line does not begin with an epoch, is started again with a message.
+    """
+    try:
+        kept = [line for line in _whole_lines(path)[1:] if 1 <= int(line.partition(",")[0]) <= last]
+    except ValueError:
+        print(f"{path}: damaged; started again at epoch {last + 1}")
+        kept = []
+    write_atomically(path, _lines([(*INTEGERS, *names)]) + "".join(f"{line}\n" for line in kept))
+
+
+def append_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Add the rows of one epoch and flush them to the disk, since the next checkpoint relies on them."""
+    with naming(path), path.open("a", encoding="utf-8") as file:
+        file.write(_lines(rows))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _lines(rows: Iterable[Sequence[Any]]) -> str:
+    """CSV, real numbers with nine digits."""
+    texts = ([f"{value:.9g}" if isinstance(value, float) else str(value) for value in row] for row in rows)
+    return "".join(f"{','.join(row)}\n" for row in texts)
+
+
+def _whole_lines(path: Path) -> list[str]:
+    """The lines of a file, without one that a kill cut off; none without the file."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
+def epochs_to(rows: Iterable[MetricRow], seed: int, accuracy: float) -> int | None:
+    """The first epoch at which a seed's validation sequence accuracy reached ``accuracy``; None if it never did."""
+    return min((r["epoch"] for r in rows if r["seed"] == seed and r["val_seq_acc"] >= accuracy), default=None)
+
+
+def kept_epochs(keep: str, last: int) -> Sequence[int]:
+    """The epochs whose weights a run of ``last`` epochs keeps, ascending; ``log`` keeps eight of each decade.
+
+    >>> [list(kept_epochs(keep, 10)) for keep in ("none", "every:4", "log")]
+    [[], [4, 8], [1, 2, 3, 4, 6, 7, 10]]
+    """
+    if keep == "log":
+        steps = range(round(8 * math.log10(max(last, 1))) + 1)
+        return sorted({epoch for step in steps if (epoch := round(10 ** (step / 8))) <= last})
+    step = {"none": last + 1, "all": 1}.get(keep) or int(keep.removeprefix("every:"))
+    return range(step, last + 1, step)
+
+
+def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a resolved configuration that can change the weights, with the seeds in canonical form.
+
+    Runs that agree in it are the same run, with one name. Paths, logger, launcher, checkpointing, device and
+    compilation are left out, and keys of `ADDED` at their first values: runs made before those keys keep their names.
+    """
+    return without_added(
+        {
+            **{key: resolved[key] for key in HASHED},
+            "trainer": {key: resolved["trainer"][key] for key in HASHED_OF_TRAINER},
+            "seed": format_seeds(parse_seeds(resolved["seed"])),
+        }
+    )
+
+
+def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration by dotted key, without keys of `ADDED` at their first values; a list is one value.
+
+    >>> settings({"task": {"name": "add", "bits": 7, "base": 2}, "seed": [0, 1]})
+    {'task.name': 'add', 'task.bits': 7, 'seed': [0, 1]}
+    """
+    return dict(leaves(without_added(config)))
+
+
+def leaves(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """``{"a": {"b": 1}}`` -> ``[("a.b", 1)]``; lists and empty groups are leaves."""
+    items: list[tuple[str, Any]] = []
+    for k, value in node.items():
+        nested = isinstance(value, dict) and value
+        items += leaves(value, f"{prefix}{k}.") if nested else [(f"{prefix}{k}", value)]
+    return items
+
+
+def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A configuration as the first version would have written it: without keys of `ADDED` at their original values."""
+    kept = {}
+    for key, value in node.items():
+        name = f"{prefix}{key}"
+        own = DEFAULT_POSITIONS.get(str(node.get("_target_")))
+        first = own if name == "model.net.positions" else ADDED.get(name, ...)
+        if value != first:
+            kept[key] = without_added(value, f"{name}.") if isinstance(value, dict) else value
+    return kept
+
+
+def short_hash(value: Any, digits: int = 8) -> str:
+    """Hexadecimal digits of a hash of plain values, the same for mappings of another order."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:digits]
+
+
+def require_name(key: str, value: object) -> str:
+    """Refuse, with the key, what cannot be part of a file's name, of a page and of a plot's title."""
+    if not isinstance(value, str) or not re.fullmatch(NAME, value):
+        raise bad_value(key, value, NAMES)
+    return value
