@@ -77,6 +77,7 @@ NAMING = (
     ("logger.mode=online", "no such key here; logger=wandb has it"),
     ("model.optimizer.momentum=1", "no such key here; optimizer=rmsprop and optimizer=sgd have it"),
     ("~split", "~split: "),
+    ("model.scheduler={_target_:torch.optim.lr_scheduler.StepLR,step_size:3}", "model.scheduler.interval: missing"),
     ("scheduler=step model.scheduler.gama=1", "model.scheduler.gamma"),
     ("task._target_=my_package.tasks.Gcd", "trust=[my_package]"),
     ("task._target_=os.system", "_target_"),
