@@ -224,7 +224,8 @@ def _wrong(ax: Axes, names: list[str], shares: pd.DataFrame) -> None:
     for name, lost in shares[shares["stuck"] != ""].groupby("name", sort=False):
         words = lost["stuck"].str.removesuffix(" held out").value_counts()  # never learnt, lost
         text = "\n".join(f"{word} ({n} of {seeds})" if seeds > 1 else word for word, n in words.items())
-        ax.text(names.index(name), 1.03 * lost["share"].max(), text, ha="center", va="bottom", fontsize=8, color=INK)
+        above = 1.03 * shares.loc[shares["name"] == name, "share"].max()  # the bars of all subsets
+        ax.text(names.index(name), above, text, ha="center", va="bottom", fontsize=8, color=INK)
     _finish(ax, names)
 
 
