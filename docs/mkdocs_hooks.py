@@ -1,4 +1,4 @@
-"""What mkdocs needs beyond ``mkdocs.yml``: notebooks as pages, figures from ``results/``."""
+"""What mkdocs needs beyond ``mkdocs.yml``: notebooks as pages, figures and records from ``results/``."""
 
 import base64
 import json
@@ -15,8 +15,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Take figures and notebooks along; they stay where they are, where the README and GitHub find them too."""
-    for path in sorted((ROOT / "results").glob("*.png")):
+    """Take figures, the records of rules, and notebooks along; they stay where the README and GitHub find them too."""
+    records = [ROOT / "results" / f"{name}.md" for name in ("preregistration", "verdict-rules")]
+    for path in sorted((ROOT / "results").glob("*.png")) + records:
         files.append(File(f"results/{path.name}", str(ROOT), config["site_dir"], use_directory_urls=False))
     files.append(File.generated(config, "explorer.html", content=explorer()))
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):

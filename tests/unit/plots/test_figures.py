@@ -21,7 +21,7 @@ from arith_erd.tasks import Add
 @pytest.mark.parametrize("unit", SPANS)
 @given(shares=st.lists(st.floats(0, 1), min_size=3, max_size=6))
 def test_intervals_stay_within_their_unit(unit: str, shares: list[float]) -> None:
-    """Rule 8 of ``docs/verdicts-rules.md``."""
+    """Rule 8 of ``results/verdict-rules.md``."""
     low, high = SPANS[unit]
     text = mean_text(low + (min(high, 100) - low) * np.array(shares), unit)
     scale = 100 if unit == "accuracy" else 1
