@@ -131,7 +131,7 @@ def prefixes(model: ae.Hooked) -> float:
     return float(np.nanmean(found["prompt_only_of_all"]) - np.nanmean(found["local_carry_of_all"]))
 
 
-def card(model: ae.Hooked) -> float:
+def profile(model: ae.Hooked) -> float:
     """`probe=mechanism`: distance to the nearest algorithm by carries, less that to the nearest by a sum."""
     verdict = decide(measure_signature(model, 128, 128), expected(model.task.bits))
     every = verdict.distances | verdict.post_hoc
@@ -155,7 +155,7 @@ METHODS: dict[str, Method] = {
     "DAS, rank 2": partial(das, rank=2),
     "steering": steering,
     "prefixes": prefixes,
-    "card": card,
+    "profile": profile,
 }
 
 
@@ -196,7 +196,7 @@ def published(path: Path) -> pd.DataFrame:
 def facts(found: pd.DataFrame) -> dict[str, str]:
     """The numbers of ``docs/found/methods.md``."""
     known = found[found["algorithm"] != ""]
-    one, by_carries = known[known["method"] == "card"], known[known["algorithm"] == "carries"]
+    one, by_carries = known[known["method"] == "INLP"], known[known["algorithm"] == "carries"]
     most = one["algorithm"].value_counts(normalize=True).max()
     hits = known.groupby("method")["right"].sum()
     beyond = [name for name in METHODS if beats_majority(int(hits[name]), len(one), most)]
@@ -204,7 +204,7 @@ def facts(found: pd.DataFrame) -> dict[str, str]:
     return {
         "methods_known": str(len(one)),
         "methods_trained": str((~one["network"].isin(REFERENCE_ALGORITHMS)).sum()),
-        "methods_free": str(((found["algorithm"] == "") & (found["method"] == "card")).sum()),
+        "methods_free": str(((found["algorithm"] == "") & (found["method"] == "INLP")).sum()),
         "methods_carries": str((one["algorithm"] == "carries").sum()),
         "methods_majority": f"{most:.0%}",
         "methods_beyond": f"{len(beyond)} of {len(METHODS)}",
