@@ -1,6 +1,6 @@
 """95% intervals over seeds. ``docs/verdicts.md`` says which claim uses which.
 
-``benchmarks/coverage.py`` measures how often each of them holds the truth at the numbers of seeds in use.
+``benchmarks/coverage.py`` measures how often each interval contains the true value, at the numbers of seeds in use.
 """
 
 import math
@@ -16,22 +16,22 @@ from scipy import special, stats
 MIN_SEEDS = 3
 MIN_FOR_MEDIAN = 5
 CONFIDENCE = 0.95
-MEDIAN_COVERAGE = 0.92  # at least, of order statistics: at five seeds no more than 93.75% can be had
-LEARNT = 0.99  # accuracy of one token, from which on it counts as learnt
+MEDIAN_COVERAGE = 0.92  # smallest coverage by order statistics: at five seeds the largest possible is 93.75%
+LEARNT = 0.99  # smallest accuracy of a token that counts as learned
 EXACTLY = "exact"  # the method of an estimate that no seed can change
-PREDICTED = 0.96  # so that skewed seeds are still covered at 92% with three of them
-EXACT_PAIRS = 2500  # up to 50 seeds against 50, Mann-Whitney's distribution is counted, beyond that it is normal
+PREDICTED = 0.96  # level at which prediction intervals still cover 92% for three skewed seeds
+EXACT_PAIRS = 2500  # up to 50 seeds against 50 Mann-Whitney's distribution is counted, beyond that taken as normal
 
 Interval: TypeAlias = tuple[float, float]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Counts: TypeAlias = tuple[int, int, float]
-"""How many of n examples are right, n, and the share of the most common answer among them."""
+"""Right examples, all examples n, and the share of the most common answer."""
 Bounds: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
-"""Lower and upper bounds of each seed's value; the upper one is infinite if a seed never reached the goal."""
+"""Lower and upper bounds of each seed's value; the upper bound is infinite if a seed never reached the goal."""
 
 
 class Mean(NamedTuple):
-    """The mean of one kind of run: one term of a `contrast`."""
+    """One term of a `contrast`: the mean over the seeds of one kind of run."""
 
     mean: float
     deviation: float
@@ -41,7 +41,7 @@ class Mean(NamedTuple):
 
     @classmethod
     def of(cls, values: npt.ArrayLike, weight: float = 1.0) -> "Mean":
-        """The mean of one value per seed."""
+        """The term of a sample with one value per seed."""
         sample = np.asarray(values, dtype=float)
         n, mean = len(sample), float(sample.mean())
         centred, spread = sample - mean, float(sample.var())
@@ -56,11 +56,11 @@ class Mean(NamedTuple):
 def contrast(terms: Sequence[Mean]) -> Interval | None:
     """Student's t interval, corrected for skewness, of a weighted sum of means of unpaired samples.
 
-    ``[Mean.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``, for samples without skewness Student's t itself. The degrees
-    of freedom are those of the smallest sample, n - 1: never more than Welch's, which covers too little where a skewed
-    sample is compared with one that varies less. The correction is Hall's (On the Removal of Skewness by
-    Transformation, 1992), t + a t²/3 + a² t³/27 + a/6, where a is the skewness of the sum. At five seeds, skewed as an
-    exponential distribution it covers at least 92%, Student's t 88%. None if a term has fewer than 3 seeds.
+    ``[Mean.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``: without skewness it is Student's t interval. The degrees of
+    freedom are those of the smallest sample, n - 1. Welch's can be more, but cover too little if a skewed sample is
+    compared with one that varies less. The correction is Hall's (On the Removal of Skewness by Transformation, 1992),
+    t + a t²/3 + a² t³/27 + a/6, where a is the skewness of the sum. For five seeds of an exponential distribution it
+    covers at least 92%, Student's t 88%. None if a term has fewer than 3 seeds.
     """
     middle = sum(term.weight * term.mean for term in terms)
     total = sum((term.weight * term.deviation) ** 2 / term.n for term in terms)
@@ -69,7 +69,10 @@ def contrast(terms: Sequence[Mean]) -> Interval | None:
 
 
 def _around(middle: float, error: float, n: int, a: float, level: float = CONFIDENCE) -> Interval | None:
-    """Middle minus error times t, where t is what Hall's cubic, which always rises, maps to Student's quantiles."""
+    """The interval around ``middle`` at Student's quantiles, corrected for the skewness ``a``.
+
+    Hall's cubic is monotone; the interval's ends are middle - error * t, where t solves cubic(t) = quantile.
+    """
     if n < MIN_SEEDS or not math.isfinite(middle) or not math.isfinite(error):
         return None
     quantile = float(special.stdtrit(n - 1, (1 + level) / 2))
@@ -78,26 +81,26 @@ def _around(middle: float, error: float, n: int, a: float, level: float = CONFID
 
 
 def mean_interval(values: npt.ArrayLike) -> Interval | None:
-    """`contrast` of one mean over seeds; None from fewer than 3 seeds or values that are not finite."""
+    """`contrast` of one mean over seeds; None for fewer than 3 seeds or values that are not finite."""
     sample = np.asarray(values, dtype=float)
     return contrast([Mean.of(sample)]) if len(sample) and np.isfinite(sample).all() else None
 
 
 def prediction_interval(sample: Mean, runs: int = 5) -> Interval | None:
-    """Where the mean of ``runs`` further runs would lie: ``Mean.of([0.9, 1.0, 1.1])`` -> ``(0.646, 1.354)``.
+    """Prediction interval for the mean of ``runs`` further runs: ``Mean.of([0.9, 1.0, 1.1])`` -> ``(0.646, 1.354)``.
 
-    As `contrast`, with both means' errors, half of the skewness and a level of 96%. None from fewer than 3 seeds.
+    As `contrast`, with the errors of both means, half of the skewness and a level of 96%. None for fewer than 3 seeds.
     """
     error = sample.deviation * math.sqrt(1 / sample.n + 1 / runs)
     return _around(sample.mean, error, sample.n, sample.skewness / (2 * math.sqrt(sample.n)), PREDICTED)
 
 
 def median_interval(low: npt.ArrayLike, high: npt.ArrayLike, whole_range: bool = False) -> Interval | None:
-    """From the d-th smallest to the d-th largest seed, d as large as a coverage of 92% allows; None below 5 seeds.
+    """The interval of a median: from the d-th smallest to the d-th largest seed; None for fewer than 5 seeds.
 
-    ``([28, 33, 32, 35, 38], ...)`` -> ``(28, 38)``, the range, which covers 93.75% at five seeds; at eight seeds from
-    the second to the seventh, 93.0%. Bounds are infinite for a seed that never reached the goal. ``whole_range`` takes
-    the range at any number of seeds, as before 2026-11-24.
+    d is the largest that covers at least 92%. With five seeds that is the range, which covers 93.75%:
+    ``([28, 33, 32, 35, 38], ...)`` -> ``(28, 38)``; with eight, from the second to the seventh seed, 93.0%. Bounds are
+    infinite for a seed that never reached the goal. ``whole_range`` always takes the range, as before 2026-11-24.
     """
     low, high = np.sort(np.asarray(low, dtype=float)), np.sort(np.asarray(high, dtype=float))
     n = len(low)
@@ -109,7 +112,7 @@ def median_interval(low: npt.ArrayLike, high: npt.ArrayLike, whole_range: bool =
 
 @cache
 def clopper_pearson(hits: int, n: int) -> Interval:
-    """The exact interval of a share: ``clopper_pearson(5, 5)`` -> ``(0.478, 1.0)``."""
+    """Exact interval of a share: ``clopper_pearson(5, 5)`` -> ``(0.478, 1.0)``."""
     interval = stats.binomtest(hits, n).proportion_ci(CONFIDENCE, method="exact")
     return float(interval.low), float(interval.high)
 
@@ -117,8 +120,8 @@ def clopper_pearson(hits: int, n: int) -> Interval:
 def stuck(training: Counts, held_out: Counts) -> Literal["never learnt", "lost held out", ""]:
     """Whether an answer token fails on held-out examples: ``never learnt``, ``lost held out``, or empty.
 
-    Both fail the test of `beats_majority` on held-out examples. ``never learnt`` fails it in training too; ``lost held
-    out`` is right in at least 99% of the training examples. Empty for any other token.
+    Both mean that the token fails `beats_majority` on held-out examples. If it fails on training examples too, it was
+    ``never learnt``. If it is right in at least 99% of them, it is ``lost held out``. Empty for any other token.
 
     >>> stuck((501, 1000, 0.51), (496, 1000, 0.51)), stuck((1000, 1000, 0.51), (496, 1000, 0.51))
     ('never learnt', 'lost held out')
@@ -132,17 +135,17 @@ def stuck(training: Counts, held_out: Counts) -> Literal["never learnt", "lost h
 
 
 def beats_majority(right: int, n: int, majority: float) -> bool:
-    """Whether ``right`` of n examples is significantly more than always giving the most common answer would get right.
+    """Whether ``right`` of n examples is significantly more than a constant answer, the most common one, gets right.
 
     ``majority`` is the share of that answer. The bound is the 99% quantile of a binomial of n and ``majority``. Also
-    True if the bound is 99% of n or more, since no test is possible: too few examples, or a token that hardly varies.
+    True if the bound is 99% of n or more: then no test is possible, with too few examples or a nearly constant token.
     """
     bound = float(stats.binom.ppf(0.99, n, majority))
     return right > bound or bound >= LEARNT * n
 
 
 def shares_interval(terms: Sequence[tuple[float, int, int]]) -> Interval:
-    """A weighted sum of shares, each ``weight, hits, n``: Clopper-Pearson's limits, combined by square and add.
+    """Interval of a weighted sum of shares ``(weight, hits, n)``: Clopper-Pearson limits, combined by square-and-add.
 
     ``[(1.0, 5, 5)]`` -> ``(0.478, 1.0)``; ``[(1.0, 5, 5), (-1.0, 0, 5)]`` -> ``(0.262, 1.0)``.
     """
@@ -156,10 +159,10 @@ def shares_interval(terms: Sequence[tuple[float, int, int]]) -> Interval:
 
 
 def hodges_lehmann_ratio(above: Bounds, below: Bounds) -> tuple[Interval, Interval | None]:
-    """The ratio of two unpaired samples: bounds of the median of all quotients, and the inverted Mann-Whitney test.
+    """The ratio of two unpaired samples: bounds of the median of all quotients, and an interval by Mann-Whitney's test.
 
-    ``([2., 4.], [2., 4.])`` over ``([1., 2.], [1., 2.])`` -> an estimate of ``(2.0, 2.0)`` and no interval: two seeds
-    against two cannot differ at 5%. Quotients with a censored seed are bounds.
+    ``([2., 4.], [2., 4.])`` over ``([1., 2.], [1., 2.])`` -> an estimate of ``(2.0, 2.0)`` and no interval, since two
+    seeds against two cannot differ at 5%. A censored seed gives bounds of quotients instead of quotients.
     """
     (low, high), (low_below, high_below) = (tuple(np.asarray(x, dtype=float) for x in pair) for pair in (above, below))
     smallest = np.sort((low[:, None] / high_below).ravel())  # x / inf is 0
@@ -170,7 +173,7 @@ def hodges_lehmann_ratio(above: Bounds, below: Bounds) -> tuple[Interval, Interv
 
 @cache
 def _outside(m: int, n: int) -> int | None:
-    """How many of the m n sorted quotients lie outside, at each end; None if all of them cover less than 95%."""
+    """How many of the m n sorted quotients the interval leaves out at each end; None if all cover less than 95%."""
     tail = (1 - CONFIDENCE) / 2
     if m * n > EXACT_PAIRS:
         return int(m * n / 2 - stats.norm.ppf(1 - tail) * math.sqrt(m * n * (m + n + 1) / 12))
@@ -179,7 +182,7 @@ def _outside(m: int, n: int) -> int | None:
 
 
 def _mann_whitney(m: int, n: int) -> Floats:
-    """Number of orders (m n + 1,) of m and n values by U: coefficients of a Gaussian binomial."""
+    """Number of orderings (m n + 1,) of m and n values for each U: the coefficients of a Gaussian binomial."""
     counts: Floats = np.ones(1)
     for i in range(1, m + 1):  # times 1 - q ** (n + i), by 1 - q ** i
         factor, divisor = np.zeros(n + i + 1), np.zeros(i + 1)
@@ -190,10 +193,10 @@ def _mann_whitney(m: int, n: int) -> Floats:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate over seeds: the smallest and the largest that it can be, which differ only where seeds are censored.
+    """An estimate over seeds, from ``low`` to ``high``; the two differ only if seeds are censored.
 
-    ``interval_for`` gives the 95% interval from a number of seeds of each kind that are like these; for None, from
-    these themselves; None if they are too few. It is cut at the ends of ``span``, which are those of the measure.
+    ``interval_for(n)`` is the 95% interval if there were n such seeds of each kind, and ``interval_for(None)`` that of
+    these seeds; None for too few. ``interval`` is clipped to ``span``, the range of the measure.
     """
 
     low: float
@@ -227,7 +230,7 @@ class Estimate:
 
     @classmethod
     def of_prediction(cls, sample: Mean, runs: int, span: Interval = (-math.inf, math.inf)) -> "Estimate":
-        """A mean, with the interval for the mean of so many further runs."""
+        """A mean, with the prediction interval for the mean of ``runs`` further runs."""
         method = f"mean, prediction interval for a mean of {runs} runs"
         again = partial(prediction_interval, runs=runs)
         return cls(sample.mean, sample.mean, method, lambda n: again(sample._replace(n=n or sample.n)), span)
@@ -246,7 +249,7 @@ class Estimate:
 
     @classmethod
     def of_shares(cls, terms: Sequence[tuple[float, int, int]]) -> "Estimate":
-        """A weighted sum of shares of seeds, each ``weight, hits, n``."""
+        """A weighted sum of shares of seeds ``(weight, hits, n)``."""
 
         def again(number: int | None) -> Interval:
             return shares_interval([(w, round(hits * (number or n) / n), number or n) for w, hits, n in terms])

@@ -92,7 +92,7 @@ def test_classes_of_ones_own_are_trained(tmp_path):
 )
 def test_overrides_of_what_an_argument_says_are_refused(override, argument):
     model = Narrow if "net" in override else ae.NanoGPT
-    with pytest.raises(UserError, match=f"^fit: overrides: {override}: expected in the argument {argument}"):
+    with pytest.raises(UserError, match=f"^fit: overrides: {override}: use the argument {argument}"):
         ae.fit(ae.Add(bits=3), model, epochs=1, overrides=[override])
 
 
@@ -152,20 +152,20 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
         (lambda: ae.probe("dataset", task="add"), "probe.task=add: expected an object, a Task"),
         (lambda: ae.probe("logit_lens"), "expected one network or more"),
         (lambda: ae.probe("moon", model), "moon"),
-        (lambda: ae.probe(model, "logit_lens"), "received a Hooked; expected a name first"),
+        (lambda: ae.probe(model, "logit_lens"), "received a Hooked; expected the name of a probe"),
         (lambda: ae.probe(LogitLens, model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
-        (lambda: ae.probe("logit_lens", [model]), "received a list; expected networks one by one"),
+        (lambda: ae.probe("logit_lens", [model]), "received a list; expected networks as separate"),
         (lambda: ae.probe("logit_lens", model, model), "expected networks of one task and of different seeds"),
         (lambda: ae.probe("logit_lens", *moduli), "expected networks of one task and of different seeds"),
         (lambda: ae.probe("patching", model, site=[]), r"probe\.site=\[\]: expected a name or at least one of them"),
         (lambda: ae.fit(ae.Add(bits=3), epochs=0), r"trainer\.max_epochs=0"),
         (lambda: ae.fit(ae.Add(bits=3), epochs=1, overrides=["data.batchsize=3"]), r"did you mean data\.batch_size"),
-        (lambda: ae.fit(Forgetful(3)), "task=Forgetful: expected an attribute wide"),
+        (lambda: ae.fit(Forgetful(3)), "task=Forgetful: needs an attribute wide"),
         (lambda: ae.fit(ae.Add), "fit: task: received <class"),
         (lambda: ae.fit(ae.Add(bits=3), "nanogpt"), "fit: model: received 'nanogpt'"),
         (lambda: ae.fit(ae.Add(bits=3), split=lambda examples: examples.a > 4), "fit: split: received <function"),
-        (lambda: ae.fit(ae.Add(bits=3), split="vs_v"), "fit: split: received 'vs_v'; expected an object of a class"),
-        (lambda: ae.fit(ae.Add(bits=3), overrides=["experiment=fig3"]), "experiment=fig3: it is a sweep"),
+        (lambda: ae.fit(ae.Add(bits=3), split="vs_v"), "fit: split: received 'vs_v'; expected a Split, such as"),
+        (lambda: ae.fit(ae.Add(bits=3), overrides=["experiment=fig3"]), "experiment=fig3: is a sweep"),
         (lambda: ae.fit(ae.Add(bits=3), overrides=[3]), r"fit: overrides: received \[3\]"),
         (lambda: ae.probe("interchange", model, causal_model=ae.CausalModel(ae.Add(bits=4))), r"=Add\(bits=4\)"),
     ):

@@ -1,11 +1,11 @@
-"""Interventions: what to do to the output of a site while a network runs (`Hooked.run`), and the hooks that do it.
+"""Interventions: changes of a site's output while a network runs (`Hooked.run`), and the hooks that make them.
 
-Each names a site and a position, and acts on the output there::
+Each names a site and a position, and changes the output there::
 
-    Replace("dec.2", "r1", other["dec.2"])       by a value: a patch, a mean, a sample from another run
-    Steer("dec.2", "r1", 3 * direction)          moved along a direction
-    Interchange("dec.2", "r1", subspace, source) by another run's value, within a subspace
-    Erase("dec.2", None, eraser)                 without a concept
+    Replace("dec.2", "r1", other["dec.2"])       replace it by a value: a patch, a mean, a sample from another run
+    Steer("dec.2", "r1", 3 * direction)          move it along a direction
+    Interchange("dec.2", "r1", subspace, source) replace it by another run's value, within a subspace
+    Erase("dec.2", None, eraser)                 erase a concept
 
 A position is an index among the positions that the site owns (`interp.sites`), a name such as ``a0`` or ``r1``, or None
 for all of them. Answer position t predicts ``r_t``. `Replace` says which values fit.
@@ -35,7 +35,7 @@ Hook = Callable[[nn.Module, Any, Any], Any]
 
 @dataclass(frozen=True, eq=False)
 class Subspace:
-    """Orthonormal directions (d, r) of an activation, of one position (d = C) or of all concatenated (d = k * C)."""
+    """Orthonormal directions (d, r) of activations, at one position (d = C) or all concatenated (d = k * C)."""
 
     directions: Tensor
 
@@ -44,7 +44,8 @@ class Subspace:
         object.__setattr__(self, "directions", columns)  # of NumPy's arrays too
         exact = columns.detach().double()
         if exact.dim() != 2 or not torch.allclose(exact.mT @ exact, torch.eye(exact.shape[1]).to(exact), atol=1e-3):
-            raise UserError(f"Subspace: directions {tuple(exact.shape)}: expected orthonormal columns (d, r)")
+            given = tuple(exact.shape)
+            raise UserError(f"Subspace: received directions of shape {given}; expected orthonormal columns (d, r)")
 
     def __repr__(self) -> str:
         return f"Subspace(rank {self.rank} of {len(self.directions)})"
@@ -56,24 +57,23 @@ class Subspace:
     def interchange(self, base: Tensor, source: Tensor) -> Tensor:
         """``base + (source - base) @ directions @ directions.T``, (N, d), (N, d) -> (N, d)."""
         if base.shape[-1] != len(self.directions):
-            raise UserError(f"{self}: does not fit activations of {base.shape[-1]} numbers")
+            raise UserError(f"{self}: does not fit activations of size {base.shape[-1]}")
         directions = self.directions.to(base)
         return base + (source - base) @ directions @ directions.T
 
 
 @dataclass(frozen=True)
 class BatchSlice:
-    """Which examples are run, ``rows`` of ``count``, and where: the position's index among its site's, None for all."""
+    """A batch of examples, ``rows`` of ``count``, and the position to change."""
 
     rows: slice
     count: int
-    at: int | None = None
-    before: int = 0
-    """Positions of the prompt that precede the site's own."""
-    own: int = 0
+    at: int | None = None  # index among the site's own positions, None for all
+    before: int = 0  # positions of the prompt that precede the site's own
+    own: int = 0  # number of the site's own positions
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
-        """The part of a value that belongs to activations x, broadcastable to them; refused if it does not fit."""
+        """The part of a value that belongs to activations x, broadcastable to them; a `UserError` if none fits."""
         try:
             value = torch.as_tensor(value)  # of numpy too
         except (TypeError, ValueError, RuntimeError):
@@ -83,7 +83,8 @@ class BatchSlice:
             with_prompt = held != self.own and held >= self.before + self.own
             place = self.at + self.before * with_prompt
             if not 0 <= place < held:
-                raise UserError(f"a value of {held} positions does not hold the one that is changed; give it alone")
+                accepted = "expected (N, C), that position alone"
+                raise UserError(f"a value of {held} positions does not have the position to change; {accepted}")
             value = value[:, place]
         per_example = value.dim() == x.dim() and value.shape[0] == self.count
         value = value[self.rows] if per_example else value
@@ -96,7 +97,7 @@ class BatchSlice:
 
 @dataclass(frozen=True, eq=False)
 class Intervention:
-    """A change of what a site gives, at a position or at all that the site owns."""
+    """Base class: changes the output of a site at one position, or at all that the site owns."""
 
     site: str
     position: Position
@@ -108,10 +109,10 @@ class Intervention:
 
 @dataclass(frozen=True, eq=False)
 class Replace(Intervention):
-    """Put ``value`` in the place of what a site gives.
+    """Replace the output of a site by ``value``.
 
     Args:
-        value: (N, C) at one position, (N, k, C) at all, or a whole cached site, of which it takes its own position.
+        value: (N, C) at one position, (N, k, C) at all, or a whole cached site, of which its own position is taken.
             Without the axis of examples it is used for all of them.
     """
 
@@ -123,7 +124,7 @@ class Replace(Intervention):
 
 @dataclass(frozen=True, eq=False)
 class Steer(Intervention):
-    """Add ``value``, of the shapes that `Replace` takes, to what a site gives."""
+    """Add ``value`` to the output of a site; shapes as in `Replace`."""
 
     value: Tensor
 
@@ -133,23 +134,23 @@ class Steer(Intervention):
 
 @dataclass(frozen=True, eq=False)
 class Interchange(Intervention):
-    """An interchange intervention: the part in a subspace, or the whole, comes from another run (Geiger et al., 2021).
+    """Replace the output of a site, or its part in a subspace, by that of another run (Geiger et al., 2021).
 
-    Without a source it says where to intervene; `of` gives it the activations of the source runs.
+    Without a source it only says where to intervene; `of` adds the activations of the source runs.
     """
 
     subspace: Subspace | None = None
     source: Tensor | None = None
 
     def of(self, cache: Mapping[str, Tensor]) -> Self:
-        """The same, with the source runs' activations at the site."""
+        """A copy with the source runs' activations at the site."""
         if self.site not in cache:
-            raise UserError(f"Interchange at {self.site}: the cache has {', '.join(cache)}")
+            raise UserError(f"Interchange at {self.site}: the cache lacks this site; it has {', '.join(cache)}")
         return replace(self, source=cache[self.site])
 
     def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
         if self.source is None:
-            raise UserError(f"Interchange at {self.site} has no source; give it one with .of(cache)")
+            raise UserError(f"Interchange at {self.site}: has no source; add one with .of(cache)")
         source = batch.align(self.source, x).expand_as(x)
         if self.subspace is None:
             return source
@@ -158,7 +159,7 @@ class Interchange(Intervention):
 
 @dataclass(frozen=True, eq=False)
 class Erase(Intervention):
-    """Put what a site gives, all positions concatenated to (N, k * C), through ``eraser``, such as one of `leace`."""
+    """Apply ``eraser``, such as one of `leace`, to the output of a site, with positions concatenated to (N, k * C)."""
 
     eraser: Callable[[Tensor], Tensor]
 
@@ -166,20 +167,21 @@ class Erase(Intervention):
         erased = self.eraser(x.flatten(1))
         if not isinstance(erased, Tensor) or erased.shape != (len(x), x[0].numel()):
             given = tuple(erased.shape) if isinstance(erased, Tensor) else f"a {type(erased).__name__}"
-            raise UserError(f"Erase at {self.site}: gives {given} for {(len(x), x[0].numel())}")
+            raise UserError(f"Erase at {self.site}: the eraser returned {given}; expected {(len(x), x[0].numel())}")
         return erased.view_as(x)
 
 
 def listed_interventions(given: Intervention | Sequence[Intervention]) -> Sequence[Intervention]:
-    """One intervention or several, as a list; a `UserError` for anything else."""
+    """One or several interventions as a list; a `UserError` for anything else."""
     listed = [*given] if isinstance(given, Iterable) else [given]
     if wrong := [one for one in listed if not isinstance(one, Intervention)]:
-        raise UserError(f"interventions: received {wrong[0]!r}; expected such as Replace(site, position, value)")
+        accepted = "an intervention, such as Replace(site, position, value)"
+        raise UserError(f"interventions: received {wrong[0]!r}; expected {accepted}")
     return listed
 
 
 def batches_of(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[BatchSlice, tuple[Tensor, ...]]]:
-    """Inputs (N, ...) in batches, each with the rows that it holds."""
+    """Split inputs (N, ...) into batches, each with its `BatchSlice`."""
     require_integer("batch_size", batch_size, 1)
     count = len(inputs[0])
     for start in range(0, count, batch_size):
@@ -189,7 +191,7 @@ def batches_of(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[Batc
 
 @contextmanager
 def caching(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, Tensor]]:
-    """Within the context a forward pass stores what the sites give (B, T, ...), after interventions."""
+    """Within the context a forward pass stores the outputs of sites (B, T, ...), after interventions."""
     outputs: dict[str, Tensor] = {}
 
     def keep(site: str) -> Hook:
@@ -208,7 +210,7 @@ def caching(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[
 def run_batch(
     model: "Hooked", interventions: Sequence[Intervention], batch: BatchSlice, inputs: Sequence[Tensor]
 ) -> Tensor:
-    """Logits (B, m, V) of a batch, with the interventions in order."""
+    """Run one batch with the interventions, in order, and return its logits (B, m, V)."""
     check_sites(model.sites, [one.site for one in interventions])
     of_module: dict[nn.Module, list[Intervention]] = defaultdict(list)
     for one in interventions:
@@ -240,12 +242,12 @@ def run_batch(
         logits: Any = model.network(*inputs)
     require_ran([one.site for one in interventions if model.sites[one.site] not in ran])
     if not isinstance(logits, Tensor):
-        raise UserError(f"{model.name}: gives a {type(logits).__name__}; expected logits, one tensor (N, m, V)")
+        raise UserError(f"{model.name}: returned a {type(logits).__name__}; expected logits, one tensor (N, m, V)")
     return logits
 
 
 def _by_position(module: nn.Module, output: Any) -> Tensor:
-    """What a module gives, or the first of what it gives, with positions on axis 1."""
+    """A module's output, or the first of its outputs, with positions on axis 1."""
     x: Tensor = output if isinstance(output, Tensor) else output[0]
     return x.movedim(position_axis(module), 1) if x.dim() > 1 else x
 
@@ -256,22 +258,22 @@ def _require_first(site: str, ran: bool) -> None:
 
 
 def require_ran(missing: Sequence[str]) -> None:
-    """Refuse, with a `UserError`, a site whose module did not run in a forward pass."""
+    """Raise a `UserError` if the modules of some sites did not run in a forward pass."""
     if missing:
         raise UserError(f"site {missing[0]}: did not run in this forward pass; expected a submodule that does")
 
 
 def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:
-    """Refuse, with a `UserError`, an output that has no axis of positions, or not the examples on axis 0."""
+    """Raise a `UserError` unless an output has examples on axis 0 and positions on axis 1."""
     if x.dim() < 3 or len(x) != len(inputs[0]):
         accepted = f"expected {len(inputs[0])} examples on axis 0, positions on axis 1, and channels"
         raise UserError(f"site {site}: its output has the shape {tuple(x.shape)}; {accepted}")
 
 
 class PartialForward:
-    """The forward pass from a site on, or the whole one for None; see `Hooked.resume_from`.
+    """The forward pass from a site on, or the whole pass for None; see `Hooked.resume_from`.
 
-    Layers that finish before the site run once, and so does the site if it is a layer; their outputs are stored and
+    Layers that finish before the site, and the site itself if it is a layer, run once: their outputs are stored and
     used again. A layer that runs more than once in a forward pass is run every time.
     """
 
@@ -287,13 +289,13 @@ class PartialForward:
         """Logits (N, m, V) with interventions at the site or after it. Gradients pass to values that require them.
 
         Raises:
-            UserError: for a site that has run already.
+            UserError: for an intervention at a site before the one at which the pass resumes.
         """
         done = self.done
         interventions = listed_interventions(interventions)
         for site in (intervention.site for intervention in interventions):
             if site != self.site and (layer_of(self.model.sites, site) or site) in done:
-                raise UserError(f"site {site}: has run already where the network resumes from {self.site}")
+                raise UserError(f"site {site}: runs before {self.site}, where the network resumes")
         fields = [x for intervention in interventions for x in vars(intervention).values()]
         values = [x.directions if isinstance(x, Subspace) else x for x in fields]
         wanted = any(isinstance(x, Tensor) and x.requires_grad for x in values)
@@ -308,7 +310,7 @@ class PartialForward:
         return torch.cat(logits)
 
     def _known(self, site: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
-        """What the layers give that end before the site, or with it: layer -> output."""
+        """Layer -> output, for the layers that end before the site or with it."""
         whole = layers(self.model.sites) or list(self.model.sites)  # every site of a network without layers
         ended = list[tuple[str, Any]]()
         outside = [name for name in self.model.sites if layer_of(self.model.sites, name) is None]

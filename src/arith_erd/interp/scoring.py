@@ -1,8 +1,7 @@
-"""Networks whose algorithm is known, and how often a method names it.
+"""Score a method that names a network's algorithm, on networks whose algorithm is known.
 
-Only two algorithms are told apart, since not every method can tell more: ``sum``, where the sum is formed as one number
-and the digits are read from it (the paper's ERD), and ``carries``, where the digits are formed from carries and no sum
-is used.
+There are two answers, since not every method can tell more: ``sum``, if the network forms the sum as one number and
+reads the digits from it (the paper's ERD), and ``carries``, if it forms the digits from carries and uses no sum.
 """
 
 import time
@@ -27,7 +26,7 @@ REFERENCE_ALGORITHMS |= dict.fromkeys(
     ("prefix_carry", "prefix_carry_decoy", "lookahead_carry", "lookahead_carry_decoy"), "carries"
 )
 REFERENCE_ALGORITHMS |= {"graded_carry": "carries"}
-"""References -> algorithm. ``mixed`` is both; ``local_remainder`` neither, with a sum of its own at each position."""
+"""References -> algorithm. ``mixed`` is both; ``local_remainder`` is neither, with another sum at each position."""
 VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
 SEEDS = range(2000, 2004)  # of the references; nothing was tuned on them
 MIN_INTERCHANGE_ACCURACY = 0.99  # for every token, of a network that was trained to compute by variables
@@ -39,8 +38,8 @@ Method = Callable[[Hooked], float | str]
 class LabelledNetwork:
     """A network that answers all pairs right, and its algorithm: ``sum``, ``carries``, or empty if it is not known.
 
-    ``sites`` are where a trained network holds its variables. Each variant of a reference has them elsewhere:
-    ``models.references.reference(name, seed)`` gives their directions.
+    ``sites`` hold the variables of a trained network. In a reference they depend on the seed:
+    ``models.references.reference(name, seed)`` has their directions.
     """
 
     network: str
@@ -52,12 +51,12 @@ class LabelledNetwork:
 
 
 def zoo(*runs: str | Path) -> list[LabelledNetwork]:
-    """The networks written by hand for seven-bit addition and, of these runs, the trained ones that are accepted.
+    """Networks written by hand for seven-bit addition, and trained networks of the given runs.
 
     Args:
         runs: directories or globs. A run with ``loss=interchange`` on the sum counts as ``sum``, on carry and xor as
-            ``carries``, any other loss as unknown. Accepted are seeds that answer all pairs right and follow at least
-            99% of the interchanges, by token (`benchmarks/zoo.py` has the commands).
+            ``carries``, any other loss as unknown. A seed is included if it answers all pairs right and every token
+            follows at least 99% of the interchanges (`benchmarks/zoo.py` has the commands).
 
     Raises:
         UserError: if there is no such run, or it is not finished.
@@ -71,21 +70,22 @@ def zoo(*runs: str | Path) -> list[LabelledNetwork]:
 
 
 def score_method(function: Method, networks: Sequence[LabelledNetwork] | None = None) -> pd.DataFrame:
-    """Ask a method for the algorithm of each network, by default of `zoo`: a row of `with_verdicts` for each.
+    """Ask a method for the algorithm of each network: a table with one row of `with_verdicts` per network.
 
     Args:
-        function: network -> ``sum`` or ``carries``; or a number, larger where the network computes by the sum. Then a
-            threshold is fixed on the networks of one half, and counts on the other half. NaN is an abstention: it
-            names no algorithm, and counts as wrong.
+        function: network -> ``sum`` or ``carries``; or a number, larger if the network computes by the sum. A threshold
+            for numbers is fixed on one half of the networks and scored on the other. NaN is an abstention: it names no
+            algorithm, and counts as wrong.
+        networks: networks of `zoo`; None for all of ``zoo()``.
 
     Raises:
-        UserError: for what is no function, networks of another kind, or a method that gives something else.
+        UserError: if an argument has another type, or the method returns something else.
     """
     if not callable(function):
         raise UserError(f"score_method: received {function!r}; expected a function of a network")
     networks = zoo() if networks is None else [networks] if isinstance(networks, LabelledNetwork) else [*networks]
     if wrong := [one for one in networks if not isinstance(one, LabelledNetwork)]:
-        raise UserError(f"score_method: received a {type(wrong[0]).__name__}; expected networks of zoo()")
+        raise UserError(f"score_method: received a {type(wrong[0]).__name__}; expected networks from zoo()")
     return with_verdicts(pd.DataFrame([score_row(function, one, one.load()) for one in networks], columns=COLUMNS))
 
 
@@ -97,15 +97,15 @@ def score_row(function: Method, one: LabelledNetwork, model: Hooked) -> list[Any
     with suppress(TypeError, ValueError):  # of a tensor with one number, for example
         score = score if isinstance(score, str) else float(score)
     if not isinstance(score, float) and not (isinstance(score, str) and score in VARIABLES):
-        raise UserError(f"{name}: gives {score!r} for {one.network}; expected a number, or {' or '.join(VARIABLES)}")
+        raise UserError(f"{name}: returned {score!r} for {one.network}; expected a number, or {' or '.join(VARIABLES)}")
     return [name, one.network, one.seed, one.algorithm, score, time.perf_counter() - start]
 
 
 def with_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with ``named``, the algorithm that the score names, and ``right``, empty where it is not known.
+    """Add the columns ``named``, the algorithm that the score names, and ``right``, empty if the algorithm is unknown.
 
-    Networks with even seeds are one half, those with odd seeds the other. The threshold by which a network is named
-    comes from the other half, so that no network is used both to fix a rule and to count.
+    Networks with even seeds are one half, those with odd seeds the other. The threshold for one half is fixed on the
+    other, so that no network is used both to fix and to score a rule.
     """
     table = rows.assign(named=None, right=None).astype({"named": object, "right": object})
     for _, of_method in rows.groupby("method"):
@@ -124,18 +124,18 @@ def with_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def threshold(scores: npt.NDArray[np.float64], sums: npt.NDArray[np.bool_]) -> float:
-    """The score from which on a network is named ``sum``: the limit with the highest balanced accuracy.
+    """The smallest score that is named ``sum``: the threshold with the highest balanced accuracy.
 
-    Limits lie halfway between scores (n,), or beyond all of them; of equally good limits the middle one is taken.
+    Candidates lie halfway between scores (n,), or beyond all of them; of equally good ones the middle one is taken.
 
     >>> threshold(np.array([0.0, 0.2, 0.6, 1.0]), np.array([False, False, True, True]))
     0.4
 
     Raises:
-        UserError: if not both algorithms are there.
+        UserError: if all networks have the same algorithm.
     """
     if sums.all() or not sums.any():
-        raise UserError("networks: one half lacks sum or carries; expected both among even seeds and among odd seeds")
+        raise UserError("networks: one half lacks sum or carries; expected both, among even and among odd seeds")
     values = np.unique(scores[np.isfinite(scores)])
     limits = np.array([-np.inf, *(values[:-1] + values[1:]) / 2, np.inf])
     right = [((scores >= x)[sums].mean() + (scores < x)[~sums].mean()) / 2 for x in limits]
@@ -148,7 +148,7 @@ def _reference(name: str, seed: int) -> Hooked:
 
 
 def _trained(run: Run) -> Iterator[LabelledNetwork]:
-    """The networks of a run that are accepted."""
+    """The networks of a run that meet the conditions of `zoo`."""
     whole = run.config()
     config = whole["model"]
     places = config["loss"].get("variables") or {}  # variable -> its site, and its coordinates there

@@ -1,9 +1,9 @@
-"""Places inside a network, by name: the layers ``enc.3`` and ``dec.3``, and what lies inside and beside them.
+"""Sites: named places inside a network, such as the layers ``enc.3`` and ``dec.3``, or ``dec.3.attn.pattern``.
 
-Names follow TransformerLens: ``dec.3.attn.pattern``, ``dec.3.resid_mid``, ``dec.3.mlp.post``, ... ``logits``. A site is
-a module; its output is (B, T, ...), of attention patterns (B, nh, T, S). Of the T positions a site *owns* those that
-belong to it: in the encoder all P of the prompt, elsewhere the m that predict the answer. In a decoder-only network the
-prompt precedes these in all layers but the last.
+Names follow TransformerLens: ``dec.3.resid_mid``, ``dec.3.mlp.post``, ... ``logits``. A site is a module with an output
+(B, T, ...), or (B, nh, T, S) for attention patterns. A site *owns* some of the T positions: in the encoder all P of the
+prompt, elsewhere the m that predict the answer. In a decoder-only network the prompt precedes these in all layers but
+the last.
 """
 
 import re
@@ -35,7 +35,7 @@ def layer_of(sites: Iterable[str], site: str) -> str | None:
 
 
 def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "site") -> None:
-    """Refuse sites that a network lacks, with a `UserError` that lists those it has."""
+    """Raise a `UserError`, with a list of the network's sites, if it lacks one of the wanted."""
     known = list(known)
     if unknown := [site for site in wanted if site not in known]:
         whole = layers(known)
@@ -68,7 +68,7 @@ def chosen_sites(models: "Sequence[Hooked]", site: str | Sequence[str] | None) -
 
 
 def holds_prompt(site: str, positions: int | None, task: "Task") -> bool:
-    """Whether a site with so many positions has those of the prompt alone, as an encoder's, whatever it is called."""
+    """Whether the ``positions`` of a site are those of the prompt alone, as in an encoder, whatever its name."""
     prompt, answer = len(task.prompt_names), len(task.answer_names)
     return site.startswith("enc.") or answer != positions == prompt
 

@@ -1,4 +1,4 @@
-"""Cross-entropy with a linear head that has to read a number from inside the network."""
+"""Cross-entropy plus the error of a linear head that reads a number from an activation."""
 
 from typing import Any
 
@@ -16,19 +16,19 @@ from .loss import CrossEntropy
 
 
 class CrossEntropyAndValue(CrossEntropy):
-    """`CrossEntropy`, and the squared error of a linear head on one activation, which starts at zero.
+    """Cross-entropy plus the squared error of a linear head that predicts ``target`` from the activation at ``site``.
 
-    At ``enc.*`` the head reads all prompt positions. Elsewhere it reads column t of the target from position t of the
-    answer, which has not seen token t or any later one. So ``value``, a single column, is read at ``<start>``: further
-    on it could be copied from the answer. ``running_sum``, one for each token of a product, is what arXiv 2510.00184
-    regresses.
+    At ``enc.*`` the head reads all prompt positions. Elsewhere column t of the target is read at answer position t,
+    which has not seen token t or a later one. A single number, such as ``value``, is therefore read at ``<start>``:
+    at a later position it could be copied from the answer. The target of arXiv 2510.00184 is ``running_sum``, with one
+    column for each token of a product.
 
-    The head is trained and resumed with the network; the final weights leave it out.
+    The head starts at zero, and is trained and resumed with the network. The final weights leave it out.
 
     Args:
         site: an entry of ``network.sites()``, such as ``dec.1``.
         target: a concept of the task, or a variable of its causal model; each column is scaled to mean 0, variance 1.
-        weight: of the error of the head.
+        weight: factor of the head's error.
     """
 
     def __init__(self, site: str, target: str = "value", weight: float = 1.0, label_smoothing: float = 0.0) -> None:
@@ -60,7 +60,7 @@ class CrossEntropyAndValue(CrossEntropy):
         with caching(sites, [self.site]) as found:
             network(prompt, shift_right(completion))
         positions, features = _own(self.site, found[self.site], prompt, completion).shape[1:]
-        self.read: list[Tensor] = []  # what the site gives, from a training step's forward to its loss
+        self.read: list[Tensor] = []  # the site's output, from a training step's forward to its loss
         sites[self.site].register_forward_hook(self._keep)
         self.everywhere = str(self.site).startswith("enc.")
         if self.everywhere:
@@ -87,5 +87,5 @@ class CrossEntropyAndValue(CrossEntropy):
 
 
 def _own(site: str, x: Tensor, prompt: Tensor, completion: Tensor) -> Tensor:
-    """The site's own positions (B, T, F) of what it gives."""
+    """A site's output at its own positions (B, T, F)."""
     return x[:, -num_positions(site, x.shape[1], (prompt, completion)) :].flatten(2)

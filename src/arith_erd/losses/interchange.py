@@ -1,4 +1,4 @@
-"""Interchange-intervention training: a network learns the task, and to compute it by given variables at given sites."""
+"""Interchange-intervention training: a network learns the task, with given variables computed at given sites."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,23 +27,23 @@ LARGEST = 2**31  # bytes of the table of answers after each value of a variable
 
 
 class InterchangeTraining(CrossEntropy):
-    """`CrossEntropy`, and that of the answers which a causal model predicts after interchanges (Geiger et al., 2022).
+    """Cross-entropy, plus cross-entropy to a causal model's answers after interchanges (Geiger et al., 2022).
 
-    Each example takes the mapped coordinates from the example before it in the batch, whose order is random. A variable
-    with a column for each digit is taken at position ``i % m`` by example i, and judged by the token there. A variable
-    that is one number is taken at all answer positions together, and judged by all tokens. With 3 + 5 and 1 + 4, the
-    carry of 1 + 4 at bit 1 makes bit 1 of the answer 1.
+    In an interchange an example takes a variable's coordinates from its source, the example before it in the batch. The
+    order of a batch is random. If the variable has a column for each digit, example i takes position ``i % m``, and
+    only the token there is scored. If it is one number, all answer positions are taken and all tokens scored. With
+    3 + 5 and source 1 + 4, the carry of 1 + 4 at bit 1 makes bit 1 of the answer 1.
 
-    A variable at the site ``answer`` is the number that the answer's tokens spell. There an interchange gives the
-    decoder the other example's right answer as its prefix, which is wrong here, and the causal model says how the
-    network should go on (`interp.algorithms`).
+    A variable at the site ``answer`` is the number that the answer's tokens spell. Its interchange gives the decoder
+    the source's right answer as prefix, a wrong one for this example. The causal model predicts how the answer should
+    go on (`interp.algorithms`).
 
     Args:
-        variables: variable of the causal model -> ``{site: dec.1, dims: [0, 15]}``, the decoder's layer, and the
-            first and the last coordinate of what it gives; or ``{site: answer}``.
-        weight: of the mean over the variables of their cross-entropies.
-        strict: weight of the strictness loss (Gupta et al., 2024): coordinates of each site that no variable has are
-            taken at all positions, and the answer must stay the base's.
+        variables: variable of the causal model -> ``{site: dec.1, dims: [0, 15]}``, a layer of the decoder and the
+            first and last coordinate of its output; or ``{site: answer}``.
+        weight: factor of the mean cross-entropy over the variables.
+        strict: weight of the strictness loss (Gupta et al., 2024): the coordinates of a site that belong to no variable
+            are taken at all positions, and the answer must not change.
         causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
     """
 
@@ -59,7 +59,7 @@ class InterchangeTraining(CrossEntropy):
     ) -> None:
         super().__init__(label_smoothing)
         if not isinstance(variables, Mapping) or not variables:
-            raise bad_value("model.loss.variables", variables, f"a variable at least, as {{carry: {EXAMPLE}}}")
+            raise bad_value("model.loss.variables", variables, f"at least one variable, such as {{carry: {EXAMPLE}}}")
         if reserved := sorted({"train", "val"} & {*variables}):  # splits, in the same column of tokens.csv
             raise bad_value("model.loss.variables", reserved[0], "another name than train and val")
         self.variables = {name: _place(name, at) for name, at in variables.items()}
@@ -71,7 +71,7 @@ class InterchangeTraining(CrossEntropy):
         self.by_column: list[bool] = []
 
     def targets(self, task: Task, examples: Examples) -> Array:
-        """The row of each example in `examples`, and the values of the variables, in the order of the tokens."""
+        """The row number of each example, then the values of the variables, in the order of the tokens."""
         self.causal, self.task = build_causal_model(task, self.causal_model, "model.loss.causal_model"), task
         model, self.by_column = self.causal, []
         model.require(self.variables, "model.loss.variables")
@@ -142,7 +142,7 @@ class InterchangeTraining(CrossEntropy):
 
     @torch.no_grad()
     def report(self, network: Callable[[], Network], held_out: Array) -> dict[str, list[float]]:
-        """By variable: how often each answer token is what an interchange predicts, of up to 512 held-out examples."""
+        """Variable -> accuracy of each answer token after an interchange, on up to 512 held-out examples."""
         rows = np.random.default_rng(0).permutation(held_out)[:512]
         model, task, causal = Hooked(network(), task=self.task), self.task, self.causal
         base, source = causal.examples[rows], causal.examples[np.roll(rows, 1)]
@@ -170,7 +170,7 @@ class InterchangeTraining(CrossEntropy):
 def _taking(
     network: Network, site: str, dims: Sequence[int], source: Tensor, answer: int, by_column: bool = False
 ) -> Iterator[None]:
-    """Within the context the answer's positions of a site take coordinates of ``source`` (B, T, F).
+    """Within the context a site takes coordinates of ``source`` (B, T, F) at the answer's positions.
 
     With ``by_column`` example i takes them at position ``i % m`` only.
     """
@@ -191,7 +191,7 @@ def _taking(
 
 
 def _place(name: str, at: Any) -> tuple[str, tuple[int, ...]]:
-    """The site and the coordinates that a configuration gives for a variable."""
+    """The site and the coordinates of a variable, from its entry in the configuration."""
     given = at if isinstance(at, Mapping) else {}
     if given == {"site": ANSWER}:
         return ANSWER, ()
@@ -203,7 +203,10 @@ def _place(name: str, at: Any) -> tuple[str, tuple[int, ...]]:
 
 
 def _labels(model: CausalModel, examples: Examples, value: Array, name: str) -> Array:
-    """Tokens (N, values, m) of the answers after the variable, or one column of it for its own token, is set."""
+    """Tokens (N, values, m) of the answers after the variable is set to each value.
+
+    A variable with columns is set one column at a time, and only that column's token is kept.
+    """
     width, order = model.task.width, model.task.completion_order
     tables = []
     for new in range(int(value.max()) + 1):

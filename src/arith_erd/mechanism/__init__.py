@@ -1,1 +1,1 @@
-"""Which algorithm does a network run: wrong prefixes, steering and patching, compared with networks written by hand."""
+"""Which algorithm does a network run? Its responses to wrong prefixes and steering, against hand-written networks."""

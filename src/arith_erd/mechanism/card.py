@@ -1,7 +1,7 @@
-"""The card of one or several networks: the verdict in plain English, and which variables each bit follows.
+"""The report on the algorithm of one or several networks: the verdict, and which variables each bit follows.
 
-``card.json`` holds a `Card`, with one `NetworkCard` for each seed; a `CardRow` is one number behind it. Reading a card
-loads no network and no torch.
+``card.json`` holds a `Card`, with one `NetworkCard` for each seed; a `CardRow` is one number behind it. Reading it
+loads neither networks nor torch.
 """
 
 import math
@@ -51,11 +51,11 @@ class _Frozen(BaseModel):
 
 
 class Bit(_Frozen):
-    """Bit t of the answer, t = ``position``: the steps that it follows (`STEERED`).
+    """How bit t = ``position`` of the answer responds; None for what was not measured.
 
-    ``follows_prefix`` and ``needs_prefix`` are the shares that change with a random prefix, and if r_(t-1) is ablated;
-    None where they were not measured. ``as_user_model`` is the share of answers after random prefixes that the user's
-    causal model predicts.
+    ``follows`` names the steering steps that the bit follows (`STEERED`). ``follows_prefix`` is the share of answers
+    that change after a random prefix, ``needs_prefix`` the share that change if r_(t-1) is ablated. ``as_user_model``
+    is the share of answers after random prefixes that the user's causal model predicts.
     """
 
     position: Annotated[int, Field(ge=0)]
@@ -108,7 +108,7 @@ class NetworkCard(_Frozen):
         return f"the network computes as {name}: the distance is {self.distance:.2f}, {limit}"
 
     def row(self) -> dict[str, str]:
-        """The network's line of a table; `summary` says the rest."""
+        """The network's row in the table of `Card`."""
         nearest = "none is known" if self.distance is None else f"{self.nearest}, {min(self.distances.values()):.3g}"
         return {
             "seed": str(self.seed),
@@ -156,7 +156,7 @@ class Card(_Frozen):
         return pd.DataFrame([one.row() for one in self.seeds])
 
     def summary(self) -> list[str]:
-        """Verdict, prefixes, steering and the user's causal model of each network, a line each."""
+        """The lines of `NetworkCard.summary` of each network."""
         several = len(self.seeds) > 1
         return [f"seed {one.seed}: " * several + line for one in self.seeds for line in one.summary()]
 
@@ -193,12 +193,12 @@ def make_card(model: "Hooked", found: "MeasuredSignature", verdict: "Diagnosis",
 
 
 def rounded(value: float) -> float | None:
-    """Four digits after the point; None for what is not known."""
+    """Round to four decimals; None for NaN and infinity."""
     return round(float(value), 4) if math.isfinite(value) else None
 
 
 def _changed(bits: Sequence[Bit], key: str) -> str:
-    """The bits with a share of at least `MIN_PREFIX_EFFECT` answers that change, and from which to which share."""
+    """The bits in which at least a share of `MIN_PREFIX_EFFECT` of the answers change, and the range of the shares."""
     measured = {bit.position: share for bit in bits if (share := getattr(bit, key)) is not None}
     changed = {t: share for t, share in measured.items() if share >= MIN_PREFIX_EFFECT}
     if not changed:
@@ -207,7 +207,7 @@ def _changed(bits: Sequence[Bit], key: str) -> str:
 
 
 def _percent(shares: Collection[float]) -> str:
-    """The least and the largest share, as ``25 to 50%``."""
+    """The range of the shares, as ``25 to 50%``."""
     return " to ".join(dict.fromkeys(f"{100 * end(shares):.0f}" for end in (min, max))) + "%"
 
 

@@ -1,11 +1,11 @@
-"""Does a position of the answer subtract the prefix from the operands below it, and compute its own carry from that?
+"""Measures of one hypothesis: position t subtracts the prefix from the operand bits below t to get its own carry.
 
-At position t let S be the sum of the columns below t, each at its place value: a mod 2^t + b mod 2^t in addition.
-With p, the number that the prefix spells, c = (S - p) / 2^t is the carry into bit t if the prefix is right. After a
-wrong prefix c is any number: ``3 + 5`` at t = 2 has S = 4, so c is 1 after ``0 0``, and 1/4 after ``1 1``.
+Let S be the sum of the columns below t, each at its place value: a mod 2^t + b mod 2^t in addition. Let p be the number
+that the prefix spells. After a right prefix c = (S - p) / 2^t is the carry into bit t. After a wrong prefix c can be
+another number: ``3 + 5`` at t = 2 has S = 4, so c is 1 after ``0 0``, and 1/4 after ``1 1``.
 
-Examples come from fixed seeds, the same for every network. What is fitted is fitted on one half of the combinations of
-operand bits below t and prefix, and scored on the other; from t = 8 on, of the pairs of operands.
+Examples come from fixed seeds, the same for every network. Fits use one half of the combinations of prefix and operand
+bits below t, and are scored on the other half. From t = 8 on the pairs of operands are halved instead.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 def require_binary(task: Task) -> None:
-    """Refuse, with a `UserError`, tasks without two binary operands or whose answer is not written lowest bit first."""
+    """Raise a `UserError` unless the task has two binary operands and writes its answer lowest bit first."""
     if task.base != 2 or task.shape != (2**task.bits,) * 2:
         operands = f"{task.num_operands} operand(s) below {task.limit} in base {task.base}"
         raise UserError(f"task={task.name}: has {operands}; expected two operands in base 2, of any value")
@@ -41,7 +41,7 @@ def require_binary(task: Task) -> None:
 
 
 class ColumnSums:
-    """The columns of an addition or a long multiplication, and what they can carry; other tasks are refused."""
+    """The column sums of an addition or a long multiplication; a `UserError` for other tasks."""
 
     def __init__(self, task: Task) -> None:
         require_binary(task)
@@ -51,13 +51,13 @@ class ColumnSums:
             raise UserError(f"task={task.name}: has no columns; expected an addition or a multiplication")
 
     def __call__(self, a: Array, b: Array) -> Array:
-        """(N, m) what each column adds up, without carries: a_t + b_t, or the sum of a_i * b_j over i + j = t."""
+        """The sum (N, m) of each column without carries: a_t + b_t, or a_i * b_j summed over i + j = t."""
         values = self.causal_model.values(np.stack([a, b], axis=1))
         return values["a_bit"] + values["b_bit"] if self.adds else values["column_sum"]
 
     @cached_property
     def max_total(self) -> Array:
-        """(m,) the largest sum of a column and its carry: 3 in the middle of an addition, 1 at its end."""
+        """The largest sum (m,) of each column and its carry: 3 in the middle of an addition, 1 at its end."""
         columns = self(*self.causal_model.examples.operands.T)
         places = np.arange(self.task.width)
         below = np.cumsum(columns << places, axis=1) - (columns << places)
@@ -67,7 +67,7 @@ class ColumnSums:
 
 @dataclass(frozen=True)
 class PrefixedExamples:
-    """N pairs of operands, and the numbers that their prefixes of t bits spell; each (N,)."""
+    """N pairs of operands, each with a prefix of t bits as a number: arrays (N,)."""
 
     columns: ColumnSums
     t: int
@@ -81,18 +81,18 @@ class PrefixedExamples:
 
     @property
     def lower_sum(self) -> Array:
-        """(N,) the columns below t, each at its place value."""
+        """The sum (N,) of the columns below t, each at its place value."""
         low: Array = self._sums[:, : self.t] @ (1 << np.arange(self.t))
         return low
 
     @property
     def column(self) -> Array:
-        """(N,) what column t adds up, without a carry."""
+        """The sum (N,) of column t without a carry."""
         return self._sums[:, self.t]
 
     @property
     def c(self) -> "np.ndarray[Any, np.dtype[np.float64]]":
-        """(N,) the carry that the prefix leaves, in units of 2^t."""
+        """``(lower_sum - prefix) / 2^t`` (N,): the carry into bit t if the prefix is right."""
         return (self.lower_sum - self.prefix) / 2.0**self.t
 
     def tensors(self) -> tuple[Tensor, Tensor]:
@@ -111,7 +111,7 @@ class PrefixedExamples:
         return PrefixedExamples(self.columns, self.t, self.a[rows], self.b[rows], self.prefix[rows])
 
     def held_out(self, rng: np.random.Generator) -> Array:
-        """(N,) bool: half of the combinations of low bits and prefix; of the operands, if there are too many."""
+        """A mask (N,) of half of the combinations of low bits and prefix; of the operands if those are too many."""
         size = 2**self.t
         if size**3 > COMBINATIONS:
             limit = self.columns.task.limit
@@ -127,7 +127,7 @@ def generator(measure: str, t: int) -> np.random.Generator:
 def with_lower_bits(
     rng: np.random.Generator, columns: ColumnSums, t: int, low: Array, prefix: Array, empty: bool
 ) -> PrefixedExamples:
-    """Operands with these bits below t, (2, N), and random bits above; a_t = b_t = 0 if column t is ``empty``."""
+    """Operands with the bits ``low`` (2, N) below t and random bits above; a_t = b_t = 0 if ``empty``."""
     first = t + 1 if empty else t
     high = rng.integers(0, 2 ** max(columns.task.bits - first, 0), low.shape) << first
     a, b = high + low
@@ -141,9 +141,9 @@ def random_inputs(rng: np.random.Generator, columns: ColumnSums, t: int, count: 
 
 
 def slopes(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
-    """Logistic regression of bit t of an addition on the operands' and the prefix's bits below t, where a_t = b_t = 0.
+    """Fit the answer's bit t on the bits below t of operands and prefix, by logistic regression, with a_t = b_t = 0.
 
-    Slopes, by place, are divided by that of the operands' bits t - 1.
+    Slopes, one per place, are divided by the slope of the operand bits t - 1. Only for addition.
     """
     for t in range(2, columns.task.width):
         inputs = random_inputs(generator("slopes", t), columns, t, count, empty=True)
@@ -162,15 +162,16 @@ def slopes(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
 
 
 def ideal_slope(place: int, t: int, operands: bool) -> float:
-    """The slope of a bit at its place value, in units of that of bit t - 1 of the operands."""
+    """The slope of a bit if it counted with its place value; that of the operand bits t - 1 is 1."""
     return (1 if operands else -1) * 2.0 ** (place - t + 1)
 
 
 def rule(name: str, inputs: PrefixedExamples, threshold: float = 0.5) -> Array:
-    """Bit t (N,) by a rule: ``local_remainder``, ``remainder``, or, in addition, ``graded_carry``, ``prefix_carry``.
+    """Bit t (N,) as a rule predicts it.
 
-    The first two take the parity of round(column + c), the first one within the numbers that a right prefix leaves. The
-    others take the column's parity xor a carry: [c > threshold], or the majority of a_(t-1), b_(t-1) and not r_(t-1).
+    ``remainder`` is the parity of round(column + c). ``local_remainder`` first clips this number to the range that
+    right prefixes leave. ``graded_carry`` is the column's parity xor [c > threshold], ``prefix_carry`` the column's
+    parity xor the majority of a_(t-1), b_(t-1) and not r_(t-1). The last two need an addition.
     """
     if name == "graded_carry":
         return inputs.column % 2 ^ (inputs.c > threshold)
@@ -183,10 +184,10 @@ def rule(name: str, inputs: PrefixedExamples, threshold: float = 0.5) -> Array:
 
 
 def agreements(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
-    """Each rule with its threshold fitted on one half of the prefixes, and its agreement on the other half.
+    """Fit each rule's threshold on one half of the examples, and score its agreement with the network on the other.
 
-    Thresholds lie between the values that c can take, so no prefix is dropped. ``form`` is the share of answers as
-    ``local_remainder`` gives them where ``graded_carry`` gives others.
+    Thresholds lie between the values that c can take, so no prefix is dropped. ``form`` takes the examples on which
+    ``local_remainder`` and ``graded_carry`` differ: the share of answers that agree with ``local_remainder``.
     """
     for t in range(2, columns.task.width):
         rng = generator("threshold", t)
@@ -212,7 +213,7 @@ def agreements(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
 
 
 def with_carry_of(rng: np.random.Generator, base: PrefixedExamples, above: int) -> PrefixedExamples:
-    """Other operands and prefixes of an addition, a_t = b_t = 0, with c larger by ``above`` than in the base runs."""
+    """Draw other operands and prefixes of an addition, with a_t = b_t = 0, whose c is larger by ``above``."""
     t = base.t
     wanted = base.lower_sum - base.prefix + above * 2**t
     low, prefix = np.zeros((2, len(wanted)), dtype=np.int64), np.full_like(wanted, -1)
@@ -223,11 +224,11 @@ def with_carry_of(rng: np.random.Generator, base: PrefixedExamples, above: int) 
 
 
 def interchanges(model: Hooked, columns: ColumnSums, sites: list[str], count: int) -> Iterator[Row]:
-    """Bits t of an addition that change if the site's position t comes from a run with the same c, or with c + 1.
+    """How often bit t of an addition changes if position t of a site comes from a run with the same c, or with c + 1.
 
-    Prefixes are random, a_t = b_t = 0, and 0 <= c < 1 in the base run. In ``plus_low`` the base run answers 0, so the
-    source run is expected to answer 1. In ``plus_high`` it answers 1: a number that can leave the range of a carry
-    makes it 0 again, a carry of two states does not.
+    Prefixes are random, a_t = b_t = 0, and 0 <= c < 1 in the base run. ``plus_low`` takes the base runs that answer 0:
+    c + 1 should make it 1. ``plus_high`` takes those that answer 1: if the network holds c as a number, c + 1 makes it
+    0; if it holds a carry of two states, the answer stays 1.
     """
     for t in range(2, columns.task.bits):
         rng = generator("interchange", t)
@@ -247,11 +248,11 @@ def interchanges(model: Hooked, columns: ColumnSums, sites: list[str], count: in
 
 
 def swap_inputs(columns: ColumnSums, t: int, count: int) -> tuple[PrefixedExamples, PrefixedExamples]:
-    """Bases and sources with the same right prefix, the same sum of column t, and opposite bits t, in either order.
+    """Draw base and source runs with the same right prefix, the same sum of column t, and opposite bits t.
 
     Low sums p and p + 2^t have the same t answer bits p and opposite carries into bit t: in ``3 + 1`` and ``0 + 0`` the
-    two lowest bits of the answer are 0, but only the first one carries into bit 2. Whatever position t gets from its
-    prefix is equal in both runs. In an addition all bits from t on are the same. In a multiplication there may be fewer
+    two lowest bits of the answer are 0, but only ``3 + 1`` carries into bit 2. So the prefix gives position t the same
+    information in both runs. In an addition all operand bits from t on are equal too. A multiplication may have fewer
     pairs than ``count``.
     """
     rng = generator("swap", t)
@@ -286,10 +287,10 @@ def _swap_products(
 
 
 def swaps(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
-    """Bits t that flip if position t, or all earlier positions, read the source's prompt in layers 1 .. ``layer``.
+    """How often bit t flips if position t, or every earlier position, reads the source's prompt up to a layer.
 
-    Position t runs in the source with the earlier positions' stream of the base run (``own``), or the reverse
-    (``earlier``). After ``layer`` everything reads the base's prompt.
+    ``own``: position t runs on the source's prompt, earlier positions on the base's. ``earlier``: the reverse. After
+    ``layer`` all positions read the base's prompt.
     """
     stream = [site for site in layers(model.sites) if site.startswith("dec.")]
     for t in range(1, columns.task.width):

@@ -1,6 +1,6 @@
-"""Give a network a wrong prefix, or steer it along the direction of a variable. Does its answer follow?
+"""Responses of a network's answer to wrong prefixes, and to steering along the direction of a variable.
 
-Prefixes are changed on examples of a task, teacher forced, at each position t >= 1, on answer tokens before t::
+For each position t >= 1 the answer tokens before t are changed, under teacher forcing::
 
     flip            r_(t-1) inverted: is the network sensitive to it?
     mean_ablation   its embedding replaced by the mean of the embeddings of 0 and 1: does the network need it?
@@ -8,13 +8,13 @@ Prefixes are changed on examples of a task, teacher forced, at each position t >
     random          all tokens of the prefix drawn at random
 
 The direction of a variable at a site and a position is the least-squares slope of the residual stream on it, with other
-variables held fixed. Two are tried, each against a control::
+variables held fixed. Two variables are steered, each with a control::
 
-    carry    invert the carry into bit t: bit t should change. Not so after a random step of the same length.
-    value    add delta to the sum: bit t should become bit t of a + b + delta, and not change where that is the old one.
+    carry    invert the carry into bit t: bit t should change. A random step of the same length should change nothing.
+    value    add delta to the sum: bit t should change exactly where bit t of a + b + delta differs from bit t of a + b.
 
-Each is scored by *informedness*: the share of answers that change where they should minus the share of those that
-change where they should not: 1 for a network that follows, 0 for one that ignores the step, or changes at random.
+The score is *informedness*: the share of answers that change where they should, minus the share that change where they
+should not. It is 1 for a network that follows, and 0 for one that ignores the step or changes at random.
 """
 
 from collections.abc import Iterator
@@ -38,16 +38,16 @@ DRAWS = 2  # of random prefixes for each example
 PREFIX = "prefix"
 Reading = tuple[int, str, Array, Array | None]  # position t, intervention, tokens (N,), bits of the prefix (N, t)
 
-SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> what the network stores, by its prediction
+SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> the sum that it assumes is stored
 STEERING = ("carry", *SUMS)
 STEERED_APART = 4  # positions of the answer that are steered together
 
 
 @torch.no_grad()
 def read_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Array, list[Reading]]:
-    """The likeliest tokens (N, m) after right prefixes, and at one position t after each intervention on its prefix.
+    """The likeliest tokens: (N, m) after right prefixes, and a `Reading` for each position t and change of its prefix.
 
-    The prefix is None for ``mean_ablation``.
+    A `Reading` of ``mean_ablation`` has None for the prefix.
     """
     prompt, answer_in = model.inputs(examples)
     width = answer_in.shape[1]
@@ -81,11 +81,11 @@ def read_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Arr
 def predicted_bits(
     columns: ColumnSums, examples: Examples, prefix: Array, user_model: CausalModel | None = None
 ) -> dict[str, Array]:
-    """Bit t (N,) that each hypothesis expects after the prefixes (N, t); -1 where it expects neither.
+    """Hypothesis -> bit t (N,) that it predicts after the prefixes (N, t); -1 for a tie.
 
-    ``prompt_only`` ignores the prefix, ``local_carry`` is the `rule` ``prefix_carry``, and ``user_model`` is what a
-    user's causal model gives. The others are rules that round a number: they tie where that is half-integral, as after
-    a single inverted r_(t-1). A multiplication has ``prompt_only`` and ``remainder`` only.
+    ``prompt_only`` ignores the prefix, ``local_carry`` is the `rule` ``prefix_carry``, and ``user_model`` is the user's
+    causal model. The others are rules that round a number: they tie where it is half-integral, as after a single
+    inverted r_(t-1). A multiplication has ``prompt_only`` and ``remainder`` only.
     """
     t = prefix.shape[1]
     inputs = PrefixedExamples(columns, t, examples.a, examples.b, from_digits(prefix))
@@ -101,7 +101,7 @@ def predicted_bits(
 
 
 def with_prefix(task: Task, given: CausalModelSpec, key: str) -> CausalModel | None:
-    """The causal model that a key gives, None for None; a `UserError` if no ``prefix`` can be set in it."""
+    """Build the causal model of a key, None for None; a `UserError` if it lacks the variable ``prefix``."""
     if given is None:
         return None
     model = build_causal_model(task, given, key)
@@ -115,11 +115,11 @@ def with_prefix(task: Task, given: CausalModelSpec, key: str) -> CausalModel | N
 
 
 def slope_solvers(adder: CausalModel, values: dict[str, Array], encoder: bool) -> Tensor:
-    """Solvers (T, 2, m, N) for the T positions of a stack: ``solvers @ x``, x (N, C), are slopes (2, m, C).
+    """Matrices (T, 2, m, N), one for each position of a stack, that fit slopes to activations x (N, C) there.
 
-    They are slopes on the carry into each bit t, and on one unit of the sum. They are zero where a position is not
-    steered for bit t: in the decoder at all positions but t. The encoder's sum is that of all bits, and counts as bit
-    0's.
+    ``solvers[position] @ x`` (2, m, C) are the slopes on the carry into each bit t, and on one unit of the sum. They
+    are zero where a position is not steered for bit t: in the decoder at all positions but t. In the encoder all bits
+    share one slope on the sum, stored as that of bit 0.
     """
     if not encoder:
         return torch.diag_embed(answer_solvers(adder, values).permute(2, 1, 0)).permute(3, 1, 2, 0)
@@ -146,10 +146,10 @@ def draw_shifts(sums: Array, bits: int, rng: np.random.Generator) -> Array:
 
 
 def shifted_bits(sums: Array, delta: Array, stored: str) -> Array:
-    """Bit t (N, m) of a machine whose sum (N,) grows by delta[:, t], (N, m).
+    """Bit t (N, m) after the stored sum (N,) is increased by delta[:, t], (N, m).
 
-    It stores the ``value`` a + b, or the ``remainder``, which gives the parity of round((a + b + delta - p) / 2^t),
-    with p the number that the prefix spells; -1 where that is nearly half-integral.
+    If ``stored`` is ``value``, it is bit t of a + b + delta. If it is ``remainder``, it is the parity of
+    round((a + b + delta - p) / 2^t), with p the number that the prefix spells; -1 where that is nearly half-integral.
     """
     t = np.arange(delta.shape[1])
     total = sums[:, None] + delta
@@ -162,10 +162,10 @@ def shifted_bits(sums: Array, delta: Array, stored: str) -> Array:
 
 @torch.no_grad()
 def steer(model: Hooked, count: int, seed: int) -> Iterator[tuple[CardRow, tuple[float, float]]]:
-    """How well each bit follows each component at each site, of a network that adds, and the same of either half.
+    """Informedness for each component, site and bit of a network that adds: on all examples, and on each half.
 
-    A step changes answer positions that are four apart, or all prompt positions at once. ``count`` examples are
-    steered, each at a quarter of the positions, along directions fitted on as many others.
+    ``count`` examples are steered along directions fitted on as many others. A step changes a quarter of the answer
+    positions (every fourth), or all prompt positions at once.
     """
     rng, task, adder = np.random.default_rng(seed), model.task, CausalModel(model.task)
     fit, examples = (task.examples(*rng.integers(0, task.limit, (2, count))) for _ in range(2))
@@ -199,7 +199,7 @@ def steer(model: Hooked, count: int, seed: int) -> Iterator[tuple[CardRow, tuple
 
 
 def _step(weights: Array, direction: Tensor) -> Tensor:
-    """Weights of each bit's direction (N, m), directions (m, T, C) -> (N, T, C)."""
+    """Sum over the bits of weights (N, m) times directions (m, T, C) -> (N, T, C)."""
     return torch.einsum("nm,mtc->ntc", torch.from_numpy(weights).double(), direction)
 
 

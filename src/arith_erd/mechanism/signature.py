@@ -1,21 +1,23 @@
-"""A network's signature, how each answer bit responds to prefixes and steering; and which algorithm's is nearest.
+"""A network's signature, and the algorithm whose signature is nearest.
 
-    flip_propagate, flip_settled            share of answers that change with r_(t-1), by stratum (`responses`)
-    prompt_only, local_carry, remainder     after random prefixes, agreement with what each hypothesis expects
-    carry, value, value_of_remainder        how well bit t follows steering (`responses`), at its best site
+A signature describes how each answer bit responds to wrong prefixes and to steering. Its components are arrays (m,)
+over the bits t of the answer::
 
-`EXTRA_COMPONENTS` lists components that are measured too, but are part of no distance::
+    flip_propagate, flip_settled            share of answers that change when r_(t-1) is inverted, by stratum
+    prompt_only, local_carry, remainder     share of answers that each hypothesis predicts after random prefixes
+    carry, value, value_of_remainder        informedness of steering (`responses`) at the best site
+
+`EXTRA_COMPONENTS` are measured too, but no distance uses them::
 
     mean_ablation, far      share of answers that change if r_(t-1) is ablated, or an earlier token is inverted
-    X_over_Y                where X and Y expect different answers after a random prefix: how often X is right
+    X_over_Y                where X and Y predict different answers after a random prefix: how often X is right
     ties                    share of random prefixes after which a hypothesis ties; the agreements leave these out
     X_of_all                agreement over all random prefixes, where a tie counts one half
     user_model              agreement after random prefixes with a user's causal model
 
-`POST_HOC` algorithms were written after we had seen trained networks, so they are no candidates for the verdict.
-
-Each is an array (m,) over the bits t of the answer, NaN where undefined: bit 0 has no prefix; the carry into bit 1 is
-also the product of the two bits before it; in the last two bits the sum and its column are indistinguishable.
+NaN stands where a component is undefined: bit 0 has no prefix; the carry into bit 1 is also the product of the two bits
+before it; in the last two bits the sum and its column are indistinguishable. `POST_HOC` algorithms were written after
+we had seen trained networks, so they are no candidates for the verdict.
 """
 
 from collections import defaultdict
@@ -54,7 +56,7 @@ WITH_TIES = tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
 EXTRA_COMPONENTS = ("mean_ablation", "far", *RIVALS, *POST_HOC, "ties", *WITH_TIES)
 
 LIMITS = {"prefix": 0.1, "steering": 0.25}
-"""Largest root mean square differences that count as near; smaller for prefixes, whose only error is sampling."""
+"""Largest root mean square differences that count as near. Prefixes have only sampling error, so less is allowed."""
 TIE_MARGIN = 0.2
 """A runner-up within this of the best distance counts as equally near: the tests do not distinguish them."""
 NO_EFFECT = "prefixes fit an algorithm, but steering has no effect; the network may read other directions"
@@ -63,11 +65,11 @@ PARTS = {"prefix": slice(-len(STEERING)), "steering": slice(-len(STEERING), None
 
 
 class Prediction(NamedTuple):
-    """What an algorithm would do."""
+    """The responses of an ideal network that runs an algorithm."""
 
-    hypothesis: str  # about prefixes
+    hypothesis: str  # which of `HYPOTHESES` predicts its answers after wrong prefixes
     flip_propagate: float  # share of answers that change with r_(t-1) where a carry propagates; NaN for a tie
-    carry: float  # how well answers follow an inverted carry
+    carry: float  # informedness of an inverted carry
     stored: str  # the sum that it stores, see `shifted_bits`; empty for none
 
 
@@ -105,7 +107,10 @@ class MeasuredSignature:
 def measure_signature(
     model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0, user_model: CausalModel | None = None
 ) -> MeasuredSignature:
-    """The signature of a network; only additions are steered, along directions of as many other examples."""
+    """Measure the signature of a network on ``pairs`` examples.
+
+    Networks that add are also steered: on ``steered`` examples, along directions fitted on as many others.
+    """
     task, columns = model.task, ColumnSums(model.task)
     examples = _different(columns, pairs, np.random.default_rng(seed))
     clean, readings = read_prefixes(model, examples, seed)
@@ -140,20 +145,20 @@ def measure_signature(
 
 
 def distinguishable_bits(component: str, width: int) -> range:
-    """The bits in which a component of steering differs from others."""
+    """The bits in which a component of steering can be told apart from the others."""
     return range(2 if component == "carry" else 0, width - 2)
 
 
 def _different(columns: ColumnSums, count: int, rng: np.random.Generator) -> Examples:
-    """So many different examples, or all of them if there are no more."""
+    """Draw ``count`` different examples, or take all if there are no more."""
     table = columns.causal_model.examples
     return table if count >= len(table) else table[rng.permutation(len(table))[:count]]
 
 
 def expectations(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
-    """Component, the bits (N,) that it expects, and where they count.
+    """Yield each component's name, the bits (N,) that it predicts, and a mask (N,) of the examples that count.
 
-    Ties, where a hypothesis expects -1, count in `WITH_TIES` only; for `RIVALS` only differences count.
+    Ties, where a hypothesis predicts -1, count in `WITH_TIES` only; for `RIVALS` only differences count.
     """
     clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
     for name, bits in expected.items():
@@ -167,7 +172,8 @@ def expectations(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Ar
 def expected_signatures(task: Add) -> dict[str, Signature]:
     """The ideal signature of each algorithm for addition, `POST_HOC` ones included.
 
-    A remainder ties after a flip, so that is NaN. Only those of `POST_HOC` have the components `POST_HOC_PREFIXES`.
+    ``remainder`` ties after a flip, so its ``flip_propagate`` is NaN. Only `POST_HOC` algorithms have the components
+    `POST_HOC_PREFIXES`.
     """
     rng, width, columns = np.random.default_rng(0), task.width, ColumnSums(task)
     examples = _different(columns, SIMULATED, rng)
@@ -188,7 +194,7 @@ def expected_signatures(task: Add) -> dict[str, Signature]:
 
 
 def _expected_steering(task: Add, rng: np.random.Generator) -> dict[tuple[str, str], np.ndarray]:
-    """How well machines that store a sum follow its steps: what they store, component -> (m,)."""
+    """Informedness of steering an ideal network that stores a sum: (what it stores, component) -> (m,)."""
     sums = rng.integers(0, task.limit, (2, SIMULATED)).sum(axis=0)
     delta, answer = draw_shifts(sums, task.bits, rng), sums[:, None] >> np.arange(task.width) & 1
     bits = {stored: shifted_bits(sums, delta, stored) for stored in SUMS.values()}
@@ -207,8 +213,8 @@ def _expected_steering(task: Add, rng: np.random.Generator) -> dict[tuple[str, s
 class Diagnosis:
     """An algorithm's name, ``mixed``, ``none`` or ``undecided``, and the distances behind it.
 
-    ``distance`` is to the ``nearest`` algorithm or mixture; ``post_hoc``, those to `POST_HOC` algorithms, are NaN if
-    their agreements after random prefixes were not measured.
+    ``distance`` is to the ``nearest`` algorithm or mixture. ``post_hoc`` has the distances to `POST_HOC` algorithms:
+    NaN if their agreements after random prefixes were not measured.
     """
 
     name: str
@@ -225,14 +231,14 @@ class Diagnosis:
 
 
 def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Diagnosis:
-    """The verdict on a signature; without algorithms to compare it with, ``undecided``.
+    """Compare a measured signature with those of known algorithms, and name the nearest.
 
-    The distance of a part, responses to wrong prefixes or to steering, is the root mean square difference of its
-    components, over all bits, in units of the largest difference that counts as near. The distance to an algorithm is
-    the larger of the two, and near means at most 1. A mixture is one algorithm below a border bit, another from there
-    on; ``mixed`` if one is near and no single algorithm is. ``none`` if the network answers wrong or is far from every
-    algorithm. ``undecided`` if prefixes fit an algorithm but steering has no effect, or two algorithms are
-    equally near.
+    A signature has two parts, the responses to wrong prefixes and those to steering. The distance of a part is the root
+    mean square difference of its components, over all bits, in units of its entry in `LIMITS`. The distance to an
+    algorithm is the larger of the two; near means at most 1. A mixture is one algorithm below a border bit and another
+    from there on: the verdict is ``mixed`` if a mixture is near and no single algorithm is. It is ``none`` if the
+    network answers wrong or is far from every algorithm; ``undecided`` if prefixes fit an algorithm but steering has no
+    effect, if two algorithms are equally near, or if ``expected`` is empty.
     """
     if not expected:
         return Diagnosis("undecided", np.nan, "", {}, {}, [])
@@ -270,7 +276,7 @@ def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Diagn
 
 
 def is_calibrated(network: Network, task: Task) -> bool:
-    """Whether the verdict was checked on references for this task, and of exactly this architecture."""
+    """Whether the verdict was checked on hand-written networks of this task and exactly this architecture."""
     if type(network) is not Transformer or not written_for(task):
         return False
     paper = shapes_of(lambda: Transformer(task.prompt_length, task.width))
@@ -278,7 +284,7 @@ def is_calibrated(network: Network, task: Task) -> bool:
 
 
 def _squared_differences(found: Signature, expected: Mapping[str, Signature]) -> dict[str, np.ndarray]:
-    """Algorithm -> (components, m) squares, NaN where either side is NaN or has no such component."""
+    """Algorithm -> squared differences (components, m), NaN where either side is NaN or lacks the component."""
     unknown = np.full_like(found[COMPONENTS[0]], np.nan)
     return {
         name: np.stack([(found.get(key, unknown) - signature.get(key, unknown)) ** 2 for key in COMPARED])
@@ -287,7 +293,7 @@ def _squared_differences(found: Signature, expected: Mapping[str, Signature]) ->
 
 
 def _mixtures(squares: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The squares of one algorithm below a border bit and of another from there on."""
+    """Mixture -> squared differences: those of one algorithm below a border bit, of another from there on."""
     return {
         f"{low} below bit {border}, {high} from there": np.hstack([squares[low][:, :border], squares[high][:, border:]])
         for low, high in permutations(squares, 2)
@@ -300,7 +306,10 @@ def _distance(squares: np.ndarray) -> float:
 
 
 def _part(squares: np.ndarray, part: str) -> float:
-    """Root mean square over bits, each the mean of its finite components, in units of the part's limit; 0 if none."""
+    """Root mean square of a part in units of its limit; 0 if nothing was measured.
+
+    Each bit counts equally, with the mean over its finite components.
+    """
     of_part = squares[PARTS[part]]
     known = of_part[:, np.isfinite(of_part).any(axis=0)]
     return float(np.sqrt(np.nanmean(known, axis=0).mean())) / LIMITS[part] if known.size else 0.0

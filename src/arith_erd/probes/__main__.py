@@ -1,4 +1,4 @@
-"""The command ``arith-probe``, which ``probe.py`` is too: see ``python probe.py --help``."""
+"""The command ``arith-probe``, the same as ``probe.py``: see ``python probe.py --help``."""
 
 from ..config.job import ProbeJob
 from ..launch.cli import entry_point
@@ -8,7 +8,7 @@ from ..system.machine import configure_threads
 @entry_point("probe")
 def main(job: ProbeJob) -> None:
     configure_threads()
-    from .run_probe import run_job  # slow imports only for a job that was accepted
+    from .run_probe import run_job  # slow imports, only for a valid job
 
     run_job(job)
 

@@ -1,4 +1,4 @@
-"""Does the model need a concept that its embeddings hold? Erase it and measure accuracy (paper, appendix D)."""
+"""Does a network need a concept in its embeddings? Erase the concept and measure accuracy (paper, appendix D)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ METHODS: dict[str, Callable[[Whitened, Tensor, int], Eraser]] = {
 }
 SAMPLE = 1024  # pairs on which random erasures are measured
 ROUNDING = 1e-6
-SHOWN = {name: name for name in ("site", "concept", "method")}  # on the terminal, in its eighty characters
+SHOWN = {name: name for name in ("site", "concept", "method")}  # columns of the table, in eighty characters
 SHOWN |= {"variance_removed": "variance", "probe_error_after": "error", "seq_acc_after": "accuracy"}
 SHOWN |= {"control_variance_mean": "random", "control_signs_mean": "flipped"}
 ACCURACIES = (
@@ -55,25 +55,25 @@ PAPER = (
 class Amnesic(Probe):
     """Erase concepts from the embeddings at a site, and measure how often the whole answer is still right.
 
-    Erasers are fitted on the embeddings with correct prefixes. The erased embeddings replace them, and the layers above
-    run. One teacher-forced pass gives the accuracy: all tokens right, each after the right prefix. The columns:
+    Erasers are fitted under teacher forcing. The layers above the site then run on the erased embeddings. An answer is
+    right if all its tokens are, each after the right prefix. The columns:
 
     - ``iterations``: of INLP; 1 for the other two methods. ``rank``: number of directions erased.
     - ``variance_removed``: E|x - r(x)|^2 / tr Cov(x).
-    - ``probe_error_before``, ``_after``: of a linear probe of the concept, fitted afresh each time: for numbers the
-      root mean squared error over all columns, in units of the number; for bits the error rate.
-      ``baseline_operand_bits``: of the same probe on the operands' digits instead of the embedding.
-    - ``seq_acc_before``, ``_after``: fitted and measured on all pairs, the paper's way. ``seq_acc_after_unseen``:
+    - ``probe_error_before``, ``_after``: error of a linear probe of the concept, refitted after the erasure. For
+      numbers it is the root mean squared error over all columns, in units of the number; for bits the error rate.
+      ``baseline_operand_bits``: error of the same probe on the operands' digits instead of the embedding.
+    - ``seq_acc_before``, ``_after``: fitted and measured on all pairs, as in the paper. ``seq_acc_after_unseen``:
       fitted on a random half, measured on the other.
-    - Controls, mean and worst accuracy on 1,024 pairs, after removing random orthonormal directions or concepts:
-      ``control_rank_*`` as many as ``rank``; ``control_variance_*`` as many as remove the same variance, the last of
-      them in part; ``control_signs_*`` the same erasure of a random concept (`flip_signs`).
+    - Controls, with mean and worst accuracy on 1,024 pairs: ``control_rank_*`` erases ``rank`` random orthonormal
+      directions; ``control_variance_*`` erases as many as remove the same variance, the last one in part;
+      ``control_signs_*`` erases a random concept in the same way (`flip_signs`).
 
     Args:
-        concept, method: a name, a list of them, or None for all.
+        concept, method: a name, a list of names, or None for all.
 
     Raises:
-        UserError: for an unknown site, concept or method; the message lists the known ones.
+        UserError: for an unknown site, concept or method. The message lists the known ones.
     """
 
     columns = (
@@ -110,7 +110,7 @@ class Amnesic(Probe):
                 yield self.row(model.seed, name, concept, method, *measures, baselines[concept])
 
     def _at(self, model: Hooked, site: str, targets: dict[str, Tensor]) -> Iterator[tuple[Any, ...]]:
-        """Erase every concept by every method at one site: the columns from ``concept`` on, without the baseline."""
+        """Erase every concept by every method at one site; yields the columns from ``concept`` to the controls."""
         embeddings = finite_cache(model, self.task.examples(), [site])[site].flatten(1).cpu()  # (N, d)
         order = torch.as_tensor(np.random.default_rng(self.seed).permutation(len(embeddings)))
         seen, unseen = order.chunk(2)
@@ -131,7 +131,7 @@ class Amnesic(Probe):
     def _controls(
         self, measure: Callable[..., float], x: Whitened, erasers: dict[Key, Eraser], removed: dict[Key, float]
     ) -> dict[Key, list[float]]:
-        """Mean and worst accuracy after random erasures: of the same rank, of the same variance, with flipped signs."""
+        """Mean and worst accuracy after each kind of random erasure: same rank, same variance, flipped signs."""
         accuracies: dict[tuple[str, Any], list[float]] = defaultdict(list)  # erasures of one rank share a control
         generator, signs = (torch.Generator().manual_seed(self.seed) for _ in range(2))
         for _ in range(self.controls):
@@ -170,7 +170,7 @@ class Amnesic(Probe):
 
 
 def accuracy(model: Hooked, site: str, pairs: Tensor) -> Callable[..., float]:
-    """Rows (M,) of the task's table -> a function of an eraser, or of nothing: the share of right answers."""
+    """A function that measures the share of right answers to ``pairs`` (M,), rows of the table, after an erasure."""
     examples = model.task.examples()[pairs.numpy()]
     completion = torch.as_tensor(examples.completion, device=model.device)
     resumed = model.resume_from(site, examples)
@@ -183,13 +183,13 @@ def accuracy(model: Hooked, site: str, pairs: Tensor) -> Callable[..., float]:
 
 
 def probe_error(z: Tensor, predicted: Tensor) -> float:
-    """Root mean squared error for numbers, error rate for bits, of (N, k); a tie between 0 and 1 counts as 0."""
+    """Error of predictions (N, k): root mean squared for numbers, error rate for bits, where a tie counts as 0."""
     if ((z == 0) | (z == 1)).all():
         return float((z != (predicted > 0.5 + ROUNDING)).double().mean())
     return float((z - predicted).square().mean().sqrt())
 
 
 def baseline(task: Task, z: Tensor) -> float:
-    """`probe_error` of a linear probe of a concept (N, c) that is given the operands' digits and no embedding."""
+    """`probe_error` of a linear probe of a concept (N, c) on the operands' digits instead of embeddings."""
     digits = task.operand_digits(task.examples().operands)  # (N, k * bits)
     return probe_error(z, torch.as_tensor(LinearRegression().fit(digits, z).predict(digits)))

@@ -17,11 +17,11 @@ CELL = 0.105  # inches, so that a name of 6 points fits beside each cell
 
 
 class Attention(Probe):
-    """The mean attention pattern of every head over a sample of pairs, teacher forced.
+    """The mean attention pattern of every head over a sample of pairs, under teacher forcing.
 
-    A row is one entry: from position ``query`` (what it predicts in a decoder, what it is in an encoder) to position
-    ``key``. ``weight`` is its mean over the pairs and ``spread`` its standard deviation: a head whose pattern depends
-    on the operands has a large one. The weights of a query sum to 1 over the keys.
+    A row is the attention from position ``query`` to position ``key``. A query is named by its token in an encoder, and
+    by the token that it predicts in a decoder. ``weight`` is the mean over the pairs, and ``spread`` the standard
+    deviation, which is large if a head's pattern depends on the operands. Weights sum to 1 over the keys.
     """
 
     columns = ("seed", "site", "head", "query", "key", "weight", "spread")
@@ -31,7 +31,7 @@ class Attention(Probe):
         self.examples = sample_pairs(self.task, pairs, seed)
         self.sites = [site for site in models[0].sites if site.endswith("pattern")]
         if not self.sites:
-            raise UserError(f"probe=attention: {models[0].name} has no attention; expected a network that has")
+            raise UserError(f"probe=attention: {models[0].name} has no attention; expected a network with attention")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for model in self.models:
@@ -46,7 +46,7 @@ class Attention(Probe):
 
     def _names(self, site: str, queries: int, keys: int) -> tuple[list[str], list[str]]:
         prompt, answer = self.task.prompt_names, self.task.answer_names
-        given = ["<s>", *answer[:-1]]  # what the decoder reads where it predicts these
+        given = ["<s>", *answer[:-1]]  # the decoder's input where it predicts ``answer``
         if site.startswith("enc."):
             return prompt, prompt
         if "cross" in site:
@@ -57,7 +57,7 @@ class Attention(Probe):
         return whole[-queries:], [*prompt, *given]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The key with most weight for each head, if at least a quarter; one column per answer token."""
+        """For each head and answer token the key with most weight, if that is at least a quarter."""
         mean = rows.groupby(["site", "head", "query", "key"], sort=False)["weight"].mean().reset_index()
         best = mean.loc[mean.groupby(["site", "head", "query"], sort=False)["weight"].idxmax()]
         text = best["key"].where(best["weight"] >= 0.25, "-")
@@ -66,7 +66,7 @@ class Attention(Probe):
         return shown.pivot(index=["site", "head"], columns="query", values="text").reindex(columns=last).reset_index()
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        """How sharp attention is: the largest weight of each query, mean over the answer's positions and heads."""
+        """Sharpness of attention: the largest weight of each query, as a mean over the answer's positions and heads."""
         queries = rows[rows["query"].isin(self.task.answer_names) | rows["site"].str.startswith("enc.")]
         sharpest = queries.groupby(["seed", "site", "head", "query"], sort=False)["weight"].max().reset_index()
         sharpest["site"] = sharpest["site"].str.removesuffix(".pattern")

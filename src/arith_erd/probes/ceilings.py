@@ -1,4 +1,4 @@
-"""What could a network without a component get right at most, whatever it learns? (paper, table 3)"""
+"""The best accuracy that a network without a component can reach (paper, table 3)."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -17,14 +17,15 @@ ABLATIONS = ("none", "no_positional_encoding", "no_attention")
 
 
 class Ceilings(Probe):
-    """The exact share of examples that the best answer to what is left of each prompt gets right.
+    """The exact largest share of examples that a network can get right after an ablation.
 
-    Without attention the Transformer's decoder sees nothing of the prompt, so one constant answer is the best. Without
-    positions a prompt is a bag of tokens, so one answer for each bag is. All other ablations leave it whole. A
-    decoder-only network without positions can count positions by its causal mask: there the ceiling does not hold.
+    Without attention the Transformer's decoder sees nothing of the prompt, so a constant answer is the best. Without
+    positions a prompt is a bag of tokens, so the best is one answer for each bag. All other ablations leave the prompt
+    whole. The ceiling does not hold for a decoder-only network without positions, which can count positions by its
+    causal mask.
 
-    A row is an ablation and a subset: ``all`` pairs, or those that the split holds out or trains on, with the answers
-    chosen for these.
+    A row is an ablation and a subset: ``all`` pairs, those held out or those trained on. The best answers are chosen
+    for each subset.
     """
 
     columns = ("task", "ablation", "subset", "ceiling")
@@ -60,9 +61,9 @@ class Ceilings(Probe):
 
 
 def ceiling(prompt: Array, completion: Array, ablation: str) -> float:
-    """The share of examples (N, P), (N, m) that the best answer to what is left of each prompt gets right.
+    """The largest share of examples (N, P), (N, m) that one answer for each distinct ablated prompt gets right.
 
-    ``0+0, 0+1, 1+0, 1+1`` with one bit each: one answer for all four, ``01``, is right in 0.5, one for each bag in 1.0.
+    For ``0+0, 0+1, 1+0, 1+1``: a constant answer, ``01``, is right in 0.5, one answer for each bag of tokens in 1.0.
     """
     if ablation == "no_attention":
         prompt = np.zeros_like(prompt)

@@ -1,4 +1,4 @@
-"""The examples as the model sees them, in tokens, and which of them are held out of training."""
+"""The examples of a task as tokens, and which of them are held out of training."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +21,7 @@ class Dataset(Probe):
     """The whole table of a task, with the subset of each example.
 
     ``a=3, b=5`` of seven-bit addition: prompt ``1100000+1010000``, completion ``00010000``, subset ``train``. The first
-    columns are the operands, as many as the task has.
+    columns are the task's operands.
     """
 
     columns: tuple[str, ...] = ("a", "b", "answer", "prompt", "completion", "subset")
@@ -41,7 +41,7 @@ class Dataset(Probe):
             yield self.row(*values)
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """The held-out region: in the (A, B) plane, its share over further operands, or along A for a single one."""
+        """The held-out region in the (A, B) plane, as a share over further operands; along A for a single operand."""
         held_out = np.zeros(self.task.shape)
         held_out[tuple(rows[name] for name in self.task.operand_names)] = rows["subset"] == "validation"
         count, shape = int(held_out.sum()), (*self.task.shape[:2], 1)[:2]

@@ -19,7 +19,7 @@ COLUMNS: Mapping[str, type] = dict.fromkeys(("input_bits", "output_bits", "perce
 
 
 def change_counts(task: Task) -> Array:
-    """Counts (k * bits + 1, width + 1) of ordered pairs of examples by differing operand digits and answer digits.
+    """Count ordered pairs of examples by differing operand digits and answer digits: (k * bits + 1, width + 1).
 
     The product of the one-hot codes of two examples is the number of digits in which they agree.
     """
@@ -39,13 +39,11 @@ def change_counts(task: Task) -> Array:
 
 
 class Discontinuity(Probe):
-    """Of all ways to flip i operand bits of all inputs, the exact share that changes j bits of the answer.
+    """How often flipping i operand bits changes j bits of the answer: exact shares over all inputs and all flips.
 
-    In other bases each digit changes to any other digit.
-
-    At three bits, ``3 + 4 = 7`` with the lowest bit of 4 flipped is ``3 + 5 = 8``: one bit in, four bits out,
-    from ``1110`` to ``0001``. A row is ``percent`` for one i (``input_bits``) and j (``output_bits``); over j they
-    add up to 100.
+    At three bits, ``3 + 4 = 7`` with the lowest bit of 4 flipped is ``3 + 5 = 8``: one bit in, four bits out, from
+    ``1110`` to ``0001``. A row is ``percent`` for one i (``input_bits``) and j (``output_bits``), which sums to 100
+    over j. In other bases each digit changes to any other digit.
     """
 
     columns = ("task", "input_bits", "output_bits", "percent")
@@ -68,9 +66,9 @@ class Discontinuity(Probe):
 
 
 def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "", digits: str = "bits") -> Figure:
-    """Draw a heat map of percentages by row for each task; a cell without cases stays empty.
+    """Draw a heat map of percentages for each task; a cell without cases stays empty.
 
-    ``published`` is the title of the panel in which the one cell that the paper's text prints is framed.
+    ``published`` is the title of the panel in which to frame the one cell that the paper's text prints.
     """
     tables = {
         title: rows.pivot_table("percent", "input_bits", "output_bits", dropna=False).rename(index=int, columns=int)

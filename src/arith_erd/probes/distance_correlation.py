@@ -24,14 +24,14 @@ Floats = npt.NDArray[np.float64]
 
 
 def pearson(x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
-    """Correlation of every row of x (S, D) with every row of y (L, D) -> (S, L), NaN where a row is constant."""
+    """Correlations (S, L) of every row of x (S, D) with every row of y (L, D), NaN where a row is constant."""
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     constant = (np.ptp(x, axis=-1) == 0)[:, None] | (np.ptp(y, axis=-1) == 0)  # SciPy's result for these is arbitrary
     return np.where(constant, np.nan, 1 - cdist(x, y, "correlation"))
 
 
 def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
-    """Correlation of ranks; ties share their mean rank. Shapes and NaN as in `pearson`."""
+    """Rank correlations; ties share their mean rank. Shapes and NaN as in `pearson`."""
     return pearson(rankdata(x, axis=-1), rankdata(y, axis=-1))
 
 
@@ -88,10 +88,10 @@ class DistanceCorrelation(Probe):
 
 
 def distances(model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats]:
-    """Euclidean distances (D,) of all pairs i < j of examples, by stack and layer: between embeddings of a whole site.
+    """(stack, layer) -> Euclidean distances (D,) between whole-site embeddings of all pairs i < j of examples.
 
-    Also those of the network before training, if that is known; and, as layer 0, between the operands' digits and
-    between these digits scaled by their place value.
+    Includes those of the network before training, if that is known. Layer 0 has the distances between the operands'
+    digits, and between digits scaled by their place value.
     """
     prompt, completion = (torch.as_tensor(x, device=model.device) for x in (examples.prompt, examples.completion))
     inputs = prompt, shift_right(greedy_tokens(model.network, prompt, completion))

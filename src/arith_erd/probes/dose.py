@@ -1,4 +1,4 @@
-"""Move the value in the activations by delta. Does the answer become a + b + delta?"""
+"""Steer the activations by delta units of the value. Does the answer become a + b + delta?"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -33,26 +33,26 @@ TITLES = {
 
 
 class Dose(Probe):
-    """Move all positions of a site along the value, and read the whole answer.
+    """Steer all positions of a site along the value, and read the whole answer.
 
-    In ``3 + 5`` at three bits a move by 1 should give the answer ``1001``, 9. A network that stores one number follows
-    every delta. One that stores carries cannot follow, because a linear move triggers no carry.
+    In ``3 + 5`` at three bits, steering by 1 should give the answer ``1001``, 9. A network that stores one number
+    follows every delta. A network that stores carries cannot follow, because a linear step triggers no carry.
 
-    The directions are fitted on runs of 4,096 examples: ``slope`` is ``Cov(x, S) / Var(S)``, ``leace`` the same
-    direction with a step that moves a linear reading by delta, and ``centroids`` the move between the mean activations
-    of both sums. The runs get the tokens of a + b + delta as their prefix: greedy decoding gives that number if and
-    only if each of its tokens is the likeliest after those before it.
+    Directions are fitted on 4,096 examples: ``slope`` is ``Cov(x, S) / Var(S)``; ``leace`` is the same direction, with
+    a step that changes a linear reading by delta; ``centroids`` is the step between the mean activations of both sums.
+    The prefix consists of the tokens of a + b + delta: greedy decoding gives that number if and only if each of its
+    tokens is the likeliest after those before it.
 
-    A row has the share of ``n`` answers that are a + b + delta: as ``answer`` after the move, without any
-    (``no_intervention``), and after moves of the same length in five ``random`` directions.
+    A row has the share of ``n`` answers that are a + b + delta: ``answer`` after the step, ``no_intervention`` without
+    it, and ``random`` after steps of the same length in five random directions.
 
     Args:
         delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
-        sample: examples for each delta whose moved value is the value of some example; for centroids, of a fitted one.
+        sample: examples for each delta. Some example must have the new value; for centroids a fitted one.
         causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
 
     Raises:
-        UserError: for a site or method that is not there, or a task without a value.
+        UserError: for an unknown site or method, or a task without a value.
     """
 
     columns = ("seed", "site", "method", "delta", "n", "answer", "no_intervention", "random")
@@ -70,8 +70,8 @@ class Dose(Probe):
         self.models, self.sample, self.seed = models, sample, seed
         self.causal_model = build_causal_model(models[0].task, causal_model, "probe.causal_model")
         if not self.causal_model.answer_variable:
-            said = f"task {models[0].task.name} has no variable that is the answer as a number"
-            raise UserError(f"{said}; expected one that has it, such as add or mul")
+            said = f"task={models[0].task.name}: has no variable that is the answer as a number"
+            raise UserError(f"{said}; expected a task with one, such as add or mul")
         self.sites = chosen_sites(models, site)
         self.methods = listed(method)
         largest = int(self.causal_model.examples.answer.max())
@@ -84,10 +84,10 @@ class Dose(Probe):
             yield from (self.row(model.seed, *measured) for measured in self._doses(model))
 
     def _doses(self, model: Hooked) -> Iterator[tuple[Any, ...]]:
-        """Move all positions of a site by delta: the columns from ``site`` on."""
+        """Steer at every site by every delta; yields the columns from ``site`` on."""
         task, every = self.causal_model.task, self.causal_model.examples
         chosen = np.random.default_rng(self.seed).choice(task.size, size=min(FITTED, task.size), replace=False)
-        # A centroid is known only of a value that some fitted example has; in a small task the largest may have none.
+        # Only values of fitted examples have a centroid. In a small task the largest value may have none.
         known = np.unique(every.answer[chosen] if "centroids" in self.methods else every.answer)
         example_of = np.full(every.answer.max() + 1, -1)
         example_of[every.answer] = np.arange(task.size)  # any one with that answer
@@ -144,15 +144,15 @@ class Dose(Probe):
 
 
 def slope(x: Whitened, values: Tensor) -> Tensor:
-    """Least squares: the change (d,) of the activation per unit of the value, ``Cov(x, s) / Var(s)``."""
+    """The change (d,) of the activation per unit of the value, by least squares: ``Cov(x, s) / Var(s)``."""
     deviation = values.double() - values.double().mean()
     return x.axes @ (x.scale * (x.white.T @ deviation)) / deviation.square().sum()
 
 
 def leace_step(x: Whitened, values: Tensor) -> Tensor:
-    """LEACE: along the direction (d,) that it erases, until a least-squares reading of the value has moved by a unit.
+    """A step (d,) along the direction that LEACE erases, after which a linear probe reads one unit more.
 
-    The direction is that of `slope`. The step is longer by 1 / R^2, of a linear probe of the value.
+    The direction is that of `slope`. The step is longer by 1 / R^2, with R^2 of a linear probe of the value.
     """
     eraser = leace(x, values[:, None])
     read = x.white @ (x.scale * (x.axes.T @ eraser.right[:, 0]))  # (N,)
@@ -162,7 +162,7 @@ def leace_step(x: Whitened, values: Tensor) -> Tensor:
 
 
 def centroids(x: Tensor, values: Tensor, count: int) -> Tensor:
-    """The mean activations (S, d) of each value below ``count``, NaN without an example; nothing linear."""
+    """The mean activation (S, d) of each value below ``count``, NaN without an example."""
     sums = torch.zeros(count, x.shape[1], dtype=torch.float64, device=x.device)
     return sums.index_add_(0, values, x.double()) / torch.bincount(values, minlength=count)[:, None]
 
@@ -174,5 +174,5 @@ def _same_length(step: Tensor, seed: int) -> Tensor:
 
 
 def _right(logits: Tensor, target: Tensor) -> float:
-    """The share of whole answers that are the target's tokens (n, m)."""
+    """The share of answers that equal the target (n, m) in all tokens."""
     return float(sequence_correct(logits.argmax(-1), target).double().mean())

@@ -20,11 +20,11 @@ from .probe import Probe
 class EncoderTable(Probe):
     """Accuracy with a table in place of the encoder: one vector for each token and position, 29 in ``a + b`` of 7 bits.
 
-    The vectors are the means of the encoder's output over the pairs that the network was trained on, or over all pairs
-    if that is not known. A network that keeps its accuracy needs nothing of what the encoder mixes across positions.
+    The vectors are means of the encoder's output over the training pairs, or over all pairs if the split is unknown. A
+    network that keeps its accuracy needs no information that the encoder mixes across positions.
 
-    A row is the share of all pairs for which an answer ``token`` is right, teacher forced, or ``all`` of them.
-    ``encoder`` is ``own``, or ``table`` where the vectors replace its output.
+    A row is the share of pairs for which an answer ``token`` is right under teacher forcing; for ``all``, every token.
+    ``encoder`` is ``own`` for the encoder's own output, and ``table`` for the vectors.
 
     Raises:
         UserError: for a network without encoder layers.

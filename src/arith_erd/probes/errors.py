@@ -1,4 +1,4 @@
-"""Which answers are wrong, where, and are they near the right ones in value or in bits?"""
+"""Which answers are wrong, in which tokens, and are they near the right ones in value or in bits?"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ SUBSETS = {"train": (GREY, "training"), "validation": (ORANGE, "held out"), "all
 
 
 def subsets(model: Hooked, examples: Examples) -> npt.NDArray[np.str_]:
-    """Subset (N,) of each example: ``train`` or ``validation``, or ``all`` without a known split."""
+    """Subset (N,) of each example: ``train`` or ``validation``; ``all`` if the split is unknown."""
     if model.split is None:
         return np.full(len(examples), "all")
     return np.where(model.split(examples), "validation", "train")
@@ -41,12 +41,12 @@ class Errors(Probe):
     ``value_error`` is the decoded answer minus the right one; ``hamming_error`` counts wrong tokens. A model that
     answers ``3 + 5`` with ``1110`` instead of ``0001`` is wrong by -1 and in four tokens. ``longest_carry`` is the
     longest run of carries, here 3; empty for a task without carries. ``wrong_tokens`` names the tokens that are wrong
-    after the right prefix too, and so not because of an earlier one. ``subset`` is ``train`` or ``validation``, or
-    ``all`` where no split is known.
+    after the right prefix too, so not because of an earlier error. ``subset`` is ``train`` or ``validation``, or
+    ``all`` if the split is unknown.
 
-    ``shares.csv`` counts wrong answers of each seed and subset, wrong tokens after the right prefix, and wrong answers
-    by longest carry. ``majority`` is the share of the most common right token, and ``stuck`` says of a held-out token
-    if it was ``never learnt``, or learnt and ``lost held out`` (`arith_erd.stats.stuck`).
+    ``shares.csv`` counts, for each seed and subset, wrong answers, wrong tokens after the right prefix, and wrong
+    answers by longest carry. ``majority`` is the share of the most common right token. ``stuck`` marks a held-out token
+    that was ``never learnt``, or that was learned and is ``lost held out`` (`arith_erd.stats.stuck`).
     """
 
     columns: tuple[str, ...] = (
@@ -86,7 +86,7 @@ class Errors(Probe):
         return rows
 
     def shares(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The content of ``shares.csv``, for subsets without wrong answers too, and the ``share`` that is wrong."""
+        """The table of ``shares.csv`` with a column ``share``, wrong / examples; also for subsets without errors."""
         lines: list[tuple[Any, ...]] = []
         training: dict[tuple[int, str], Counts] = {}  # ``train`` comes before ``validation``
         for model in self.models:
@@ -127,7 +127,7 @@ class Errors(Probe):
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Counts, and the share of wrong tokens at each place, after the right prefix."""
+        """Counts of wrong answers, and for each token the share that is wrong after the right prefix."""
         shares, keys = self.shares(rows), ["seed", "subset"]
         tokens = shares[shares["by"] == "token"].pivot(index=keys, columns="name", values="share")
         counts = shares.loc[shares["by"] == "answer", [*keys, "examples", "wrong"]]
@@ -138,10 +138,10 @@ class Errors(Probe):
         return EpochCurves.of(shares, "share", ["subset"], label="share of wrong answers", unit="accuracy")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Errors in value and in tokens beside those of flips at random; below, the shares by token and longest carry.
+        """Errors in value and in tokens beside random flips; below, the shares by token and by longest carry.
 
-        On the left each answer keeps its number of wrong bits, at random places. On the right each bit flips alone,
-        with the probability at which a wrong answer has the measured mean number of wrong bits.
+        Above left, random flips keep each answer's number of wrong bits. Above right, bits flip independently, with the
+        probability that gives the measured mean number of wrong bits.
         """
         figure, task, shares = canvas(9.6, 7.4), self.task, self.shares(rows)
         counts = f"{len(rows):,} wrong of {len(self.models) * len(self.examples):,} answers"
@@ -181,9 +181,9 @@ class Errors(Probe):
 
 
 def flipped_values(answer: Array, wrong: Array, width: int, base: int = 2) -> Array:
-    """Errors in value (M,) when each answer (N,) has its number of wrong digits, 1 .. width, at random places.
+    """Errors in value (M,) if the wrong digits of each answer (N,), 1 .. width, are at random places.
 
-    About 50,000, the same for the same input; each answer counts equally often.
+    There are about 50,000, equally many for each answer, and the same for the same input.
     """
     times = max(1, SAMPLES // len(answer))
     digits = np.tile(to_digits(answer, width, base), (times, 1))  # (M, width)

@@ -1,4 +1,4 @@
-"""A page in which the networks compute, and can be intervened on: ``explorer.html``."""
+"""Write ``explorer.html``, a page that runs the networks in the browser, with interventions."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -18,9 +18,9 @@ from .probe import Positive, Probe, listed
 
 
 class Explorer(Probe):
-    """Writes a page of ``most`` replicas of one task, and of references ``beside`` them where the task is theirs.
+    """Write a page of at most ``most`` replicas, and of the references ``beside`` if they perform the same task.
 
-    A row is a network: the bits of its numbers there, and the share of ``pairs`` random examples that it answers right.
+    A row is a network: the bits of its numbers in the page, and its accuracy on ``pairs`` random examples.
     """
 
     columns = ("seed", "network", "bits", "right")
@@ -41,7 +41,7 @@ class Explorer(Probe):
         return {"explorer.html": write_page([*map(self.measured, self.models)])}
 
     def notes(self) -> list[str]:
-        return [f"{self.left_out} networks left out; probe.most takes more"] if self.left_out else []
+        return [f"{self.left_out} networks left out; increase probe.most to include them"] if self.left_out else []
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         return EpochCurves.of(rows, "right", ["network"], label="right answers", unit="accuracy")

@@ -19,24 +19,24 @@ COLOURS = {"prompt": "Blues", "answer": "Greens", "": "Greys"}
 
 
 class Interchange(Probe):
-    """Replace the activation of a position by one from another run. Which causal variable predicts the new answer?
+    """Replace the activation at a position by one from another run. Which causal variable predicts the new answer?
 
-    A row is a site, a position of it, a family of pairs (``carry``: that differ in the carry alone) and the ``answer``
-    token that is read: where a site holds the answer's positions the one that the position predicts, elsewhere each.
-    ``flipped`` is the share of the ``n`` answers that change. Each variable of the causal model has ``iia_*``
-    (interchange-intervention accuracy), the share of answers that it predicts. High ``iia_carry``: the position passed
-    on only the carry into t. High ``iia_sum``: everything that determines bit t. High ``iia_none``: nothing. High
-    ``iia_token``, where a site holds the prompt: its token.
+    A row is a site, a position, a family of pairs and the ``answer`` token that is read: at a site with the answer's
+    positions the token that the position predicts, elsewhere each token. The pairs of the family ``carry`` differ in
+    the carry alone. ``flipped`` is the share of the ``n`` answers that change. ``iia_VARIABLE`` (interchange
+    intervention accuracy) is the share of answers that a variable of the causal model predicts. If ``iia_carry`` is
+    high, the position passed on only the carry into t; if ``iia_sum`` is, everything that determines bit t; if
+    ``iia_none`` is, nothing; if ``iia_token`` is (at sites with the prompt), its token.
 
     Args:
         causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
-        variable: of the causal model, a name or a list; None for all that predict different answers.
-        families: of pairs, by name: the variables that differ (``vary``) and those that are the same (``keep``);
-            None for one family of each variable, in which it differs alone.
-        sample: number of runs that are intervened on, the same everywhere.
+        variable: a variable of the causal model or a list; None for all that predict different answers.
+        families: name -> the variables that differ between the runs of a pair (``vary``) and those that are equal
+            (``keep``); None for one family for each variable, in which it alone differs.
+        sample: number of base runs, the same runs for every site, position and family.
 
     Raises:
-        UserError: for a site or variable that is not there, or variables that no pairs of runs tell apart.
+        UserError: for an unknown site or variable, or variables that no pair of runs distinguishes.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class Interchange(Probe):
     def notes(self) -> list[str]:
         return [
             *(
-                f"no pairs differ in {name} alone: no other variable acts on the answer beside it"
+                f"no pairs differ in {name} alone: no other variable beside it affects the answer"
                 for name in self.unpaired
             ),
-            "a position's whole activation cannot tell a value from a carry and an xor that are passed on together; "
+            "patching a whole activation cannot distinguish a value from a carry and an xor passed on together; "
             "probe=subspaces and probe=dose can",
         ]
 

@@ -1,4 +1,4 @@
-"""When does the answer become readable? The head applied to every layer (nostalgebraist's logit lens)."""
+"""In which layer does the answer become readable? The head applied to every layer (nostalgebraist's logit lens)."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -16,11 +16,11 @@ from .probe import Natural, Positive, Probe, in_text, sample_pairs
 
 
 class LogitLens(Probe):
-    """The answers of the network if each layer of its decoder were the last one.
+    """The network's answers if a given layer of its decoder were the last one.
 
-    The embeddings of a layer replace those of the last layer, and the head's output is compared with the right token. A
-    row is one answer position at one site: ``accuracy`` is the share of right tokens, ``probability`` the mean
-    probability of the right token, ``agreement`` the share of tokens that equal the whole network's.
+    A layer's embeddings replace those of the last layer, and the head's output is compared with the right token. A row
+    is one answer position at one site: ``accuracy`` is the share of right tokens, ``probability`` the mean probability
+    of the right token, ``agreement`` the share of tokens that equal the whole network's.
     """
 
     columns = ("seed", "site", "position", "accuracy", "probability", "agreement")

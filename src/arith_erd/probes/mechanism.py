@@ -1,4 +1,4 @@
-"""Which algorithm does a network run? One card per network; the verdict is calibrated on networks written by hand."""
+"""Which algorithm does a network run? A verdict for each network, calibrated on networks written by hand."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -50,31 +50,31 @@ OVER_TRAINING = {
 class Mechanism(Probe):
     """Compare a network with each known algorithm, bit by bit, and name the nearest one.
 
-    The algorithms are those of `models.references`: ``erd`` (the sum as one number), ``remainder`` (the sum less what
-    the prefix spells), ``prefix_carry`` and ``lookahead_carry`` (carries from the prefix, or from the operands).
-    ``mixed`` is one of them for the low bits and another for the high ones. ``none`` means none of these, ``undecided``
-    that the tests cannot decide. Two more are reported, ``graded_carry`` and ``local_remainder``: they were written
+    Three tests are made for every bit (`mechanism.signature`): does it follow a wrong prefix? An inverted carry? A
+    shifted sum?
+
+    The algorithms are those of `models.references`: ``erd`` (the sum as one number), ``remainder`` (the sum minus the
+    prefix's number), ``prefix_carry`` and ``lookahead_carry`` (carries from the prefix, or from the operands). The
+    verdict is ``mixed`` if one fits the low bits and another the high bits, ``none`` if none fits, and ``undecided`` if
+    the tests cannot decide. Distances to ``graded_carry`` and ``local_remainder`` are reported too. These were written
     after trained networks had been seen, so the verdict cannot name them.
 
-    A causal model of yours can be compared with the answers after random prefixes, if it has the variable
-    ``prefix`` (`interp.algorithms`); ``user_model`` is the share that it predicts, where no known algorithm ties. The
-    verdict cannot name it. What its other variables do is asked by `Dose`, `Interchange` and `Subspaces`.
+    Your own causal model is compared too, if it has the variable ``prefix`` (`interp.algorithms`). ``user_model`` is
+    the share of answers after random prefixes that it predicts, where no known algorithm ties. The verdict cannot name
+    it. For its other variables use `Dose`, `Interchange` and `Subspaces`.
 
-    The probe asks three questions about every bit (`mechanism.signature`): does it follow a wrong prefix? An inverted
-    carry? A shifted sum?
-
-    A row is one number. ``test`` says where it comes from: ``verdict`` (the component is its name, the value the
-    distance to the nearest algorithm), ``distance`` (to each), ``accuracy``, ``signature`` (what the verdict depends
-    on) and ``steering`` (by site, -1 to 1; `mechanism.responses.steer`).
+    A row is one number. ``test`` is ``verdict`` (the component is its name, the value the distance to the nearest
+    algorithm), ``distance`` (to each algorithm), ``accuracy``, ``signature`` (the components behind the verdict) or
+    ``steering`` (informedness by site, -1 to 1; `mechanism.responses.steer`).
 
     Args:
         pairs: number of examples that get wrong prefixes.
-        moved: number of examples that are steered; as many others give the directions.
+        moved: number of examples that are steered, along directions from as many others.
         causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for none.
 
     Raises:
-        UserError: for another task or order, a network without the sites, too few examples, or a causal model
-            without ``prefix``.
+        UserError: if the task or its order of digits is not supported, a site is missing, there are too few examples,
+            or the causal model lacks ``prefix``.
     """
 
     columns = ("seed", "test", "component", "site", "position", "value")
@@ -129,7 +129,7 @@ class Mechanism(Probe):
         return self.card.table()
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        """What becomes causal: a panel for each seed, means over bits."""
+        """Accuracy and the effects of steering, as means over bits, with a panel for each seed."""
         means = rows[rows["site"] == ""].groupby(["seed", "test", "component"])["value"].mean().reset_index()
         means["line"] = [OVER_TRAINING.get(of) for of in zip(means["test"], means["component"], strict=True)]
         table = means.dropna(subset="line").assign(panel="")  # in the order of OVER_TRAINING, as its keys are sorted
@@ -138,7 +138,7 @@ class Mechanism(Probe):
         )
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """A table of shares for each question; below, a dot for each network's distance to each algorithm."""
+        """A table of shares for each test; below, a dot for each network's distance to each algorithm."""
         card = self.card
         names = {one.seed: f"seed {one.seed}: {one.verdict}" for one in card.seeds}
         signature, distances = (rows[rows["test"] == test] for test in ("signature", "distance"))

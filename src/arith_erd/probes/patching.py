@@ -19,19 +19,19 @@ from ..plots.style import GREY, heat_map, set_title, subplots
 from ..tasks import Examples, Task
 from .probe import Natural, OneOrMore, Positive, Probe, in_text, sample_pairs, weighted
 
-LEARNT = 0.5  # of the clean answers; below it a note is printed
+LEARNT = 0.5  # accuracy on clean examples below which a note is printed
 
 
 class Patching(Probe):
     """Copy the activation at one position of a site from the clean run to the corrupted one. Is the answer restored?
 
-    Clean and corrupted inputs are teacher forced, each with its own answer. Where their answers differ, at answer
-    token t, the logit difference is that of the clean token minus the corrupted one. ``recovered`` is 0 where the patch
-    changes nothing and 1 where it restores the clean difference: sum(patched - corrupted) / sum(clean - corrupted).
-    ``flipped`` is the share of those tokens that become the clean ones. ``n`` counts them.
+    Clean and corrupted inputs are teacher forced, each with its own answer. Only the ``n`` answers that differ at token
+    t count. Their logit difference is that of the clean token minus that of the corrupted one. ``recovered`` is
+    sum(patched - corrupted) / sum(clean - corrupted) of these differences: 0 if the patch changes nothing, 1 if it
+    restores the clean difference. ``flipped`` is the share of tokens that become the clean ones.
 
-    ``position`` names what is patched: ``a0`` .. of the prompt, at ``enc.*`` and wherever a decoder-only network holds
-    the prompt; ``r0`` .. of the answer, the position that predicts this token. ``answer_position`` is t.
+    ``position`` is the patched position: ``a0`` .. of the prompt, at ``enc.*`` and in the layers of a decoder-only
+    network that hold the prompt; ``r0`` .. of the answer, which predicts this token. ``answer_position`` is t.
 
     Args:
         corruption: ``bit`` flips one random bit of the operands (in other bases, changes one digit), ``pair`` takes
@@ -62,7 +62,7 @@ class Patching(Probe):
 
     def notes(self) -> list[str]:
         right = {model.seed: model.accuracy(self.clean) for model in self.models}
-        why = "of the clean answers right: clean and corrupted runs hardly differ, and shares of that mean little"
+        why = "of the clean answers are right; clean and corrupted runs hardly differ, so recovered means little"
         return [f"seed {seed}: {accuracy:.0%} {why}" for seed, accuracy in right.items() if accuracy < LEARNT]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -71,7 +71,7 @@ class Patching(Probe):
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         most = {seed: self._wide(of_seed).max(axis=1) for seed, of_seed in rows.groupby("seed")}
         best = pd.concat(most, names=["seed"]).rename("recovered").reset_index()
-        return EpochCurves.of(best, "recovered", ["site"], label="most that one position recovers")
+        return EpochCurves.of(best, "recovered", ["site"], label="largest recovery by one position")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         wide = self._wide(rows)
@@ -92,7 +92,7 @@ class Patching(Probe):
         return figure
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Means (sites, positions) over seeds and over the answer tokens that differ; NaN where a site lacks one."""
+        """Mean recovery (sites, positions) over seeds and answer tokens; NaN for positions that a site lacks."""
         mean = weighted(rows, ["site", "position"], ["recovered"])["recovered"]
         names = [*self.task.prompt_names, *self.task.answer_names]
         return mean.unstack("position").reindex(index=rows["site"].unique(), columns=names).dropna(axis=1, how="all")
@@ -102,7 +102,7 @@ class Patching(Probe):
 def patched(
     model: Hooked, site: str, clean: Examples, corrupted: Examples
 ) -> Iterator[tuple[str, int, int, float, float]]:
-    """For each position that a site holds and each answer token t: ``position, t, n, recovered, flipped``."""
+    """Patch each position of a site: yields ``position, t, n, recovered, flipped`` for each answer token t."""
     logits, cache = model.run_with_cache(clean, [site], include_prompt=True)
     tokens = [torch.as_tensor(x.completion, device=logits.device) for x in (clean, corrupted)]
     differ = (tokens[0] != tokens[1]).double()  # (N, m)

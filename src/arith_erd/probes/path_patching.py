@@ -19,22 +19,22 @@ from .probe import OneOrMore, Positive, Probe, in_text
 
 
 class PathPatching(Probe):
-    """Give one head, at position t, what it gives if bit i of an operand is inverted; keep all later attention.
+    """Patch one head at position t from a run in which bit i of an operand is inverted; keep all later attention.
 
-    Prefixes are random with 0 <= c < 1 (`mechanism.place_value`), and a_t = b_t = 0. The prefix stays the same, and the
-    later attention outputs at position t stay those of the base run, so the change takes the direct path from the head
-    to the logits, through feed-forward layers and norms only.
+    Prefixes are random with 0 <= c < 1 (`mechanism.place_value`), and a_t = b_t = 0. The prefix and the later attention
+    outputs at position t are those of the base run. So the change takes the direct path from the head to the logits,
+    through feed-forward layers and norms only.
 
-    A row is one head (``site`` and ``head``, from 1) for answer bit ``bit`` = t and operand bit ``place`` = i, of a and
-    b alike. ``effect`` is the mean change of the logit of 1 minus that of 0, counted positive where bit i becomes 1;
-    ``whole`` is the same if bit i is inverted for the whole network. The effects of all heads need not add up to it.
+    A row is one head (``site`` and ``head``, from 1) for answer bit ``bit`` = t and operand bit ``place`` = i, of a or
+    b. ``effect`` is the mean change of the logit of 1 minus that of 0, with opposite sign if bit i becomes 0. ``whole``
+    is the same if bit i is inverted for the whole network. The effects of all heads need not add up to it.
 
     Args:
-        bits: answer bits t, one or several; None for all from 2 on that have a column.
+        bits: answer bits t, one or several; None for all bits with a column, from 2 on.
         pairs: examples for each t.
 
     Raises:
-        UserError: for another task than an addition in base 2, lowest bit first, or a network without heads.
+        UserError: if the task is not addition in base 2, lowest bit first, or the network has no heads.
     """
 
     columns = ("seed", "bit", "place", "site", "head", "effect", "whole", "n")
@@ -43,7 +43,7 @@ class PathPatching(Probe):
         self.models, self.task, self.pairs = models, models[0].task, pairs
         self.sums = ColumnSums(self.task)
         if not self.sums.adds:
-            raise UserError(f"probe=path_patching: task={self.task.name}; expected an addition")
+            raise UserError(f"probe=path_patching: received task={self.task.name}; expected an addition")
         self.bits = [bits] if isinstance(bits, int) else list(bits or range(2, self.task.bits))
         if wrong := [t for t in self.bits if not 1 <= t < self.task.width]:
             raise UserError(f"probe.bits={wrong[0]}: expected bits of the answer, 1 to {self.task.width - 1}")
@@ -106,7 +106,7 @@ class PathPatching(Probe):
 
 
 def relative_effects(rows: pd.DataFrame) -> pd.DataFrame:
-    """Effects on the highest answer bit t measured, (heads, places), over the whole effect of operand bit t - 1."""
+    """Effects (heads, places) on the highest measured bit t, relative to the whole effect of operand bit t - 1."""
     t = rows["bit"].max()
     top = rows[rows["bit"] == t]
     unit = top.loc[top["place"] == t - 1].groupby("seed")["whole"].first()

@@ -1,4 +1,4 @@
-"""How does an answer position add? Its weights by place, its threshold, and its answer against the carry c."""
+"""How does an answer position add? Weights by place, thresholds, and answers against the carry c."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -26,25 +26,27 @@ RULES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class PlaceValue(Probe):
-    """Give position t random prefixes. Does its answer depend on c = (operands below t - prefix) / 2^t, and how?
+    """Give position t random prefixes, and measure how its answer depends on c = (operands below t - prefix) / 2^t.
 
-    A row is a measure of one bit t. ``slope_operands`` and ``slope_prefix`` are slopes of a logistic regression of bit
-    t, by ``place``, in units of the slope of the operands' bits t - 1: place value is 2^(place - t + 1), for the prefix
-    with a minus. ``ones`` is the share of answers 1 for each ``c`` (in eighths), where both operands have bit t = 0.
-    ``threshold_RULE`` and ``agreement_RULE`` belong to a rule for the answer whose threshold is fitted on other
-    prefixes. ``interchange_*`` are shares of answers that change if position t of a ``site`` comes from a run with the
-    same c (``equal``) or with c + 1 (``plus_low`` and ``plus_high``: the run answers 0 or 1). `mechanism.place_value`
-    defines all of them. ``n`` counts the answers.
+    A row is a measure of one bit t, of ``n`` answers (`mechanism.place_value`):
+
+    - ``slope_operands``, ``slope_prefix``: slopes of a logistic regression of bit t, by ``place``, relative to the
+      slope of the operand bits t - 1. By place value they are 2^(place - t + 1), negative for the prefix.
+    - ``ones``: share of answers 1 for each ``c`` (in eighths), where both operands have bit t = 0.
+    - ``threshold_RULE``, ``agreement_RULE``: a rule's threshold, and the share of answers that it predicts on prefixes
+      not used to fit the threshold.
+    - ``interchange_*``: share of answers that change if position t of a ``site`` comes from a run with the same c
+      (``equal``), or with c + 1 when the network answers 0 (``plus_low``) or 1 (``plus_high``).
 
     A multiplication has agreements and thresholds only, with the sums of its columns in place of the operands' bits.
 
     Args:
         draws: random prefixes for each bit.
         pairs: pairs of runs for each bit and site.
-        site: one or several of the decoder; None for the residual stream after each attention to the prompt.
+        site: one or several sites of the decoder; None for the residual stream after each attention to the prompt.
 
     Raises:
-        UserError: for another task than addition and multiplication in base 2, lowest bit first, or a missing site.
+        UserError: if the task is not addition or multiplication in base 2, lowest bit first, or a site is missing.
     """
 
     columns = ("seed", "measure", "bit", "place", "c", "site", "value", "n")
@@ -60,7 +62,7 @@ class PlaceValue(Probe):
         self.sums = ColumnSums(self.task)
         self.sites = attention_sites(models[0]) if site is None else chosen_sites(models, site)
         if encoder := [name for name in self.sites if name.startswith("enc.")]:
-            raise UserError(f"probe.site={encoder[0]}: expected sites of the decoder, whose position t predicts bit t")
+            raise UserError(f"probe.site={encoder[0]}: expected sites of the decoder, where position t predicts bit t")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for model in self.models:
@@ -76,7 +78,7 @@ class PlaceValue(Probe):
         return in_text(whole.assign(measure=named).pivot_table("value", "measure", "bit", sort=False))
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        """The measures without a place or a c, means over bits."""
+        """Means over bits of the measures without a place or a c."""
         shown = rows[rows["place"].isna() & rows["c"].isna()]
         return EpochCurves.of(shown, "value", ["measure"], label="mean over bits")
 
@@ -98,7 +100,7 @@ def attention_sites(model: Hooked) -> list[str]:
 
 
 def draw_slopes(ax: Axes, rows: pd.DataFrame) -> None:
-    """Slopes by place below t, a thin line for each seed and bit, the mean over bits thick, and place value."""
+    """Slopes by place below t: a thin line for each seed and bit, a thick one for their mean, dots for place value."""
     tidy(ax)
     for name, color, sign in (("operands", BLUE, 1), ("prefix", ORANGE, -1)):
         measured = rows[rows["measure"] == f"slope_{name}"]
@@ -116,7 +118,7 @@ def draw_slopes(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
-    """The share of answers 1 against c, where a_t = b_t = 0, for each bit."""
+    """For each bit the share of answers 1 against c, where a_t = b_t = 0."""
     tidy(ax, "y")
     ones = rows[rows["measure"] == "ones"]
     bits = sorted(ones["bit"].unique())

@@ -25,7 +25,7 @@ OneOrMore: TypeAlias = Option | Annotated[Sequence[Option], Field(min_length=1)]
 
 
 class Probe(ABC):
-    """One question about a task or about trained networks.
+    """Base class: measures a task or trained networks, and describes the result.
 
     >>> from arith_erd.probes.discontinuity import Discontinuity
     >>> from arith_erd.tasks import Add
@@ -35,17 +35,17 @@ class Probe(ABC):
        task  input_bits  output_bits  percent
     13  add           2            3     27.5
 
-    The constructor gets the options in the probe's YAML file and whatever the file lists under ``needs``: any of
-    ``task``, ``split`` and ``models`` (trained networks). Its annotations are the rules of the options: a call with
-    other values is a `UserError` that names ``probe.OPTION``. A probe knows neither logger nor path.
+    The constructor gets the options in the probe's YAML file, and the arguments that the file lists under ``needs``:
+    any of ``task``, ``split`` and ``models`` (trained networks). Its annotations say which values an option takes:
+    others raise a `UserError` that names ``probe.OPTION``. A probe knows neither logger nor path.
     """
 
     columns: tuple[str, ...]
-    """Keys of `rows`, in order. Set by the class, or by its constructor if they depend on the task."""
+    """Keys of `rows`, in order, set by the class, or by its constructor if they depend on the task."""
     units: ClassVar[Mapping[str, str]] = {}
-    """Units of measures, such as ``accuracy``; columns of floats without a unit are plain numbers."""
+    """Units of measures, such as ``accuracy``; a column of floats without a unit holds plain numbers."""
     across: ClassVar[tuple[str, ...]] = ()
-    """Columns whose values become columns of the table."""
+    """Columns of `rows` whose values become columns of the table."""
     counted: ClassVar[tuple[str, ...]] = ()
     """For probes with one row per case: the columns by which the table counts cases."""
 
@@ -55,22 +55,22 @@ class Probe(ABC):
             cls.__init__ = _checked(cls.__init__)  # type: ignore[method-assign]
 
     def row(self, *values: Any) -> dict[str, Any]:
-        """A row: the values of ``columns``, in their order."""
+        """Make a row of values, in the order of ``columns``."""
         return dict(zip(self.columns, values, strict=True))
 
     @abstractmethod
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Measurements, one plain dictionary each, with the keys of ``columns``."""
+        """Measure: a plain dictionary for each row, with the keys ``columns``."""
 
     @abstractmethod
     def figure(self, rows: pd.DataFrame) -> Figure:
         """Draw the rows."""
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        """The curves that ``epoch=all`` draws over the epochs, from the rows of one epoch.
+        """One epoch's points of the curves that ``epoch=all`` draws.
 
-        By default the first measure, a line for each value of the first column that tells rows apart, names before
-        numbers, and a panel for the next one, if it has at most six.
+        By default they show the first measure. The first key column that varies, names before numbers, gives the lines,
+        and the next one the panels, if it has at most six values.
         """
         sheet = self.sheet("", rows)
         several = [key for key in sheet.keys if rows[key].nunique() > 1]
@@ -80,7 +80,7 @@ class Probe(ABC):
         return EpochCurves.of(rows, measure, keys[:1], panel, unit=sheet.columns[measure])
 
     def files(self) -> dict[str, str]:
-        """Further files to write beside the rows, name -> text."""
+        """Additional files to write beside the rows, name -> text."""
         return {}
 
     def summary(self) -> list[str]:
@@ -102,7 +102,7 @@ class Probe(ABC):
 
 
 def _checked(make: Callable[..., None]) -> Callable[..., None]:
-    """A constructor that refuses options of another type than its annotations say, resolved at the first call."""
+    """A constructor that checks its options against its annotations, which are resolved at the first call."""
     rules = ConfigDict(arbitrary_types_allowed=True, strict=True, defer_build=True)
     validated = validate_call(config=rules)(make)
 
@@ -126,7 +126,7 @@ def listed(chosen: Any) -> list[Any]:
 
 
 def sample_pairs(task: Task, count: int | None, seed: int) -> Examples:
-    """``count`` different examples in random order, or the whole table if it is None or larger than that."""
+    """Draw ``count`` different examples in random order; all examples if it is None or larger than the table."""
     table = task.examples()
     if count is None or count >= len(table):
         return table
@@ -135,12 +135,12 @@ def sample_pairs(task: Task, count: int | None, seed: int) -> Examples:
 
 
 def in_text(table: pd.DataFrame, form: str = ".2f") -> pd.DataFrame:
-    """Numbers as text, those that are not known empty, and the index as columns."""
+    """Format the numbers of a table, with NaN as empty text, and turn its index into columns."""
     return table.map(lambda x: "" if np.isnan(x) else f"{x:{form}}").reset_index()
 
 
 def weighted(rows: pd.DataFrame, by: list[str], measures: list[str]) -> pd.DataFrame:
-    """Means of measures, each row counting ``n`` times, a line for each value of ``by``."""
+    """Means of measures, weighted by the column ``n``, for each combination of the columns ``by``."""
     sums = rows[measures].mul(rows["n"], axis=0).assign(**{key: rows[key] for key in (*by, "n")})
     sums = sums.groupby(by, sort=False).sum(min_count=1)
     return sums[measures].div(sums["n"], axis=0)

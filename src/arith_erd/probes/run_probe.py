@@ -1,4 +1,4 @@
-"""One probe, from a job to ``rows.csv``, ``figure.png`` and a table on the terminal, whose numbers are never cut."""
+"""Run a probe: from Python with `probe`, or a job that writes files and prints a table without cutting numbers."""
 
 import json
 import re
@@ -53,7 +53,7 @@ class ProbeResult:
     title: str = ""
     reached: Mapping[int, int | None] = field(default_factory=dict)  # seed -> the epoch at which it reached 95%
     name: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)  # which the rows depend on, beside the networks
+    settings: Mapping[str, Any] = field(default_factory=dict)  # on which the rows depend, beside the networks
 
     @classmethod
     def of(cls, probe: Probe, name: str = "", settings: Mapping[str, Any] | None = None) -> "ProbeResult":
@@ -104,7 +104,7 @@ def _measured(probe: Probe, title: str) -> list[dict[str, Any]]:
 
 
 def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeResult:
-    """Run a probe of networks of one task, or of a task.
+    """Run a probe of a task, or of networks of one task.
 
     >>> import arith_erd as ae
     >>> result = ae.probe("logit_lens", ae.load_pretrained("add-nanogpt"), pairs=64)
@@ -112,18 +112,21 @@ def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeRe
     ['seed', 'site', 'position', 'accuracy', 'probability', 'agreement']
     >>> figure = result.figure()
 
-    ``name`` is that of a file in ``conf/probe/``, or a class of your own. Options are the probe's, with ``task`` and
-    ``split`` for one of a task.
+    Args:
+        name: a file in ``conf/probe/``, without ``.yaml``, or a class of your own.
+        models: networks, for a probe of networks.
+        options: settings of the probe; for a probe of a task also ``task`` and ``split``.
 
     Raises:
-        UserError: for an unknown probe, or an option that it refuses.
+        UserError: for an unknown probe, or an option that it does not accept.
     """
     if isinstance(name, type) and issubclass(name, Probe):
         _require_alike(name.__name__, models)
         own = name(*([[*models]] if models else []), **options)
         return ProbeResult.of(own, settings={"probe": _texts(options)})
     if not isinstance(name, str):
-        raise UserError(f"probe: received a {type(name).__name__}; expected a name first, as probe('patching', model)")
+        accepted = "the name of a probe first, as in probe('patching', model)"
+        raise UserError(f"probe: received a {type(name).__name__}; expected {accepted}")
     job = compose("probe", [f"probe={name}"])
     given = {need: options.pop(need, getattr(job, need, None)) for need in job.needs if need != "models"}
     if bool(models) != ("models" in job.needs):
@@ -142,19 +145,20 @@ def _texts(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_alike(name: str, models: "Sequence[Hooked]") -> None:
-    """Refuse what is no network, and networks whose rows could not be told apart or averaged."""
+    """Raise a `UserError` unless all are networks, of one task and with different seeds."""
     if wrong := [type(model).__name__ for model in models if not hasattr(model, "sites")]:
-        raise UserError(f"probe={name}: received a {wrong[0]}; expected networks one by one, as probe(.., *models)")
+        accepted = "networks as separate arguments: probe(name, *models)"
+        raise UserError(f"probe={name}: received a {wrong[0]}; expected {accepted}")
     other = [model for model in models if not model.task.same_as(models[0].task)]
     if other or len({model.seed for model in models}) < len(models):
         raise UserError(f"probe={name}: expected networks of one task and of different seeds, which tell rows apart")
 
 
 def run_job(job: ProbeJob) -> None:
-    """Run the probe of a job, of a task or of every run that ``run=`` names.
+    """Run the probe of a job: on a task, on given weights, or on every run that ``run=`` names.
 
-    Each run's result goes into its own directory, unless ``out=`` names another. ``reference=list`` instead prints the
-    names of the networks that are written by hand.
+    Each run's result goes into its own directory, unless ``out=`` names another. ``reference=list`` instead lists the
+    networks that are written by hand.
     """
     if job.reference == "list":
         from ..models.references import described  # loads torch
@@ -164,7 +168,7 @@ def run_job(job: ProbeJob) -> None:
     name = str(job.probe.name)
     sources = [f"{key}={value}" for key in ("run", "checkpoint", "reference") if (value := getattr(job, key))]
     if job.epoch is not None and job.run is None:
-        raise UserError(f"epoch={job.resolved['epoch']}: expected only with run=, for a run with checkpoint.keep")
+        raise UserError(f"epoch={job.resolved['epoch']}: needs run=, a run with checkpoint.keep")
     if "models" not in job.needs:
         if sources:
             raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or reference=")
@@ -173,7 +177,7 @@ def run_job(job: ProbeJob) -> None:
         asked: list[Callable[[], None]] = [partial(run_probe, job, probe, folder)]
     elif len(sources) != 1:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
-    else:  # in a list, so that any is refused before the first one runs
+    else:  # a list, so that any error comes before the first one runs
         asked = list(_of_runs(job)) if job.run is not None else [_of_weights(job)]
     for run_one in asked:
         run_one()
@@ -187,7 +191,7 @@ def run_probe(
     run: Run | None = None,
     epochs: Sequence[int] = (),
 ) -> None:
-    """Write the result of one run, of given weights or of a task, and log it; no ``epochs`` for the last weights."""
+    """Measure, write and log the result of one run, of given weights or of a task; no ``epochs``: the last weights."""
     name = job.result_name(epochs)
     require_writable("out" if job.out else "runs_dir", folder)
     weights = _weights(job, run, models)
@@ -204,7 +208,7 @@ def run_probe(
 
 
 def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
-    """The rows with a column ``epoch``. From two epochs on, table and figure are the curves of one measure."""
+    """The result over several epochs: rows with a column ``epoch``; table and figure are curves of one measure."""
     from ..interp.loading import load_seeds
 
     rows: list[dict[str, Any]] = []
@@ -228,7 +232,7 @@ def _of_runs(job: ProbeJob) -> Iterator[Callable[[], None]]:
     from ..interp.loading import chosen_epochs, find_runs, load_seeds
 
     if job.typed:
-        raise UserError(f"{job.typed[0]}: cannot be combined with run=, which sets it")
+        raise UserError(f"{job.typed[0]}: cannot be combined with run=; the run has its own")
     runs = [Run(path) for path in find_runs(str(job.run))]
     for run in runs:
         epochs = [] if job.epoch is None else chosen_epochs(run, read_run(run).seeds, job.epoch)
@@ -244,11 +248,11 @@ def _of_weights(job: ProbeJob) -> Callable[[], None]:
 
     unread = "model" if job.reference is not None else "seed"
     if given := [override for override in job.typed if override.startswith(unread)]:
-        raise UserError(f"{given[0]}: expected only with {'reference' if unread == 'seed' else 'checkpoint'}=")
+        raise UserError(f"{given[0]}: accepted only with {'reference' if unread == 'seed' else 'checkpoint'}=")
     if job.reference is not None:
         models = load_references(job.reference, job.seeds, job.task)
     elif not any(override.startswith("task") for override in job.typed):
-        raise UserError(f"checkpoint={job.checkpoint}: expected its task too, such as task=add")
+        raise UserError(f"checkpoint={job.checkpoint}: also needs task=, such as task=add")
     elif job.model is None:
         models = [load_authors_weights(str(job.checkpoint), job.task)]
     else:
@@ -258,7 +262,7 @@ def _of_weights(job: ProbeJob) -> Callable[[], None]:
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:
-    """The settings that the rows depend on beside their run: options of the probe, and of the task without a run."""
+    """The settings on which the rows depend: options of the probe and, without a run, of the task."""
     groups = ["probe"]
     if job.run is None:
         groups += ["task"] if "models" in job.needs else job.needs
@@ -266,7 +270,7 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
 
 
 def _weights(job: ProbeJob, run: Run | None, models: Sequence["Hooked"] = ()) -> dict[str, str]:
-    """The origin of weights that are neither a run's final ones nor the authors'. Claims do not use such rows."""
+    """The origin of the weights; empty for a run's final weights and the authors'. Claims use only rows of those."""
     if run is not None and job.epoch is None and not run.finished:
         done = models[0].epoch or max((row["epoch"] for row in run.metrics()), default=0)
         return {"unfinished": f"after epoch {done} of {read_run(run).trainer.max_epochs}"}
@@ -278,14 +282,14 @@ def _weights(job: ProbeJob, run: Run | None, models: Sequence["Hooked"] = ()) ->
 
 
 def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
-    """``dataset-add-vs_t-1f0c2d3e``: like the name of a run, readable parts and a hash of the settings."""
+    """A folder's name, as ``dataset-add-vs_t-1f0c2d3e``: readable parts and a hash of the settings."""
     hashed = [_settings(job), job.checkpoint, *([job.reference, format_seeds(job.seeds)] if job.reference else [])]
     parts = [str(job.probe.name), *([job.reference] if job.reference else []), *(job.names[group] for group in groups)]
     return "-".join([*parts, short_hash(hashed)])
 
 
 def with_progress(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:
-    """The rows of a probe. Meanwhile there is a bar on a terminal, elsewhere a line every 30 s, on standard error."""
+    """Collect the rows of a probe, with progress on standard error: a bar on a terminal, else a line every 30 s."""
     console = Console(stderr=True)
     measured: list[dict[str, Any]] = []
     begun: set[Any] = set()
@@ -318,7 +322,7 @@ def with_progress(rows: Iterable[dict[str, Any]], name: str, networks: int) -> l
 
 
 def show(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = ()) -> None:
-    """Print the summary, a table as wide as the terminal, at most forty of its rows, and the notes."""
+    """Print the summary, up to forty rows of the table in blocks as wide as the terminal, and the notes."""
     console = Console()
     for line in summary:
         console.print(line, highlight=False, markup=False)
@@ -340,7 +344,7 @@ def show(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = ())
 
 
 def blocks(text: pd.DataFrame, widths: Mapping[str, int], width: int) -> Iterator[list[str]]:
-    """The columns of each block, in order, of these ``widths``.
+    """Divide the columns of a table into blocks that fit into ``width``.
 
     Every block begins with the columns that name a row: those before the first column of measured numbers.
 

@@ -1,4 +1,4 @@
-"""Does an answer position use carries of other positions? Swap what it reads between runs of the same prefix."""
+"""Does an answer position use carries from other positions? Swap the prompt that it reads for another run's."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,15 +21,15 @@ READERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class SamePrefix(Probe):
-    """Two runs with the same prefix and opposite bits t. Who has to read the other run's prompt for bit t to flip?
+    """For two runs with the same prefix and opposite bits t: which positions must read the other prompt to flip bit t?
 
-    ``flipped`` is the share of ``n`` bits t that flip if position t itself (``own``) or all ``earlier`` positions of
-    the answer read the other run's prompt in decoder layers 1 to ``layer``, and their own after that. The last layer is
-    the whole swap. A network whose positions pass carries on flips with ``earlier``; one whose positions each compute
-    their own carry flips with ``own`` only. `mechanism.place_value.swap_inputs` has the construction.
+    ``flipped`` is the share of ``n`` bits t that flip if position t itself (``own``), or every ``earlier`` position of
+    the answer, reads the other run's prompt in decoder layers 1 to ``layer``, and its own prompt after that. In a
+    network whose positions pass carries on, ``earlier`` flips bits; if each position computes its own carry, only
+    ``own`` does. `mechanism.place_value.swap_inputs` draws the runs.
 
     Raises:
-        UserError: for another task than addition and multiplication in base 2, lowest bit first, or without decoder.
+        UserError: if the task is not addition or multiplication in base 2, lowest bit first, or there is no decoder.
     """
 
     columns = ("seed", "bit", "positions", "layer", "flipped", "n")
@@ -38,7 +38,7 @@ class SamePrefix(Probe):
         self.models, self.task, self.pairs = models, models[0].task, pairs
         self.sums = ColumnSums(self.task)
         if not any(site.startswith("dec.") for site in layers(models[0].sites)):
-            raise UserError(f"probe=same_prefix: {models[0].name} has no decoder layers")
+            raise UserError(f"probe=same_prefix: {models[0].name} has no decoder layers; expected a network with them")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for model in self.models:

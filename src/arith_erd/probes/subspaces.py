@@ -1,4 +1,4 @@
-"""Which few directions carry a causal variable?"""
+"""Which low-dimensional subspace carries a causal variable? Distributed alignment search."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -35,29 +35,28 @@ MARKS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Subspaces(Probe):
-    """Search the directions whose interchange between runs acts like that of a causal variable, with controls.
+    """Search for a subspace whose interchange between runs acts like that of a causal variable, with controls.
 
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
-    interchange-intervention accuracy on test pairs, which share no operand with those that the directions were learned
-    from. The other columns are those of `evaluate`, `controls`, `negative_controls` and `angles` of
-    `interp.das.ControlledDAS`. Angles are degrees between the subspace, which the network uses, and the
-    directions that probes read.
+    interchange-intervention accuracy on test pairs, which share no operand with the training pairs. The other columns
+    are those of `evaluate`, `controls`, `negative_controls` and `angles` of `interp.das.ControlledDAS`. Angles are in
+    degrees, between the subspace and the directions that probes read.
 
-    ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit passes at rank 1:
-    a number is stored only if `probe=dose` succeeds too. ``sum_mod`` predicts the same bit; its search starts from
-    other directions.
+    ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit scores high at
+    rank 1. A number is stored only if `probe=dose` succeeds too. ``sum_mod`` predicts the same bit, but its search
+    starts from other directions.
 
     Args:
-        site: one, a list of them, or ``all`` layers; None for the middle layer of the decoder.
+        site: a site, a list of sites, or ``all`` layers; None for the middle layer of the decoder.
         causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
-        position: of the answer, a list of them, or ``all``: every position of the site together; None for the middle.
-        variable: of the causal model, a name or a list; None for all that predict different answers, at
+        position: a position of the answer, a list, or ``all``: every position of the site together; None for the
+            middle one.
+        variable: a variable of the causal model or a list; None for all that predict different answers, or with
             ``all`` positions for the value.
-        train, validation, test, steps: see `interp.das.DASConfig`; ``random`` are its controls.
+        train, validation, test, steps: see `interp.das.DASConfig`; ``random`` is its ``controls``.
 
     Raises:
-        UserError: for a site, position, variable or rank that is not there, or a variable whose interchange changes
-            no answer.
+        UserError: for an unknown site, position, variable or rank, or a variable whose interchange changes no answer.
     """
 
     columns = (
@@ -97,7 +96,7 @@ class Subspaces(Probe):
         for name in self.variables or ():
             require_distinct(self.causal_model, [name], "probe.variable", digits)
         if "all" in self.positions and not (self.variables or self.causal_model.answer_variable):
-            raise UserError(f"probe.position=all: task {task.name} has no value; name variables in probe.variable")
+            raise UserError(f"probe.position=all: task={task.name} has no value; expected variables in probe.variable")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for model in self.models:
@@ -113,9 +112,9 @@ class Subspaces(Probe):
 
     def notes(self) -> list[str]:
         return [
-            "only linear subspaces are searched; a layer that holds just bit t passes for the sum at rank 1; where "
-            "span is no larger than rank, every variable passes, since the subspace is the whole space",
-            "angles, in degrees: to the weights of a least-squares probe (LS) and to what LEACE erases",
+            "only linear subspaces are searched; a layer that holds just bit t also scores high for the sum at rank 1; "
+            "if span is no larger than rank, every variable does, since the subspace is the whole space",
+            "angles, in degrees: to the weights of a least-squares probe (LS) and to the directions that LEACE erases",
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:

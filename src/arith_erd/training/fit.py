@@ -51,21 +51,21 @@ def fit(
             class of your own gets nanoGPT's.
         seeds: of initial weights, batches and dropout; also as on the command line, ``"0-4"``.
         epochs: by default as many as the paper's (50 for addition, 250 for multiplication).
-        split: what is held out; by default a random quarter.
-        overrides: further settings, as typed after ``python train.py``, such as ``["data.batch_size=32"]``; not those
-            that the other arguments say.
+        split: the held-out region; by default a random quarter of the examples.
+        overrides: further settings, as typed after ``python train.py``, such as ``["data.batch_size=32"]``. None of
+            them may repeat another argument.
         out: a folder for the run directories; None keeps nothing.
 
     Raises:
-        UserError: as on the command line; or for an object whose options are not attributes of the same names.
+        UserError: as on the command line; or if an object does not keep a constructor argument under the same name.
     """
     split = RandomSplit() if split is None else split
     if not isinstance(task, Task):
-        raise UserError(f"fit: task: received {task!r}; expected an object of a task, such as Add(bits=5)")
+        raise UserError(f"fit: task: received {task!r}; expected a Task, such as Add(bits=5)")
     if not (isinstance(model, type) and issubclass(model, Network)):
-        raise UserError(f"fit: model: received {model!r}; expected a class of networks, such as NanoGPT")
+        raise UserError(f"fit: model: received {model!r}; expected a subclass of Network, such as NanoGPT")
     if inspect.isfunction(split) or not callable(split):
-        raise UserError(f"fit: split: received {split!r}; expected an object of a class, such as ValueSplit()")
+        raise UserError(f"fit: split: received {split!r}; expected a Split, such as ValueSplit()")
     groups = {"task": described("task", task), "split": described("split", split)}
     _require_further(overrides, own_model=named("model", model) is None, epochs=epochs)
     trust_classes(type(task), type(split), model)
@@ -88,21 +88,21 @@ def fit(
 
 
 def _require_further(overrides: Sequence[str], own_model: bool, epochs: int | None) -> None:
-    """Refuse overrides of what the other arguments of `fit` say: one of the two would be lost."""
+    """Raise a `UserError` if an override repeats another argument of `fit`: one of the two would be ignored."""
     if isinstance(overrides, str) or not all(isinstance(one, str) for one in overrides):
-        raise UserError(f"fit: overrides: received {overrides!r}; expected a list of texts")
+        raise UserError(f"fit: overrides: received {overrides!r}; expected a list of strings")
     arguments = {"task": "task", "split": "split", "seed": "seeds", "runs_dir": "out"}
     for override in overrides:
         key = override.partition("=")[0].lstrip("+~")
         if key == "experiment":
-            raise UserError(f"fit: overrides: {override}: it is a sweep; expected a call of fit for each of its jobs")
+            raise UserError(f"fit: overrides: {override}: is a sweep of several jobs; call fit once for each")
         argument = arguments.get(key.partition(".")[0]) or ("model" if key == "model" else "")
         if key == "trainer.max_epochs" and epochs is not None:
             argument = "epochs"
         if own_model and key.startswith("model.net."):
             argument = "model, a class with this default"
         if argument:
-            raise UserError(f"fit: overrides: {override}: expected in the argument {argument}")
+            raise UserError(f"fit: overrides: {override}: use the argument {argument} instead")
 
 
 def described(group: str, made: Any) -> dict[str, Any]:
@@ -115,13 +115,13 @@ def described(group: str, made: Any) -> dict[str, Any]:
     names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if missing := [name for name in names if not hasattr(made, name)]:
         accepted = f"an attribute {missing[0]}, as its constructor has such an argument"
-        raise UserError(f"{group}={kind.__name__}: expected {accepted}")
+        raise UserError(f"{group}={kind.__name__}: needs {accepted}")
     own = named(group, kind) or getattr(made, "name", kind.__name__.lower())
     return {"name": own, "_target_": public_path(kind), **{name: getattr(made, name) for name in names}}
 
 
 def named(group: str, made: type) -> str | None:
-    """The file of ``conf/GROUP/`` for a class; None if there is none."""
+    """The name of a class's file in ``conf/GROUP/``; None if there is none."""
     return _files(group).get(public_path(made))
 
 
@@ -132,7 +132,7 @@ def _files(group: str) -> dict[str, str]:
 
 
 def public_path(made: type) -> str:
-    """``arith_erd.tasks.Add``: where a class is imported from; else its own module."""
+    """The import path of a class, as ``arith_erd.tasks.Add``: that of its package if it is there, else its module's."""
     package = made.__module__.rpartition(".")[0]
     above = getattr(import_module(package), made.__name__, None) if "." in package else None
     return f"{package if above is made else made.__module__}.{made.__name__}"

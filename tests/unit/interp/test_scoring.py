@@ -84,5 +84,5 @@ def test_how_to_page_runs_as_printed(root, monkeypatch):
 
 def test_a_method_that_names_something_else_is_refused():
     for wrong in ("lookup", ["sum"]):
-        with pytest.raises(UserError, match=r"^<lambda>: gives .* for erd; expected a number, or sum or carries"):
+        with pytest.raises(UserError, match=r"^<lambda>: returned .* for erd; expected a number, or sum or carries"):
             ae.score_method(lambda model, wrong=wrong: wrong, zoo()[0])

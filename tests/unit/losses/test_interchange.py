@@ -135,7 +135,7 @@ def test_report_tries_interchanges_on_held_out_examples():
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({}, "a variable at least"),
+        ({}, "at least one variable"),
         ({"tide": {"site": "dec.1", "dims": [0, 3]}}, "tide"),
         ({"carry": {"site": "enc.1", "dims": [0, 3]}}, "dec.1 or dec.2"),
         ({"carry": {"site": "dec.9", "dims": [0, 3]}}, "dec.1 or dec.2"),

@@ -40,7 +40,7 @@ def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) 
 def test_requested_variable_without_pairs_of_its_own_is_named() -> None:
     probe = Interchange([untrained(Add(2), NanoGPT)], variable=["sum", "carry"], sample=4)
     assert set(measured(probe)["family"]) == {"carry", "same sum", "random"}
-    assert probe.notes()[0] == "no pairs differ in sum alone: no other variable acts on the answer beside it"
+    assert probe.notes()[0] == "no pairs differ in sum alone: no other variable beside it affects the answer"
 
 
 @pytest.mark.parametrize(("num_layers", "middle"), [(1, "dec.1"), (2, "dec.1"), (6, "dec.3")])
@@ -138,7 +138,7 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
         (Subspaces, ADD, {"position": 0, "variable": "carry"}, r"probe\.variable=carry: its interchange changes no an"),
         (Subspaces, ADD, {"site": "dec.1", "position": 4}, r"probe\.position=4: expected an integer from 0 to 3"),
         (Subspaces, ADD, {"site": "enc.1", "position": 1}, r"probe\.position=1: expected all at enc\.1"),
-        (Subspaces, RANDOM, {"position": "all"}, r"probe\.position=all: task random_output has no value"),
+        (Subspaces, RANDOM, {"position": "all"}, r"probe\.position=all: task=random_output has no value"),
         (Dose, RANDOM, {}, r"task random_output has no variable that is the answer as a number"),
         (Dose, ADD, {"delta": 15}, r"probe\.delta=15: expected an integer from 1 to 14"),
     ],

@@ -1,6 +1,6 @@
-"""A page in which networks compute, and can be intervened on, without Python and without a network connection.
+"""An HTML page that runs networks in the browser, with interventions: no Python, no internet connection.
 
-It is one HTML file with everything in it: networks, data and program. The program's sources are beside this file.
+It is one file that contains networks, data and program. The program's sources are beside this module.
 """
 
 import base64
@@ -46,16 +46,19 @@ class Page(str):
 
 @torch.no_grad()
 def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
-    """The data of one network for the page; ``right`` is its accuracy on ``pairs`` random examples.
+    """The data of one network for the page. Some of its fields::
 
-    ``missed`` is the answer ``position`` that is ``wrong`` most often in pairs held out, and one such ``pair``.
-    ``numbers`` are tensors, first all first bytes, since zeros deflate. They have 16 ``bits``, or 32 where that changes
-    an answer: the weights; the ``answers`` to all pairs; ``EMBEDDING.positions`` (T, C), what a position adds to its
-    token's embedding; ``mean.SITE`` (T, C); ``tokens.SITE`` (P, V, C); ``carry.SITE`` and ``value.SITE`` (m, C), what
-    one carry and one unit of the answer add to the stream.
+        right       accuracy on ``pairs`` random examples
+        missed      the answer position with the most errors on held-out pairs, their share, and one such pair
+        bits        16, or 32 if float16 changes an answer
+        numbers     all tensors, compressed; their bytes are grouped by significance, since that compresses better
+
+    Tensors besides the weights: ``answers`` to all pairs; ``EMBEDDING.positions`` (T, C), added to the embeddings of
+    tokens; means ``mean.SITE`` (T, C), and ``tokens.SITE`` (P, V, C) by token; ``carry.SITE`` and ``value.SITE``
+    (m, C), the directions of one carry and of one unit of the answer.
 
     Raises:
-        UserError: for a network of a class that the page cannot run.
+        UserError: if the network is neither a `Transformer` nor a `NanoGPT`.
     """
     kind, task = type(model.network).__name__, model.task
     if type(model.network) not in (Transformer, NanoGPT):
@@ -91,7 +94,7 @@ def _worst_token(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[st
 
 
 def _rounded(model: Hooked, precision: torch.dtype) -> Hooked:
-    """With rounded weights, and with zeros, which deflate, in units and heads that nothing reads, as in references."""
+    """A copy with rounded weights. Units and heads that nothing reads, as in references, are zeroed to compress."""
     network = copy.deepcopy(model.network).cpu()
     network.load_state_dict({name: x.to(precision) for name, x in network.state_dict().items()})
     for module, first, last in itertools.product(network.modules(), ("expand", "value", "qkv"), ("contract", "out")):
@@ -103,7 +106,7 @@ def _rounded(model: Hooked, precision: torch.dtype) -> Hooked:
 
 
 def _tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
-    """What the page knows besides the weights: answers, positions, means and directions."""
+    """The page's tensors besides the weights: answers, positions, means and directions."""
     known = {"answers": torch.from_numpy(model.task.examples().answer)}
     around = {name: x for name, x in model.network.named_children() if name.endswith(("embedding", "dropout"))}
     _, cache = Hooked(model.network, around).run_with_cache(fit, [*around], include_prompt=True)
@@ -123,10 +126,10 @@ def _tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
 
 
 def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
-    """The page of networks, from `export_network`; it opens with the first, and links ``docs`` if given.
+    """Write the page of networks from `export_network`. It opens with the first, and links ``docs`` if given.
 
     Raises:
-        UserError: for a network of another task than the first.
+        UserError: if the networks have different tasks.
     """
     task = networks[0]["task"]
     for other in [one for one in networks if one["task"] != task]:
@@ -141,7 +144,7 @@ def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
 
 
 def sentences(name: str, seed: int) -> dict[str, str]:
-    """A sentence by intervention, with numbers of `CARDS`; none for a network not in there."""
+    """Intervention -> a sentence with the network's results in `CARDS`; empty if they have none."""
     ours = re.match("add-random-(transformer|nanogpt)-none-seed", name)  # other options stand in front of the seed
     network = ours[1] if ours else "authors" if name == "add_model" else None
     if network is None or not CARDS[0].is_file():

@@ -1,11 +1,11 @@
-"""Networks written by hand, whose algorithm is known. They calibrate the test for algorithms.
+"""References: networks written by hand, whose algorithm is known. They calibrate the test for algorithms.
 
 ``reference("erd", seed=3).network`` is the paper's Transformer for seven-bit addition, 701,381 parameters, with weights
 that are computed instead of trained. Each seed gives another network that runs the same algorithm. All of them answer
 all 16,384 sums right.
 
-`algorithms` use `circuits` (heads and hidden units that compute, and the features that they read and write);
-`program` makes a network of them.
+`circuits` has attention heads and hidden units that compute features; `algorithms` combines them into programs;
+`program` compiles a program into a network.
 """
 
 import numpy as np
@@ -27,10 +27,10 @@ REFERENCES, OTHERS, DECOYS = (
 
 
 def reference(name: str, seed: int = 0) -> Reference:
-    """A network that runs a known algorithm, and the directions of its features; the seed draws the variant.
+    """Write a network that runs a known algorithm; the seed draws the variant.
 
-    `OTHERS` are no candidates of `mechanism.signature.decide`: they were written after trained networks had been seen.
-    A decoy runs the algorithm in its name, and stores a variable of another one that no weight reads.
+    `OTHERS` were written after we had seen trained networks, so `mechanism.signature.decide` does not name them. A
+    decoy runs the algorithm in its name. It also stores a variable of another algorithm, which no weight reads.
     """
     programs = REFERENCES | OTHERS | DECOYS
     if name not in programs:
@@ -41,7 +41,7 @@ def reference(name: str, seed: int = 0) -> Reference:
 
 
 def described() -> dict[str, str]:
-    """The first line of what is written on each algorithm, by name."""
+    """Algorithm -> the first line of its docstring."""
     return {
         name: (program.__doc__ or "").partition("\n")[0] for name, program in (REFERENCES | OTHERS | DECOYS).items()
     }

@@ -1,4 +1,4 @@
-"""Algorithms by carries, by a number, by the difference of two numbers; two at once; and decoys.
+"""The algorithms of the references: they compute by carries, by a number, or by a difference of two numbers.
 
 A decoy runs one algorithm. It also computes a variable of another one, by the same steps and at the same scale, but no
 later weight reads that variable: decoding it proves nothing.
@@ -20,7 +20,7 @@ CARRY_FROM_PREFIX = feed_forward(c.carry_from_prefix)
 
 
 def erd(rng: np.random.Generator) -> Program:
-    """Encode, regress, decode: the sum as one number, then its bits. The paper's hypothesis about its networks.
+    """Encode, regress, decode: forms the sum as one number, then its bits. The paper's hypothesis on its networks.
 
     ``3 + 5``: attention to each bit by its place value gives the number 8, and bit t of the answer is bit t of 8. The
     seed decides whether the encoder adds and the decoder copies, or the decoder's attention adds. The feature ``value``
@@ -32,17 +32,18 @@ def erd(rng: np.random.Generator) -> Program:
 
 
 def prefix_carry(rng: np.random.Generator) -> Program:
-    """Carries from the prefix, without a carry chain and without a number; with a head for each bit or for both.
+    """Gets each carry from the prefix, without a carry chain and without a number.
 
     ``3 + 5``, bit 2: the bits at 1 are 1 and 0 and answer bit 1 is 0, so a carry came into bit 1 and leaves it. The
-    bits at 2 are 0 and 1, and with the carry the answer is 0. The decoder's feature ``carry`` holds the one into bit t.
+    bits at 2 are 0 and 1, and with the carry the answer is 0. The seed decides whether each operand has a head of its
+    own. The decoder's feature ``carry`` holds the carry into bit t.
     """
     bring = partial(c.for_prefix_carry, together=bool(rng.random() < 0.5))
     return Program([], [cross_attention(bring), CARRY_FROM_PREFIX, ANSWER_XOR])
 
 
 def lookahead_carry(rng: np.random.Generator) -> Program:
-    """Carries from the operands: the nearest lower position whose two bits are equal decides each carry.
+    """Gets each carry from the operands: the nearest lower position whose two bits are equal decides it.
 
     ``3 + 5``, bit 2: the bits at 1 are 1 and 0 and propagate a carry; the bits at 0 are 1 and 1 and generate one. The
     bits at 2 are 0 and 1, and with the carry the answer is 0. The seed decides whether the encoder or the decoder looks
@@ -58,7 +59,7 @@ def lookahead_carry(rng: np.random.Generator) -> Program:
 
 
 def mixed(rng: np.random.Generator) -> Program:
-    """A value machine for the low or the high bits, a carry machine for the others.
+    """Forms the sum as a number for the low or the high bits, and uses carries for the others.
 
     The seed draws which, the border, and whether the carries come from the prefix or from lookahead.
     """
@@ -80,11 +81,11 @@ def mixed(rng: np.random.Generator) -> Program:
 
 
 def remainder(rng: np.random.Generator) -> Program:
-    """The sum, minus the number that the prefix spells: the incremental regression of the paper's appendix C.
+    """Subtracts the number that the prefix spells from the sum: incremental regression, as in the paper's appendix C.
 
-    ``3 + 5``, bit 2 after ``0 0``: (8 - 0) / 4 = 2 is even, so the bit is 0. Position t receives the sum divided by
-    2^t, and its own tokens by binary-weighted attention, divided likewise; ``value`` and ``prefix`` hold them. Hinges
-    give the parity of the difference.
+    ``3 + 5``, bit 2 after ``0 0``: (8 - 0) / 4 = 2 is even, so the bit is 0. At position t, ``value`` is the sum
+    divided by 2^t, and ``prefix`` is the prefix's number divided by 2^t, from binary-weighted attention to its tokens.
+    Hinges give the parity of the difference.
     """
     encode: list[Step] = []
     source, weights = "bit", c.place_values()
@@ -98,11 +99,11 @@ def remainder(rng: np.random.Generator) -> Program:
 
 
 def local_remainder(rng: np.random.Generator) -> Program:
-    """The column's total as a number: what the bits up to t add up to minus the prefix. Its parity is bit t.
+    """Forms each column's total as a number, the operands' bits up to t minus the prefix; its parity is bit t.
 
     ``3 + 5``, bit 2 after ``0 0``: (3 + 5 - 0) / 4 = 2 is even, so the bit is 0. Higher bits do not count. After a
-    right prefix the total is 0, 1, 2 or 3; a wrong one takes it beyond, and it counts as 0 or 3 there. ``lower`` and
-    ``prefix`` of the decoder hold both numbers; either comes first.
+    right prefix the total is 0, 1, 2 or 3. A wrong prefix can give less or more: this counts as 0 or 3. The decoder's
+    features ``lower`` and ``prefix`` hold the two numbers; the seed decides which is computed first.
     """
     bring = [PREFIX, cross_attention(partial(c.sum_of_lower, own=True))]
     if rng.random() < 0.5:
@@ -111,10 +112,11 @@ def local_remainder(rng: np.random.Generator) -> Program:
 
 
 def graded_carry(rng: np.random.Generator) -> Program:
-    """The carry from a number: do the bits below t, minus what the prefix spells, add up to over half of 2^t?
+    """Gets each carry from a number: 1 if the operands' bits below t, minus the prefix, exceed half of 2^t.
 
     ``3 + 5``, bit 2 after ``0 0``: (3 + 1 - 0) / 4 = 1, so a carry comes in. The bits at 2 are 0 and 1, and with the
-    carry the answer is 0. With a head for each bit or for both; ``carry`` holds the carry into bit t.
+    carry the answer is 0. The seed decides whether each operand has a head of its own. The feature ``carry`` holds the
+    carry into bit t.
     """
     bits = partial(c.fetch_bits, shift=0, together=bool(rng.random() < 0.5))
     bring = [PREFIX, cross_attention(partial(c.sum_of_lower, own=False), bits)]
@@ -124,19 +126,19 @@ def graded_carry(rng: np.random.Generator) -> Program:
 
 
 def prefix_carry_decoy(rng: np.random.Generator) -> Program:
-    """Carries from the prefix. The sum as a number is stored, and no weight reads it."""
+    """Gets each carry from the prefix. Also stores the sum as a number, which no weight reads."""
     bring = cross_attention(c.for_prefix_carry, c.copy_value)
     return Program([ENCODE_VALUE], [bring, CARRY_FROM_PREFIX, ANSWER_XOR])
 
 
 def lookahead_carry_decoy(rng: np.random.Generator) -> Program:
-    """Carries from the operands. The sum as a number is stored, and no weight reads it."""
+    """Gets each carry from the operands. Also stores the sum as a number, which no weight reads."""
     encode = [self_attention(c.partner, c.value), SETTLED]
     return Program(encode, [cross_attention(c.for_lookahead, c.copy_value), ANSWER_XOR])
 
 
 def erd_decoy(rng: np.random.Generator) -> Program:
-    """The sum as a number. Carries, computed as in one of the carry machines, are stored, and no weight reads them."""
+    """Forms the sum as a number. Also stores carries, from the prefix or the operands, which no weight reads."""
     if rng.random() < 0.5:
         bring = cross_attention(c.copy_value, c.for_prefix_carry)
         answer = feed_forward(partial(c.select, source="sum_bits"), partial(c.xor, name="unread_xor"))

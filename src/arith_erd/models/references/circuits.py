@@ -1,9 +1,9 @@
-"""The pieces of the algorithms: a residual stream, heads and hidden units, and those that compute seven-bit addition.
+"""Parts of the references: a residual stream with named features, attention heads and hidden units, and circuits.
 
 Positions of a prompt, least significant bit first: ``a_0 .. a_6 + b_0 .. b_6``. The decoder has a position for each
 bit t of the sum, 0 to 7. Bits, carries and answers are features with the values -1 and 1. Where an index lies beyond
-the operands, heads read the operator, whose ``bit`` is -1. A circuit takes the stream and, for heads, the attended
-stream, and gives a list of heads or of units.
+the operands, heads read the operator, whose ``bit`` is -1. A circuit is a function of the stream and, for heads, of the
+attended stream. It returns a list of heads or of units.
 """
 
 import math
@@ -31,20 +31,20 @@ NEVER = -300.0  # nats
 
 
 def layer_norm(x: Tensor) -> Tensor:
-    """LayerNorm without gain and shift, for coordinates (..., C - 1) whose channels have mean zero."""
+    """LayerNorm without gain and shift, in coordinates z (..., C - 1) of channels with mean zero."""
     return x / (x.square().sum(-1, keepdim=True) / CHANNELS + 1e-5).sqrt()
 
 
 class Stream:
-    """The features of one stack, and their values on the examples from which the network is computed.
+    """The residual stream of one stack: its named features, and their values on example inputs.
 
-    It is ``x = Q z`` with orthonormal columns Q (C, C - 1), all orthogonal to the all-ones vector. So the mean over the
-    channels of x is zero, and if ``|z|^2 = C`` a post-norm LayerNorm changes nothing. Each named feature occupies
-    columns of z. One column, the *filler*, holds the rest of ``|z|^2 = C``.
+    The stream is ``x = Q z``. The columns of Q (C, C - 1) are orthonormal, and orthogonal to the all-ones vector. So
+    the mean over the channels of x is zero, and a post-norm LayerNorm changes nothing if ``|z|^2 = C``. Each named
+    feature occupies columns of z. One column, the *filler*, holds the rest of ``|z|^2 = C``.
 
     A feature of scale 1.2 is a column of z that holds 1.2 times its value; `read` and `write` apply the scale. ``x`` is
-    the stack's input (N, T, C), embeddings plus positions, before the first LayerNorm. Behind a LayerNorm with gain and
-    shift, ``gain`` and ``shift`` (C,), the network holds ``gain Q z + shift``.
+    the stack's input (N, T, C), embeddings plus positions, before the first LayerNorm. After a LayerNorm with ``gain``
+    and ``shift`` (C,), the network's activation is ``gain Q z + shift``.
     """
 
     def __init__(self, x: Tensor, rng: np.random.Generator) -> None:
@@ -60,7 +60,7 @@ class Stream:
         self.add("filler", scale=1.0)
 
     def add(self, name: str, size: int = 1, scale: float | None = None) -> None:
-        """Reserve ``size`` columns for a feature; its scale is drawn around 1 unless given."""
+        """Reserve ``size`` columns for a feature. Its scale is drawn around 1 unless given."""
         if name in self._columns:
             return
         self._columns[name] = slice(self._free, self._free + size)
@@ -80,16 +80,16 @@ class Stream:
         return torch.eye(CHANNELS - 1, dtype=torch.float64)[:, self._columns[name]] * self._scales[name]
 
     def reader(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows for z (k, C - 1) -> equivalent rows for what the network holds (k, C), and their bias (k,)."""
+        """Rows for z (k, C - 1) -> equivalent rows for the network's activation (k, C), and their bias (k,)."""
         weight = rows @ self.basis.T / self.gain
         return weight, -weight @ self.shift
 
     def directions(self, name: str) -> Tensor:
-        """Directions of a feature in the channels (C, size), of length 1, the same at every layer."""
+        """Unit directions (C, size) of a feature in the channels, the same at every layer."""
         return self.basis[:, self._columns[name]]
 
     def update(self, changes: list[Tensor]) -> Tensor:
-        """Add a sublayer's outputs (N, T, C - 1) and normalise; returns the bias (C - 1,) that keeps ``|z|^2 = C``."""
+        """Add a sublayer's outputs (N, T, C - 1) and normalise. Returns the bias (C - 1,) that keeps ``|z|^2 = C``."""
         z = self.state + torch.stack(changes).sum(0)
         filler = self._columns["filler"].start
         energy = float(z.square().sum(-1).mean() - z[..., filler].square().mean())
@@ -138,10 +138,10 @@ def attend(
     classes: Sequence[int] | None = None,
     penalty: str = "",
 ) -> Head:
-    """A head whose scores (at most 8, S), in nats, are a table of positions, one-hot in the feature ``position``.
+    """A head that attends by position: its ``scores`` (at most 8, S) are a table, in nats.
 
-    ``moves`` names features of ``memory``, at most 8, and those of ``stream`` that receive their averages.
-    ``classes`` gives the row of ``scores`` for each querying position; None for one row each. ``penalty`` is a feature
+    ``moves`` maps features of ``memory``, at most 8, to the features of ``stream`` that receive their averages.
+    ``classes`` has the row of ``scores`` for each querying position; None for one row each. ``penalty`` is a feature
     of ``memory`` with values -1 and 1: positions where it is -1 lose 9 times `CERTAIN`, so scores below 200 nats cannot
     select them.
     """
@@ -175,7 +175,7 @@ def weighted(weights: Tensor) -> Tensor:
 
 
 def piecewise(row: Tensor, knots: Sequence[float], values: npt.ArrayLike | Tensor, write: Tensor) -> Units:
-    """Units that write (C - 1, d) a piecewise linear function of ``row @ z``: values (K, d) at K increasing knots."""
+    """Units that add ``write`` (C - 1, d) times a piecewise linear function of ``row @ z``: values (K, d) at knots."""
     at, given = (torch.as_tensor(x, dtype=torch.float64) for x in (knots, values))
     slopes = (given[1:] - given[:-1]) / (at[1:] - at[:-1])[:, None]  # (K - 1, d)
     flat = torch.zeros_like(slopes[:1])
@@ -184,7 +184,7 @@ def piecewise(row: Tensor, knots: Sequence[float], values: npt.ArrayLike | Tenso
 
 
 def curve(stream: Stream, row: Tensor, knots: Sequence[float], values: Sequence[float], name: str) -> Units:
-    """Write to a feature, added if missing, a `piecewise` linear function of ``row @ z``."""
+    """Units that write a `piecewise` linear function of ``row @ z`` to a feature, which is added if missing."""
     stream.add(name)
     return piecewise(row, knots, [[value] for value in values], stream.write(name))
 
@@ -195,7 +195,7 @@ def ramp(row: Tensor, low: float, high: float, change: Tensor) -> Units:
 
 
 def place_values() -> Tensor:
-    """Shares (P,) of the operands' bits: ``2^i`` of 254 each."""
+    """Place values (P,) of the operands' bits as shares of their sum: ``2^i / 254``."""
     weights = torch.zeros(PROMPT, dtype=torch.float64)
     for i in range(BITS):
         weights[[A[i], B[i]]] = 2.0**i
@@ -205,7 +205,7 @@ def place_values() -> Tensor:
 def write_number(
     stream: Stream, memory: Stream, name: str, shares: Tensor, source: str = "bit", classes: Sequence[int] | None = None
 ) -> list[Head]:
-    """Write a number: the mean of a feature under the shares (k, P) of the positions, each row with sum 1."""
+    """Write a number: a feature's mean over the positions, weighted by ``shares`` (k, P), whose rows sum to 1."""
     stream.add_number(name)
     return [attend(stream, memory, weighted(shares), {source: name}, classes)]
 
@@ -223,7 +223,7 @@ def copy_value(stream: Stream, memory: Stream) -> list[Head]:
 
 
 def bits_of_value(stream: Stream) -> list[Units]:
-    """All eight bits of the sum from its value, by a hinge at the measured value of each sum.
+    """Write all eight bits of the sum from its value, by a hinge at the measured value of each sum.
 
     The examples must have the sums 0, 1, .. 254 in this order.
     """
@@ -236,7 +236,7 @@ def bits_of_value(stream: Stream) -> list[Units]:
 
 
 def select(stream: Stream, source: str, positions: Sequence[int] = range(WIDTH)) -> list[Units]:
-    """Write the source to the answer, sharpened to -1 or 1, at these answer positions, and 0 at the others.
+    """Write the feature ``source``, sharpened to -1 or 1, to the answer at ``positions``, and 0 at the others.
 
     If the source has a column for each position, such as ``sum_bits``, position t gets column t.
     """
@@ -261,9 +261,9 @@ def prefix_number(stream: Stream, memory: Stream) -> list[Head]:
 
 
 def sum_of_lower(stream: Stream, memory: Stream, own: bool) -> list[Head]:
-    """Write a sum of the operands' lower bits at position t, so that ``(A + B) / 2^t`` is 1 + the feature ``lower``.
+    """Write the sum A + B of the operands' bits below t at position t: ``(A + B) / 2^t`` is 1 + the feature ``lower``.
 
-    With ``own`` they include bit t, and ``(A + B) / 2^t`` is twice that.
+    With ``own`` A and B include bit t, and ``(A + B) / 2^t`` is twice 1 + ``lower``.
     """
     shares = torch.zeros(WIDTH, PROMPT, dtype=torch.float64)
     for t in range(WIDTH):
@@ -300,31 +300,31 @@ def fetch_bits(stream: Stream, memory: Stream, shift: int, suffix: str = "", tog
 
 
 def carry_from_prefix(stream: Stream) -> list[Units]:
-    """Carry into bit t: the majority of ``a_(t-1)``, ``b_(t-1)`` and *not* ``r_(t-1)``, the token at this position."""
+    """Write the carry into bit t: the majority of ``a_(t-1)``, ``b_(t-1)`` and *not* ``r_(t-1)``, the token here."""
     row = stream.read("a_before")[0] + stream.read("b_before")[0] - stream.read("bit")[0]
     return [curve(stream, row, (-0.5, 0.5), (-1, 1), "carry")]
 
 
 def xor(stream: Stream, name: str = "answer") -> list[Units]:
-    """Bit t of the sum: whether one or three of ``a_t``, ``b_t`` and the carry are 1."""
+    """Write bit t of the sum: 1 if one or three of ``a_t``, ``b_t`` and the carry are 1."""
     row = stream.read("a")[0] + stream.read("b")[0] + stream.read("carry")[0]
     return [curve(stream, row, (-2.5, -1.5, -0.5, 0.5, 1.5, 2.5), (-1, 1, 1, -1, -1, 1), name)]
 
 
 def partner(stream: Stream, memory: Stream) -> list[Head]:
-    """In the encoder: copy ``b_j`` to the position of ``a_j``, and the operator's bit to the others."""
+    """In the encoder, copy ``b_j`` to the position of ``a_j``, and the operator's bit to all other positions."""
     classes = [*A, *[BITS] * (PROMPT - BITS)]
     return [attend(stream, memory, hard([*[[j] for j in B], [OPERATOR]], PROMPT), {"bit": "partner"}, classes)]
 
 
 def settled(stream: Stream) -> list[Units]:
-    """In the encoder: 1 where a bit equals its partner, and so decides the carry out of it; else -1."""
+    """In the encoder, write 1 where a bit equals its partner, so that the two decide their carry; else -1."""
     row = stream.read("bit")[0] + stream.read("partner")[0]
     return [curve(stream, row, (-1.5, -0.5, 0.5, 1.5), (1, -1, -1, 1), "settled")]
 
 
 def carry_by_lookahead(stream: Stream, memory: Stream, classes: Sequence[int] = range(WIDTH)) -> list[Head]:
-    """Carry into bit t, one of ``classes``: ``a_j`` at the highest j < t with ``a_j = b_j``, else the operator's -1."""
+    """Write the carry into bit t: ``a_j`` at the highest j < t with ``a_j = b_j``, or the operator's -1 if none."""
     scores = torch.full((WIDTH, PROMPT), NEVER, dtype=torch.float64)
     for t in range(WIDTH):
         scores[t, OPERATOR] = 0.0
@@ -334,17 +334,17 @@ def carry_by_lookahead(stream: Stream, memory: Stream, classes: Sequence[int] = 
 
 
 def for_prefix_carry(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
-    """All that `carry_from_prefix` and `xor` read: both operands' bits t and t - 1."""
+    """The inputs of `carry_from_prefix` and `xor`: both operands' bits t and t - 1."""
     return [*fetch_bits(stream, memory, 0, "", together), *fetch_bits(stream, memory, 1, "_before", together)]
 
 
 def for_lookahead(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
-    """All that `xor` reads: both operands' bits t, and the carry, from an encoder that has `settled`."""
+    """The inputs of `xor`: both operands' bits t, and the carry, from an encoder with `settled`."""
     return [*fetch_bits(stream, memory, 0, "", together), *carry_by_lookahead(stream, memory)]
 
 
 def fetch_carry(stream: Stream, memory: Stream) -> list[Head]:
-    """All that `xor` reads, from an encoder that has `carry_by_lookahead`."""
+    """The inputs of `xor`, from an encoder with `carry_by_lookahead`."""
     places = [[t] for t in (*A, OPERATOR)]
     return [attend(stream, memory, hard(places, PROMPT), {"bit": "a", "partner": "b", "carry": "carry"})]
 
@@ -352,8 +352,8 @@ def fetch_carry(stream: Stream, memory: Stream) -> list[Head]:
 def scaled_value(stream: Stream, memory: Stream, source: str, weights: Tensor) -> list[Head]:
     """Write ``(a + b) / 127 / 2^t - 1`` at position t.
 
-    Under ``weights`` (P,), with sum 1 over the operands, the source has the mean ``(a + b) / 127 - 1``; at the operator
-    it is -1.
+    The source's mean under ``weights`` (P,), which sum to 1 over the operands, must be ``(a + b) / 127 - 1``. At the
+    operator the source must be -1.
     """
     shares = torch.stack([weights * 2.0**-t for t in range(WIDTH)])
     shares[:, OPERATOR] = 1 - shares.sum(1)
@@ -361,14 +361,14 @@ def scaled_value(stream: Stream, memory: Stream, source: str, weights: Tensor) -
 
 
 def encoded_value(stream: Stream, memory: Stream) -> list[Head]:
-    """In the encoder: ``(a + b) / 127 - 1`` at every operand bit, -1 at the operator."""
+    """In the encoder, write ``(a + b) / 127 - 1`` at every operand bit, and -1 at the operator."""
     operator = torch.eye(PROMPT, dtype=torch.float64)[OPERATOR]
     classes = [int(n == OPERATOR) for n in range(PROMPT)]
     return write_number(stream, memory, "value", torch.stack([place_values(), operator]), classes=classes)
 
 
 def parity(stream: Stream) -> list[Units]:
-    """The parity of ``(a + b - p) / 2^t``: -1 at even numbers, 1 at odd ones, linear in between."""
+    """Write the parity of ``(a + b - p) / 2^t``: -1 at even numbers, 1 at odd ones, linear in between."""
     offsets = torch.tensor([MIDDLE - 0.5 + 2.0 ** -(t + 1) for t in range(WIDTH)], dtype=torch.float64)
     row = MIDDLE * stream.read("value")[0] - 0.5 * stream.read("prefix")[0] + offsets @ stream.read("position")
     numbers = range(-1, 2**WIDTH - 1)
@@ -376,7 +376,7 @@ def parity(stream: Stream) -> list[Units]:
 
 
 def parity_of_column(stream: Stream) -> list[Units]:
-    """The parity of the column's total: -1 at 0 and 2, 1 at 1 and 3, linear in between. The last bit ends at 1."""
+    """Write the parity of the column's total: -1 at 0 and 2, 1 at 1 and 3, linear between. The last bit ends at 1."""
     total = less_prefix(stream, own=True)
     position = stream.read("position")
     elsewhere = torch.ones(len(position), dtype=torch.float64)
@@ -389,10 +389,10 @@ def parity_of_column(stream: Stream) -> list[Units]:
 
 
 def sharpen(stream: Stream) -> list[Units]:
-    """The answer, from the feature ``parity``."""
+    """Write the answer: the feature ``parity``, sharpened to -1 or 1."""
     return [curve(stream, stream.read("parity")[0], (-0.5, 0.5), (-1, 1), "answer")]
 
 
 def carry_from_number(stream: Stream) -> list[Units]:
-    """The carry into bit t: -1 up to 1/4, 1 from 3/4 on."""
+    """Write the carry into bit t from ``(A + B - p) / 2^t``: -1 up to 1/4, 1 from 3/4 on."""
     return [curve(stream, less_prefix(stream, own=False), (0.25, 0.75), (-1, 1), "carry")]

@@ -1,4 +1,4 @@
-"""A program, the steps of an algorithm, and its compilation into a network, from the embeddings to the logits."""
+"""Compile a program, the steps of an algorithm, into a network."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ TOKEN_NORM = 0.4  # small beside a position's 1.7 to 3: the scale of the first L
 
 
 class Step:
-    """One sublayer: its kind, and functions of the stream, in attention also of the attended one, that give parts."""
+    """One sublayer: its kind, and the `circuits` that build its heads or hidden units."""
 
     def __init__(self, kind: str, *circuits: Callable[..., Sequence[Any]]) -> None:
         self.kind, self.circuits = kind, circuits
@@ -34,7 +34,7 @@ self_attention, cross_attention, feed_forward = (
 
 @dataclass(frozen=True)
 class Program:
-    """Steps after the embeddings have been read; the decoder must leave the answer in its feature ``answer``."""
+    """The steps of both stacks; the decoder's must leave the answer in the feature ``answer``."""
 
     encoder: list[Step]
     decoder: list[Step]
@@ -44,7 +44,7 @@ class Program:
 class Reference:
     """A network whose algorithm is known, and the features of both stacks.
 
-    ``decoder.directions("carry")`` are those in which an answer position stores its carry once it is computed.
+    ``decoder.directions("carry")`` are the directions in which an answer position stores its carry.
     """
 
     network: Transformer  # float32, in evaluation mode
@@ -53,12 +53,13 @@ class Reference:
 
 
 def compile_program(program: Program, rng: np.random.Generator) -> Reference:
-    """The weights that run a program, computed in float64: one of many networks, drawn by ``rng``.
+    """Compute weights that run a program, in float64.
 
-    Each step runs on a small batch of examples as soon as it is placed, so that the next can measure its input. The
-    seed draws an orthonormal basis for each stack and a scale for each feature (`Stream`); the layers that do the work;
-    gain and shift of every LayerNorm; the order and scale of hidden units and the order of heads; invertible 8 x 8
-    matrices between query and key and between value and output; all weights of unused sublayers but the last, zero.
+    Each step runs on a small batch of examples as soon as it is placed, so that the next step can measure its input.
+    Many networks run the same program. ``rng`` draws an orthonormal basis for each stack and a scale for each feature
+    (`Stream`); the layers of the steps; gain and shift of every LayerNorm; the order and scale of hidden units and the
+    order of heads; invertible 8 x 8 matrices between query and key and between value and output. Unused sublayers have
+    random weights, but their last matrix is zero.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**62)))
@@ -87,7 +88,7 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
 
 
 def examples(rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """A random pair for each sum 0, 1, .. 254: prompts (255, P) and decoder inputs (255, m)."""
+    """Prompts (255, P) and decoder inputs (255, m) of one random pair for each sum 0, 1, .. 254."""
     sums = np.arange(2 ** (BITS + 1) - 1)
     a = rng.integers(np.maximum(0, sums - 2**BITS + 1), np.minimum(sums, 2**BITS - 1) + 1)
     drawn = Add(BITS).examples(a, sums - a)
@@ -97,13 +98,13 @@ def examples(rng: np.random.Generator) -> tuple[Tensor, Tensor]:
 class Embedding:
     """The embedding table of one stack, for the fixed positions (T, C) that the network adds.
 
-    Every token's embedding contains ``u``, and that of a bit also plus or minus ``v``. ``u`` removes most of what the
-    sinusoidal positions have in common; ``v`` is orthogonal to all positions. The first active feed-forward layer of
-    each stack erases the sum of embedding and position and writes two features instead:
+    Every token's embedding contains ``u``, which cancels most of the sinusoidal positions' mean. A bit's embedding also
+    contains plus or minus ``v``, which is orthogonal to all positions. The first active feed-forward layer of each
+    stack erases the sum of embedding and position, and writes features instead:
 
     - ``position``, one-hot: two hidden units for each position, a ramp of the similarity to it;
-    - ``bit``, -1 or 1 (the operator counts as 0, and so as -1). An embedding halfway between the bits gives 0, and so
-      does ``<start>``; then the feature ``no_bit`` is 1, so that the energy of the stream stays the same.
+    - ``bit``: -1 or 1. The operator counts as bit 0, that is as -1. An embedding halfway between the bits gives 0, and
+      so does ``<start>``. Then the feature ``no_bit`` is 1, so that the energy of the stream stays the same.
     """
 
     def __init__(self, positions: Tensor, rng: np.random.Generator) -> None:
@@ -147,7 +148,7 @@ class Embedding:
 
 
 def assign(layers: nn.ModuleList, stream: Stream, memory: Stream, steps: Sequence[Step]) -> None:
-    """Write the steps into the layers of one stack, from whose embeddings to whose output ``stream`` goes.
+    """Write the steps into the layers of one stack, whose residual stream is ``stream``.
 
     ``memory`` is the encoder's output, for `cross_attention`.
     """
@@ -180,7 +181,7 @@ def _places(slots: Sequence[str], kinds: Sequence[str], rng: np.random.Generator
 
 
 def _write_units(module: Any, stream: Stream, parts: list[Units]) -> None:
-    """Write hidden units in random order, each with a norm balanced between its two matrices."""
+    """Write hidden units in random order, each scaled so that its weights in both matrices have similar norms."""
     units, threshold = torch.cat([part.expand for part in parts]), torch.cat([part.threshold for part in parts])
     written = torch.cat([part.contract for part in parts], dim=1)
     filler = stream.update([part(stream.state) for part in parts])
