@@ -1,6 +1,6 @@
 """arith_erd: how does a language model compute? Tiny Transformers, binary arithmetic, packs of seeds.
 
-The names below are the public API. They are loaded on first use: importing the package loads neither torch nor Hydra.
+The names below are the public API. They load on first use: importing the package loads neither torch nor Hydra.
 
 >>> import arith_erd as ae
 >>> model = ae.load_pretrained("add-nanogpt")

@@ -1,4 +1,4 @@
-"""Integers, their digits, and the tokens that a model sees (paper, section 3 and table 2).
+"""Conversions between integers, digits and tokens (paper, section 3 and table 2).
 
 The worked example, at three bits and in the default reverse order (least significant bit first)::
 
@@ -8,7 +8,7 @@ The worked example, at three bits and in the default reverse order (least signif
 Base 2 has the paper's five tokens. Base B has 3 + B: digit d is token ``ZERO + d``. In base 10 with two digits,
 ``47 + 85 = 132`` has the prompt ``74+58``, tokens ``10 7 2 8 11``, and the completion ``231``, tokens ``5 6 4``.
 
-Digits are kept least significant first everywhere. Only token sequences have a choice of order.
+Arrays of digits are least significant first everywhere. Only token sequences have a choice of order.
 """
 
 from typing import Literal, get_args
@@ -38,7 +38,7 @@ def from_digits(digits: npt.ArrayLike, base: int = 2) -> Array:
 
 
 def num_digits(largest: int, base: int = 2) -> int:
-    """How many digits the integers from 0 to ``largest`` take: 6 for 45 in base 2, 2 in base 10."""
+    """The number of digits of ``largest``: 6 for 45 in base 2, 2 in base 10."""
     width = 1
     while base**width <= largest:
         width += 1
@@ -51,6 +51,6 @@ def reorder(digits: Array, order: Order) -> Array:
 
 
 def render(tokens: Array, operator: str = "+") -> list[str]:
-    """Token rows (N, T) -> N strings over ``. s + 0 1 .. 9 a .. f`` with the task's own operator sign."""
+    """Tokens (N, T) -> N strings over ``. s + 0 1 .. 9 a .. f``, with the task's own operator sign."""
     symbols = np.array([".", "s", operator, *DIGITS])
     return ["".join(row) for row in symbols[tokens]]

@@ -1,4 +1,4 @@
-"""The error that is shown to people as one line, without a traceback, and those that a damaged file raises."""
+"""`UserError`, which is shown as one line without a traceback, and functions that make such errors."""
 
 import difflib
 from collections.abc import Collection, Mapping
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE = 1000  # characters of a message
 EXCERPT = 200
-MARGIN = 0.15  # suggestions whose similarity is lower than the best one's by more than this are left out
+MARGIN = 0.15  # suggestions whose similarity is further below the best are left out
 NO_FIELDS: Mapping[str, Any] = {}
 
 
@@ -26,20 +26,20 @@ class UserError(Exception):
 
 
 UNREADABLE = (UserError, AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
-"""Exceptions that a file with unexpected content raises in the code that reads it."""
+"""Exceptions that the code which reads a file raises for unexpected content."""
 
 
 def bad_value(key: str, value: object, accepted: str) -> UserError:
-    """The error ``task.bits=1: expected an integer from 2 to 9``, to be raised by the caller."""
+    """Make, for the caller to raise, an error such as ``task.bits=1: expected an integer from 2 to 9``."""
     return UserError(f"{key}={value}: expected {accepted}")
 
 
 def user_error(
     error: "ValidationError", given: Any, fields: Mapping[str, Any] = NO_FIELDS, prefix: str = ""
 ) -> UserError:
-    """Pydantic's first complaint, by its dotted key and the value there: ``probe.pairs=0: expected an integer``.
+    """Turn Pydantic's first error into one with a dotted key and value: ``probe.pairs=0: expected an integer``.
 
-    What is accepted is a description in ``fields``, those of the dataclass that was to hold ``given``, or pydantic's.
+    The accepted values are described in ``fields``, those of the dataclass for ``given``, or else by Pydantic.
     """
     first, *others = error.errors(include_url=False)
     key, node, known, described = prefix, given, NO_FIELDS, ""
@@ -75,9 +75,9 @@ def _accepted(error: Mapping[str, Any]) -> str:
 
 
 def no_such_key(key: str, known: Collection[str]) -> UserError:
-    """``trainer.max_epoch: no such key; did you mean trainer.max_epochs?``, as an error to raise.
+    """Make an error such as ``trainer.max_epoch: no such key; did you mean trainer.max_epochs?``.
 
-    The groups of the known dotted keys are suggested too: ``taks`` may be ``task``.
+    Groups of the known dotted keys are suggested too: ``task`` for ``taks``.
     """
     if key == "device" and "trainer.accelerator" in known:
         return UserError("device: no such key; did you mean trainer.accelerator=gpu?")
@@ -97,23 +97,23 @@ def no_such_key(key: str, known: Collection[str]) -> UserError:
 
 
 def require_integer(key: str, value: object, low: int, high: int | None = None) -> None:
-    """Raise a `UserError` with the key unless ``value`` is an int (not a bool) in [low, high]."""
+    """Raise a `UserError` unless ``value`` is an int (not a bool) in [low, high]."""
     if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
         span = f"of at least {low}" if high is None else f"from {low} to {high}"
         raise bad_value(key, value, f"an integer {span}")
 
 
 def first_line(error: BaseException) -> str:
-    """``ValueError: its message``, one line; for a `UserError` the message only."""
+    """The first line of an error, as ``ValueError: its message``; for a `UserError` the message only."""
     name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
     return f"{name}{str(error).strip().partition(chr(10))[0]}"
 
 
 def printable(text: str) -> str:
-    """Text that is safe to print: control characters, which could rewrite the terminal, are escaped."""
+    """Escape control characters, which could rewrite the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def excerpt(text: str) -> str:
-    """The first 200 characters, safe to print: for what a file says of itself."""
+    """The first 200 characters of a text from a file, safe to print."""
     return printable(text if len(text) <= EXCERPT else f"{text[:EXCERPT]} ...")

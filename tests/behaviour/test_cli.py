@@ -37,7 +37,7 @@ BAD_COMMANDS = {
     "probe.py probe=errors run=runs/none task=mul": "task=mul: cannot be combined with run=",
     "probe.py probe=errors checkpoint=none.pt": "checkpoint=none.pt: also needs task=",
     "probe.py probe=errors reference=magic": "reference=magic: expected .*erd, prefix_carry",
-    "probe.py probe=errors reference=erd task.bits=5": "reference=erd: adds at task.bits=7",
+    "probe.py probe=errors reference=erd task.bits=5": "reference=erd: received task=add, task.bits=5",
     "probe.py probe=errors reference=erd run=runs/none": "expected one of run=DIR",
 }
 

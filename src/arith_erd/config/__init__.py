@@ -1,1 +1,1 @@
-"""From YAML to checked configurations, and from these to objects. Loads no torch."""
+"""Read YAML, check the configuration, and build its objects. Loads no torch."""

@@ -1,10 +1,10 @@
-"""Turn a `_target_` into an object.
+"""Build the object that a `_target_` names.
 
 A configuration may come with a run directory from anywhere. So a name can reach only classes of this package, torch's
 optimizers, and packages that the command line trusts (`trust`). Other classes of torch are refused, since many open
-files, load libraries or start programs when they are made. Of a trusted package, functions can be named too if their
-return type is annotated; others, such as a loader of pickles, are out of reach. Arguments are values: nothing
-in them is instantiated, interpolated or looked up, as Hydra's own ``instantiate`` would.
+files, load libraries or start programs. A function of a trusted package can be named too, if its return type is
+annotated; this excludes others, such as a loader of pickles. Arguments are values: unlike Hydra's ``instantiate``, we
+neither instantiate nor interpolate them.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ Kind = TypeVar("Kind")
 
 
 def trust(*packages: str) -> None:
-    """Allow the classes of more packages in ``_target_``, for the rest of this process.
+    """Allow classes of more packages in ``_target_``, for the rest of this process.
 
     Raises:
         UserError: for a package that Python does not find.
@@ -56,12 +56,12 @@ def trust(*packages: str) -> None:
 
 
 def trust_classes(*classes: type) -> None:
-    """Allow classes that the program itself holds, such as those of a notebook; a file cannot do that."""
+    """Allow classes that the program itself has, such as those of a notebook. A file cannot do that."""
     _trusted.update(one.__module__ for one in classes)
 
 
 def source_hashes(config: Mapping[str, Any]) -> dict[str, str]:
-    """A hash of the ``.py`` files of each trusted package that a configuration names in a ``_target_``."""
+    """Package -> hash of its ``.py`` files, for each trusted package in a ``_target_`` of the configuration."""
     digests = {}
     targets = [str(target) for target in _targets(config)]
     for package in (one for one in sorted(_trusted) if any(target.startswith(f"{one}.") for target in targets)):
@@ -75,7 +75,7 @@ def source_hashes(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _says_absent(error: BaseException, module: str) -> bool:
-    """Whether an import failed because the module itself is missing, or a package around it."""
+    """Whether an import failed because the module itself, or a package that contains it, is missing."""
     return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
 
 
@@ -88,7 +88,7 @@ def _allowed(name: str) -> bool:
 
 
 def _expected(target: Any = "") -> str:
-    """The accepted ``_target_``, and what to type for a class of another package."""
+    """The accepted values of ``_target_``, with the ``trust=`` that a class of another package needs."""
     package, dot, _ = str(target).partition(".")
     ours = {"arith_erd", "torch", *_trusted, *sys.stdlib_module_names}
     hint = f"; trust=[{package}] on the command line allows those of {package}"
@@ -98,9 +98,9 @@ def _expected(target: Any = "") -> str:
 
 @dataclass(frozen=True)
 class Factory:
-    """A class by its dotted name, and the arguments that its group gives it; nothing is imported before `build`.
+    """A class by its dotted name, with the arguments of its group. Nothing is imported before `load` or `build`.
 
-    It may also be a function of a trusted package, annotated with what it makes: ``def adder(task) -> CausalModel``.
+    It may also be a function of a trusted package with a return annotation: ``def adder(task) -> CausalModel``.
 
     >>> from arith_erd.tasks import Task
     >>> Factory.read("task", {"_target_": "arith_erd.tasks.Add", "name": "add", "bits": 3}).build(Task).bits
@@ -109,15 +109,15 @@ class Factory:
 
     target: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    name: str | None = None  # of the option, as in file names
-    key: str = field(default="", compare=False)  # whose value the target is, for messages
+    name: str | None = None  # name of the option, as in file names
+    key: str = field(default="", compare=False)  # key of the target, for messages
 
     @classmethod
     def read(cls, key: str, group: Any, types: Mapping[str, Any] | None = None, *metadata: str) -> "Factory":
-        """The factory that a group of keys describes; a target that is not allowed, or a second one, is refused.
+        """The factory of a group of keys; a `UserError` for a target that is not allowed, or a second target.
 
-        Arguments of annotated ``types`` are checked, before the class is imported. The keys of ``metadata`` and
-        ``name`` are no arguments.
+        Arguments with annotated ``types`` are checked before the class is imported. The keys ``metadata`` and ``name``
+        are not arguments.
         """
         if not isinstance(group, dict):
             raise bad_value(key, group, "a group of keys")
@@ -135,21 +135,21 @@ class Factory:
 
     @classmethod
     def of(cls, key: str, target: Any) -> "Factory":
-        """The factory of a dotted name, the value of ``key``, without arguments; refused as in `read`."""
+        """The factory of a dotted name, the value of ``key``, without arguments; errors as in `read`."""
         module, _, _ = str(target).rpartition(".")
         if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", str(target), re.ASCII) or not _allowed(module):
             raise bad_value(key, target, _expected(target))
         return cls(str(target), key=key)
 
     def build(self, kind: type[Kind], *positional: Any, **named: Any) -> Kind:
-        """An object of the class, a subclass of ``kind``; arguments that are passed win over the factory's own."""
+        """Make an object of the class, a subclass of ``kind``. Arguments given here override the factory's own."""
         made = self.load(kind)
         with self.blamed():
             return made(*positional, **{**self.arguments, **named})
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
-        """Code of the class runs within the block: whatever it raises becomes a `UserError`, with the place."""
+        """Within the block, which runs code of the class, every error becomes a `UserError` with file and line."""
         try:
             yield
         except (UserError, Preempted):
@@ -165,9 +165,9 @@ class Factory:
         return UserError(f"{self.key}={self.target}: {what}")
 
     def load(self, kind: type[Kind]) -> type[Kind]:
-        """The class, if it is a subclass of ``kind``, or the function, if it is annotated with one.
+        """Import the class, which must be a subclass of ``kind``, or the function, which must be annotated with one.
 
-        It is defined in an allowed package, a function in one that the command line trusts; re-exports are refused.
+        A class must be defined in an allowed package, a function in a trusted one; re-exports are refused.
         """
         module, _, name = self.target.rpartition(".")
         try:

@@ -1,4 +1,4 @@
-"""From ``conf/`` to a `Job`: Hydra composes, `read_job` checks and builds, an error is one line. Loads no torch."""
+"""Make a `Job` from ``conf/``: Hydra composes, `read_job` checks and builds, errors are one line. Loads no torch."""
 
 import difflib
 import re
@@ -35,7 +35,7 @@ PLUGINS = {  # of the launchers in conf/hydra/launcher/: how to get the plugin t
 
 
 def resolve(composed: DictConfig) -> dict[str, Any]:
-    """A composed configuration as plain dictionaries, interpolations resolved."""
+    """A composed configuration as plain dictionaries, with interpolations resolved."""
     try:
         plain: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
@@ -51,7 +51,7 @@ def _keys(composed: DictConfig) -> dict[str, Any]:
 
 @cache
 def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
-    """Every key, with its value, that exists when only these options are chosen; of Hydra's, those of the launcher."""
+    """The keys that exist if only these options are chosen, with values; of Hydra's own, only the launcher's."""
     whole = hydra.compose(config_name, list(overrides), return_hydra_config=True)
     return {
         k: value for k, value in _keys(whole).items() if not k.startswith("hydra.") or k.startswith("hydra.launcher.")
@@ -59,7 +59,7 @@ def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
 
 
 def _chosen_option(group: str, name: Any) -> Any:
-    """The content of an option's file, wherever Hydra finds it; None if it inherits from another file."""
+    """The content of an option's file, from wherever Hydra finds it; None if it inherits from another file."""
     for source in GlobalHydra.instance().config_loader().get_sources():
         if source.is_config(f"{group}/{name}"):
             config = source.load_config(f"{group}/{name}").config
@@ -68,7 +68,7 @@ def _chosen_option(group: str, name: Any) -> Any:
 
 
 def _drop_sizes(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Take out what ``scale=`` says of networks and the chosen one lacks, such as heads."""
+    """Remove options of ``scale=`` that the chosen network lacks, such as heads."""
     net = OmegaConf.select(composed, "model.net")
     for key, value in leaves(_chosen_option("scale", choices.get("scale")) or {}):
         option = key.removeprefix("model.net.")
@@ -78,7 +78,7 @@ def _drop_sizes(composed: DictConfig, choices: Mapping[str, Any], known: Mapping
 
 
 def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Refuse keys that a ``+`` or a preset added to what the chosen groups define, and keys that a ``~`` took."""
+    """Raise a `UserError` for keys that ``+`` or a preset added to the chosen groups, and keys that ``~`` removed."""
     keys = _keys(composed)
     own = tuple(f"{key}." for key, value in known.items() if value is None)  # may be a group with keys of its own
     for key, value in keys.items():
@@ -95,7 +95,7 @@ def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known:
 
 
 def _as_real(value: Any) -> Any:
-    """1 -> 1.0 and -0.0 -> 0.0; what is no real number stays as it is, and so does what is too large for one."""
+    """1 -> 1.0 and -0.0 -> 0.0; other values, and integers that are too large, stay as they are."""
     if isinstance(value, list):
         return [_as_real(x) for x in value]
     number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
@@ -103,7 +103,7 @@ def _as_real(value: Any) -> Any:
 
 
 def _write_reals(composed: DictConfig, defaults: Mapping[str, Any]) -> None:
-    """Make 1 of a real number 1.0, and -0.0 of it 0.0, as its default would be written, so that both are one run."""
+    """Write 1 as 1.0 and -0.0 as 0.0 for real-valued keys, so that equal values give the same run."""
     for key, value in _keys(composed).items():
         default = defaults.get(key)
         reals = {type(x) for x in default} == {float} if isinstance(default, list) else type(default) is float
@@ -115,7 +115,7 @@ def _write_reals(composed: DictConfig, defaults: Mapping[str, Any]) -> None:
 
 
 def as_text(value: str) -> str:
-    """``'a=b'``: a text as Hydra reads it, with quotes if it would read something else without."""
+    """A text as Hydra reads it, with quotes where Hydra needs them: ``'a=b'``."""
     plain = re.fullmatch(r"[\w/.:%+@*?| -]*", value, re.ASCII) and value == value.strip()
     if plain and not re.fullmatch(r"null|true|false|[+-]?(nan|inf|\.?\d[\d_.e+-]*)", value, re.IGNORECASE):
         return value
@@ -135,7 +135,7 @@ def _unread(override: str) -> str:
 
 
 def _options_with(key: str) -> list[str]:
-    """``["logger=wandb"]`` for ``logger.mode``: the options of a group that have a key."""
+    """The options of a group that have a key: ``["logger=wandb"]`` for ``logger.mode``."""
     inner = key.removeprefix("model.")
     group, _, option = (inner if inner.startswith(tuple(f"{name}." for name in RECIPE)) else key).partition(".")
     names = [file.stem for file in sorted((CONF / group).glob("*.yaml"))]
@@ -143,7 +143,7 @@ def _options_with(key: str) -> list[str]:
 
 
 def explain_hydra(error: Exception, config_name: str, overrides: Sequence[str]) -> str:
-    """Hydra's message, with a nearer hint where a key or an option is misspelt."""
+    """Hydra's message as one line, with a better hint for misspelt keys and options."""
     text = str(error).strip()
     if text.startswith("Config group override must be"):  # Hydra does not say which
         return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, such as task=add"
@@ -182,7 +182,7 @@ def explain_hydra(error: Exception, config_name: str, overrides: Sequence[str]) 
 
 
 def _keys_beside(config_name: str, overrides: Sequence[str]) -> set[str]:
-    """Every key that could have been typed beside these overrides."""
+    """Every key that can be typed together with these overrides."""
     option = rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"
     known = _composed(config_name, *(override for override in overrides if re.fullmatch(option, override)))
     return {*known, *RECIPE}  # groups that are no key of their own
@@ -190,9 +190,9 @@ def _keys_beside(config_name: str, overrides: Sequence[str]) -> set[str]:
 
 @contextmanager
 def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
-    """Hydra's errors within the block become a `UserError`; the overrides are those typed after ``python train.py``.
+    """Hydra's errors within the block become a `UserError`; ``overrides`` are typed after ``python train.py``.
 
-    Hydra has to be initialised around the block: other options of the same search path are looked at.
+    Hydra must be initialised around the block, since hints use other options of the same search path.
     """
     for override in overrides:
         if override.startswith("~") and (group := override[1:].partition("=")[0]) in GROUPS:
@@ -209,7 +209,7 @@ def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[Non
 
 
 def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
-    """A composed configuration without Hydra's own node, and that node."""
+    """Split a composed configuration into the part without Hydra's own node, and that node."""
     own = composed.copy()
     with open_dict(own):
         del own["hydra"]
@@ -217,10 +217,12 @@ def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
 
 
 def checked_job(config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str]) -> Job | ProbeJob:
-    """Check a configuration that Hydra has composed and make a job of it; it lacks the ``hydra`` node, given beside it.
+    """Check a composed configuration, without its ``hydra`` node, and make a job of it.
 
-    ``typed`` is what the command line said, which alone may set ``trust`` and ``overwrite``. A job that could not be
-    run raises a `UserError`.
+    ``typed`` are the words of the command line. Only they may set ``trust`` and ``overwrite``.
+
+    Raises:
+        UserError: if the job could not be run.
     """
     choices = hydra_node.runtime.choices
     overrides: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)
@@ -258,7 +260,7 @@ def compose(config_name: Literal["train"] = ..., overrides: Sequence[str] = ...)
 @overload
 def compose(config_name: Literal["probe"], overrides: Sequence[str] = ...) -> ProbeJob: ...
 def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) -> Job | ProbeJob:
-    """Compose a job as the command line does, or raise its `UserError`; ``overrides`` are what is typed there.
+    """Compose a job as the command line does, with the same `UserError`; ``overrides`` are the words typed there.
 
     >>> job = compose("train", ["task=mul", "seed=0-4"])
     >>> job.seeds, job.task.name, job.trainer.max_epochs

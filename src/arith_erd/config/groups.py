@@ -1,8 +1,8 @@
 """The groups of a configuration as typed objects, and the values that each key takes.
 
-A dataclass here lists all keys of its group; others are refused. An *open* group is one whose ``_target_`` takes the
-keys as arguments (`build.Factory`): its class refuses what it does not know, and the tables at the end check arguments
-that several classes share. The description of a type is what an error calls accepted.
+A dataclass here lists all keys of its group; others are refused. In an *open* group the keys are arguments of a
+``_target_`` (`build.Factory`): its class refuses unknown arguments, and the tables at the end check arguments that
+several classes share. An error quotes the description of the type as what is accepted.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,19 +18,19 @@ from ..tasks.task import MAX_ROWS
 from .build import Factory
 
 CLOSED = ConfigDict(extra="forbid", arbitrary_types_allowed=True, defer_build=True)  # --help needs no validators
-LARGEST_COUNT = 2**31 - 1  # what torch can count to
+LARGEST_COUNT = 2**31 - 1  # the largest int32
 LARGEST_NETWORK = 4096  # channels, heads or layers: more than any machine holds
 KEEP = r"^(none|all|log|every:[1-9]\d{0,8})$"
 LARGEST_REAL = 1e38  # about what a 32-bit number holds
 
 
 def parsed_by(read: Callable[[Any], Any]) -> PlainValidator:
-    """The validator of what ``read`` makes of plain YAML; what is an object already stays as it is."""
+    """A validator that applies ``read`` to plain YAML values and leaves objects as they are."""
     return PlainValidator(lambda x: read(x) if x is None or isinstance(x, dict | list | str | int | float) else x)
 
 
 def accepts(description: str, strict: bool | None = True, **limits: Any) -> Any:
-    """Metadata of a type: what is accepted, in words and as limits. A strict type takes no text for a number."""
+    """Metadata of a type: the accepted values in words and as limits. A strict type does not parse text as a number."""
     return Field(description=description, strict=strict, **limits)
 
 
@@ -75,7 +75,7 @@ class Data:
     batch_size: Count
     """Examples that one replica sees in a step."""
     examples: Annotated[int | None, accepts(f"an integer from 2 to {MAX_ROWS}, or null", ge=2, le=MAX_ROWS)] = None
-    """To draw from a task whose table is not listed; None for the whole table."""
+    """Number of examples to draw from a task that is too large to list; None for the whole table."""
 
 
 @validated_dataclass(frozen=True, config=CLOSED)
@@ -97,7 +97,7 @@ class Packing:
 
     max_replicas: Annotated[Literal["auto"] | Count, accepts("auto, or an integer of at least 1", None)] = "auto"
     part_of: Annotated[str | None, accepts("seeds, or null")] = None
-    """All seeds of the job of which this run trains some; written by us, never typed."""
+    """All seeds of the job, if this run trains only some of them; written by us, never typed."""
 
 
 @validated_dataclass(frozen=True, config=CLOSED)
@@ -108,7 +108,7 @@ class Checkpointing:
     keep_last: Switch = True
     """Whether ``last.ckpt`` of a finished run stays, so that a longer run can continue from its end."""
     keep: Annotated[str, accepts("none, all, log, or every:K with K from 1, as every:10", pattern=KEEP)] = "none"
-    """After which epochs the weights are kept for good."""
+    """The epochs whose weights are kept for good."""
 
 
 # Arguments of classes
@@ -139,7 +139,7 @@ LOSS: Mapping[str, Any] = {
     "strict": Annotated[float, accepts("a number of at least 0, at most 1e38", ge=0, le=LARGEST_REAL)],
     "site": Annotated[str, accepts("the name of a site, such as dec.1", min_length=1)],
     "target": Annotated[str, accepts("the name of a concept of the task, or of a variable", min_length=1)],
-    "causal_model": Annotated[str | None, accepts("a function or class of a package of yours, or null", min_length=1)],
+    "causal_model": Annotated[str | None, accepts("a function or class of your own package, or null", min_length=1)],
 }
 LOGGER: Mapping[str, Any] = {  # here because W&B is slow to import, and its own check would come late
     "mode": Annotated[Literal["offline", "online", "disabled"], accepts("offline or online or disabled", None)],

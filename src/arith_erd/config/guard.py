@@ -1,7 +1,7 @@
-"""Which of Hydra's own settings files may change, and which packages the command line trusts.
+"""Restrict which of Hydra's own settings a file may change, and which packages are trusted.
 
-Hydra acts on its own node, ``hydra``, as soon as it has composed a configuration: it makes callbacks and handlers of
-logs, changes folders, sets variables of the environment. So that node is checked file by file while it is composed.
+Hydra acts on its own node, ``hydra``, as soon as it has composed a configuration: it makes callbacks and log handlers,
+changes folders and sets environment variables. So that node is checked file by file while it is composed.
 """
 
 import os
@@ -29,10 +29,9 @@ OURS = ("train", "probe", "program")
 
 
 class CheckedLoader(ConfigLoaderImpl):
-    """Composes no configuration in which another file than `OURS` configures Hydra.
+    """Raises a `UserError`, with file and key, if another file than `OURS` configures Hydra.
 
-    Such a file, an experiment for example, may set ``hydra.sweeper.params``; ``hydra.KEY=VALUE`` may be typed. A
-    `UserError` names the file and the key.
+    Such a file, an experiment for example, may set ``hydra.sweeper.params`` only. Any ``hydra.KEY=VALUE`` may be typed.
     """
 
     def _load_single_config(self, default: Any, repo: Any) -> Any:
@@ -54,9 +53,9 @@ class CheckedLoader(ConfigLoaderImpl):
 
 @contextmanager
 def hydra_over_conf(config_dir: str | None = None) -> Iterator[Hydra]:
-    """Hydra over ``conf/``, and over a folder of more options, during the block; after it, what there was before.
+    """Within the block Hydra reads ``conf/`` and a folder of more options; afterwards its earlier state is restored.
 
-    It stands in for ``hydra.main``, whose loader nobody can choose, and which composes twice.
+    It replaces ``hydra.main``, which always uses its own loader and composes twice.
     """
     search_path = create_config_search_path(str(CONF))
     if config_dir is not None:
@@ -74,7 +73,7 @@ def hydra_over_conf(config_dir: str | None = None) -> Iterator[Hydra]:
 
 
 def _hydra_keys(config: Any) -> list[str]:
-    """The keys of Hydra's node that a file sets, apart from parameters of a sweep that change only a job."""
+    """The keys of Hydra's node that a file sets, except sweep parameters that change only a job."""
     plain: Any = OmegaConf.to_container(config)  # interpolations stay text, which is refused here
     node, path = plain.get("hydra", {}) if isinstance(plain, dict) else {}, "hydra"
     for fine in (r"sweeper", r"params", r"(?![+~]*(hydra|trust|overwrite)\b).*"):
@@ -87,9 +86,9 @@ def _hydra_keys(config: Any) -> list[str]:
 
 
 def trust_typed(packages: Any, typed: Sequence[str]) -> None:
-    """Allow the classes of packages, the composed value of ``trust``, which files can set too: only if it was typed.
+    """Trust ``packages``, the composed value of ``trust``, if it was typed; a `UserError` if only a file set it.
 
-    What is typed replaces what files say. Packages of the current folder are found too, after installed ones:
+    A typed value replaces that of files. Packages in the current folder are found too, after installed ones:
     ``arith-train`` does not look there by itself.
     """
     if not isinstance(packages, list):

@@ -1,6 +1,6 @@
-"""Jobs: whole configurations as typed, checked objects. What needs torch stays a `Factory` in them.
+"""Jobs: whole configurations as typed, checked objects. Parts that need torch stay a `Factory`.
 
-What `read_job` and its neighbours refuse in a resolved configuration is one line.
+`read_job`, `read_probe_job` and `read_run` report errors of a resolved configuration in one line.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -49,7 +49,7 @@ def _named(key: str, group: Any, *metadata: str) -> Factory:
 
 
 def _split(group: Any, info: ValidationInfo) -> Any:
-    """The split, after a trial call: any class whose objects can be called passes for a split until then."""
+    """Build the split and call it once, since any class with callable objects could be given as a split."""
     if callable(group):
         return group
     factory, task = _named("split", group), info.data["task"]
@@ -102,7 +102,7 @@ class BaseJob:
     item: Any = None  # which job of a sweep is run; the sweep reads it
     fail_fast: Switch = False  # whether a sweep stops at its first failure; the sweep reads it
     resolved: dict[str, Any] = field(default_factory=dict, repr=False)
-    """The configuration itself: what ``config.yaml`` holds and the name of the run directory hashes."""
+    """The configuration itself: it is written to ``config.yaml``, and its hash is part of the run directory's name."""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -132,7 +132,7 @@ class BaseJob:
 
 @validated_dataclass(frozen=True, kw_only=True, config=CLOSED)
 class Job(BaseJob):
-    """One run, or the several that its seeds become (`packs`)."""
+    """One run, or several if its seeds are trained in several packs (`packs`)."""
 
     model: Model
     ablation: groups.Ablation
@@ -165,7 +165,7 @@ class Job(BaseJob):
 
     @cached_property
     def run(self) -> Run:
-        """The directory of the run, whether it is there or not."""
+        """The directory of the run, which need not exist yet."""
         return find_run(self.runs_dir, self.resolved)
 
     @property
@@ -178,7 +178,7 @@ class Job(BaseJob):
         return [pack.run for pack in self.packs()]
 
     def packs(self) -> "list[Job]":
-        """A job for each pack that the seeds are trained in, at most ``pack.max_replicas`` seeds in each."""
+        """A job for each pack of at most ``pack.max_replicas`` seeds."""
         limit = self.pack.max_replicas
         size = len(self.seeds) if limit == "auto" else limit
         return [self._part(self.seeds[i : i + size]) for i in range(0, len(self.seeds), size)]
@@ -193,12 +193,12 @@ class Job(BaseJob):
 
 @validated_dataclass(frozen=True, kw_only=True, config=CLOSED)
 class ProbeJob(BaseJob):
-    """One question: a probe, and the task or the networks it is about."""
+    """A probe, and the task or the networks that it measures."""
 
     probe: Annotated[Factory, parsed_by(_probe)]
     run: Annotated[str | None, accepts("a run directory, a glob of them in quotes, or null", min_length=1)]
     epoch: Annotated[Literal["all"] | tuple[int, ...] | None, parsed_by(_epochs)]
-    """The epochs after which weights are asked about; None for the last ones."""
+    """The epochs whose weights are probed; None for the last weights."""
     checkpoint: Annotated[str | None, accepts("a file, or null", min_length=1)]
     reference: Annotated[str | None, accepts("the name of a network written by hand, or null", min_length=1)]
     model: Model | None = None  # the model of a checkpoint with our parameter names
@@ -206,24 +206,24 @@ class ProbeJob(BaseJob):
     typed: tuple[str, ...] = ()
     """Overrides of ``task``, ``split``, ``model`` and ``seed`` that were typed: ``("task=mul", "task.bits=5")``."""
     departures: str = ""
-    """Where options of the probe depart from its file: ``concept_value-controls5``."""
+    """Options of the probe that differ from its file: ``concept_value-controls5``."""
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What the probe is built with, from `NEEDS`."""
+        """The arguments from `NEEDS` that the probe takes."""
         return tuple(self.resolved["probe"].get("needs", ()))
 
     def result_name(self, epochs: Sequence[int] | Literal["all"]) -> str:
-        """``errors``, ``errors-epoch=3`` or ``errors-epochs``: of a result for the weights after these epochs."""
+        """The name of a result for these epochs: ``errors``, ``errors-epoch=3`` or ``errors-epochs``."""
         one = f"-epoch={epochs[0]}" if epochs else ""
         return f"{self.probe.name}{'-epochs' if len(epochs) > 1 else one}"
 
     def folder_name(self, epochs: Sequence[int] | Literal["all"]) -> str:
-        """The folder of a result in a run directory: a result with other options does not replace it."""
+        """The folder of a result in a run directory. A result with other options has another folder."""
         return "-".join(filter(None, [self.result_name(epochs), self.departures]))
 
     def take_folders(self, taken: set[Path]) -> None:
-        """Add the folders of the results to those that other jobs of a sweep took; refused if one is taken."""
+        """Add the folders of the results to those of other jobs in a sweep; a `UserError` if one is taken already."""
         runs = (run_directories(self.run) or [Path(self.run)]) if self.run else []
         own = {path / "probes" / self.folder_name(self.epoch or ()) for path in runs}
         if self.out:  # the result of one run goes straight there, those of several side by side
@@ -238,20 +238,20 @@ Kind = TypeVar("Kind", bound=BaseJob)
 
 
 def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
-    """The job of a resolved configuration, or a `UserError` that names a key; ``overwrite`` holds for one command."""
+    """The job of a resolved configuration; errors name a key. ``overwrite`` applies to one command only."""
     stored = {key: value for key, value in config.items() if key not in ("trust", "overwrite")}  # of another command
     return _read(Job, stored, overwrite=overwrite)
 
 
 def read_probe_job(config: Mapping[str, Any], typed: Collection[str] = (), departures: str = "") -> ProbeJob:
-    """The job of a resolved configuration of ``probe.py``, with what `ProbeJob` says of it; errors as `read_job`."""
+    """The job of a resolved configuration of ``probe.py``; errors as in `read_job`, arguments as in `ProbeJob`."""
     about = ("task", "split", "model", "seed")
     kept = tuple(text for text in typed if text.lstrip("+~").replace("=", ".").split(".")[0] in about)
     return _read(ProbeJob, config, typed=kept, departures=departures)
 
 
 def read_run(run: Run) -> Job:
-    """The job that a run directory was made by; a `UserError` if its ``config.yaml`` could not have been trained."""
+    """The job that made a run directory; a `UserError` if its ``config.yaml`` is not a valid job."""
     config = run.config()
     try:
         return read_job(config)

@@ -1,7 +1,7 @@
-"""Names of run directories: readable parts, what departs from the defaults of ``conf/``, the seeds, and a hash.
+"""Names of run directories: readable parts, settings that differ from the defaults of ``conf/``, seeds, and a hash.
 
-The hash alone says whether two runs are the same run, so `find_run` looks for it: runs of earlier versions, whose names
-show less, are found again.
+Two runs are the same run if their hashes are equal. `find_run` therefore looks for the hash, and also finds runs of
+earlier versions, whose names show less.
 """
 
 import re
@@ -20,7 +20,7 @@ _INSTALLED = Path(__file__).parents[1] / "conf"  # inside a wheel
 CONF = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[3] / "conf"
 
 LONGEST = 80  # characters of all departures together
-LABELS: dict[str, dict[str, str]] = {  # group -> key -> its label in a name; "" for values that speak for themselves
+LABELS: dict[str, dict[str, str]] = {  # group -> key -> its label in a name; "" for values that need none
     "task": {"bits": "bits", "base": "base", "prompt_order": "prompt_", "completion_order": "completion_"}
     | {"seed": "table", "modulus": "mod", "min_bits": "from"},
     "split": {"fraction": "held", "seed": "split"},
@@ -37,7 +37,7 @@ UNSHOWN = ("seed", "task._target_", "split._target_", "model.net._target_")  # s
 
 
 def run_name(resolved: Mapping[str, Any]) -> str:
-    """``add-random-transformer-none-bits4-lr3e-4-seed0-4-1f0c2d3e``, of a resolved configuration."""
+    """The name of a resolved configuration's run: ``add-random-transformer-none-bits4-lr3e-4-seed0-4-1f0c2d3e``."""
     who = identity(resolved)
     parts = [require_name(f"{group}.name", who[group]["name"]) for group in ("task", "split", "model", "ablation")]
     seeds = who["seed"].replace(",", "+")
@@ -47,14 +47,14 @@ def run_name(resolved: Mapping[str, Any]) -> str:
 
 
 def probe_options(given: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
-    """Where options of a probe, by dotted key, depart from its file: ``concept_value-controls5``; if long, a hash."""
+    """Options of a probe, by dotted key, that differ from its file: ``concept_value-controls5``; if long, a hash."""
     departing = {key: value for key, value in given.items() if key not in usual or usual[key] != value}
     text = "-".join(_part(key.rpartition(".")[2], value) for key, value in departing.items())
     return text if len(text) <= LONGEST else short_hash(departing)
 
 
 def find_run(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
-    """The run of a configuration: the directory of its name, else one that has its hash, else the one to be made."""
+    """The run of a configuration: the directory with its name, else one with its hash, else a new one."""
     run = Run(runs_dir / run_name(resolved))
     if run.path.exists():
         return run
@@ -66,7 +66,7 @@ def find_run(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
 
 
 def non_default_parts(who: Mapping[str, Any]) -> list[str]:
-    """Where an identity departs from the files of ``conf/``: ``["bits4", "lr3e-4", "ep100", "no_fused"]``."""
+    """Settings of an identity that differ from ``conf/``: ``["bits4", "lr3e-4", "ep100", "no_fused"]``."""
     given, usual = settings(who), dict(leaves(_usual(who)))
     parts = []
     for key in sorted(given, key=lambda key: list(SHOWN).index(key) if key in SHOWN else len(SHOWN)):
@@ -81,10 +81,10 @@ def non_default_parts(who: Mapping[str, Any]) -> list[str]:
 
 
 def _usual(who: Mapping[str, Any]) -> dict[str, Any]:
-    """What the files of ``conf/`` say for the chosen task, split, model and ablation, and for the same classes.
+    """The default settings in ``conf/`` for the chosen task, split, model and ablation, and for the same classes.
 
-    An option that tasks or splits share has the value of the default task or split. A model without a file has those
-    of the default model; an optimizer, a schedule or a loss whose class no file names has none.
+    An option that tasks or splits share has the value of the default task or split. A model without a file has the
+    defaults of the default model. An optimizer, schedule or loss whose class is in no file has no defaults.
     """
     train = load_option("train")
     chosen = {group: name for one in train["defaults"] if isinstance(one, dict) for group, name in one.items()}
@@ -113,7 +113,7 @@ def _usual(who: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def load_option(*option: str) -> dict[str, Any]:
-    """The content of a file of ``conf/``, empty if there is none."""
+    """The content of a file in ``conf/``; empty if there is no such file."""
     path = CONF / f"{'/'.join(option)}.yaml"
     return yaml.safe_load(path.read_text(encoding="utf-8")) or {} if path.is_file() else {}
 
@@ -122,7 +122,7 @@ def load_option(*option: str) -> dict[str, Any]:
 
 
 def _part(label: str, value: Any) -> str:
-    """``step_size5``, ``nesterov``, ``no_fused``, ``interval_step``."""
+    """A part of a name: ``step_size5``, ``nesterov``, ``no_fused``, ``interval_step``."""
     if isinstance(value, bool):
         return _text(label if value else f"no_{label}")
     glue = "" if isinstance(value, int | float) and not label[-1:].isdigit() else "_"
@@ -130,7 +130,7 @@ def _part(label: str, value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """``3e-4``, ``0.9+0.98``, ``none``, and for a class its own name in lower case: ``one_cycle_lr``."""
+    """A value in a name: ``3e-4``, ``0.9+0.98``, ``none``; for a class its name in snake case, ``one_cycle_lr``."""
     if isinstance(value, list):
         return "+".join(map(_text, value))
     if isinstance(value, float):

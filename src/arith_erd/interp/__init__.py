@@ -1,1 +1,1 @@
-"""Instruments for networks: activations, interventions, causal models, subspaces, erasure, loading, export."""
+"""Tools to analyse networks: activations, interventions, causal models, subspaces, erasure, loading, export."""

@@ -1,7 +1,7 @@
-"""Algorithms for addition that differ in what they do after a wrong prefix, as causal models.
+"""Algorithms for addition, as causal models that differ after a wrong prefix.
 
-Each has the variable ``prefix``: the number that the answer's tokens spell as far as they are read. It is the right sum
-unless it is set, and digit t depends on its digits below t only. ``loss=interchange`` trains a network to run one::
+Each has the variable ``prefix``, the number that the answer's tokens spell. It is the right sum unless it is set, and
+digit t of the answer depends only on its digits below t. ``loss=interchange`` trains a network to run one of them::
 
     python train.py model=nanogpt loss=interchange model.loss.causal_model=arith_erd.interp.algorithms.PrefixCarry \\
         "model.loss.variables={prefix: {site: answer}, carry: {site: dec.1, dims: [0, 15]}}"
@@ -16,7 +16,7 @@ from .causal_model import CausalModel, Function
 
 
 class PromptOnly(CausalModel):
-    """The task's own variables; the prefix changes nothing, whether a network uses carries or the sum."""
+    """The answer follows from the prompt, by carries or by the sum; the prefix changes nothing."""
 
     def __init__(self, task: Task) -> None:
         if type(task) is not Add or task.base != 2 or task.completion_order != "reverse":
@@ -27,12 +27,12 @@ class PromptOnly(CausalModel):
         super().__init__(task, given | self.changed(task.width))
 
     def changed(self, width: int) -> dict[str, Function]:
-        """The variables that follow from the prefix, and the answer from them."""
+        """The variables that depend on the prefix, and the answer computed from them."""
         return {}
 
 
 class PrefixCarry(PromptOnly):
-    """The carry into t is ``[x + y + (1 - r) >= 2]``, of the operands' bits and the prefix at t - 1."""
+    """The carry into t is ``[x + y + (1 - r) >= 2]``, with the operands' bits x, y and the prefix's bit r at t - 1."""
 
     def changed(self, width: int) -> dict[str, Function]:
         def carry(operands: Array, prefix: Array) -> Array:
@@ -43,9 +43,9 @@ class PrefixCarry(PromptOnly):
 
 
 class LocalRemainder(PromptOnly):
-    """``total`` at t is a_t + b_t + c, rounded: c is what the prefix misses of the lower bits' sum, in units of 2^t.
+    """Bit t is the parity of ``total``: a_t + b_t + c, rounded and clipped to 0 to 3, in the last bit to 1.
 
-    With a right prefix c is the carry. The answer is the parity of the total, clipped to 0 to 3, in the last bit to 1.
+    c is the sum of the bits below t minus the prefix, in units of 2^t. After a right prefix it is the carry.
     """
 
     def changed(self, width: int) -> dict[str, Function]:

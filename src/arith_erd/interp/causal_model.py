@@ -1,10 +1,10 @@
-"""Causal models: variables, the functions between them, and the answer that follows if one variable is set.
+"""Causal models: variables, the functions between them, and the answer after a variable is set.
 
 A hypothesis about an algorithm is a graph. Its roots are the digits of the operands, its nodes are variables, and its
 output is the answer. An *interchange* takes one variable from another run, the source, and everything else from the
 base. ``3 + 5`` has xor 1 and carry 1 at bit 1, so its bit 1 is 0; with the carry of ``1 + 4``, which is 0, it is 1.
 
-Least-squares solvers give the direction of a variable: what one carry, or one unit of the answer, adds to a site.
+Least-squares solvers give the direction of a variable: the change of a site per carry, or per unit of the answer.
 """
 
 import inspect
@@ -42,10 +42,10 @@ class CausalModel:
     >>> adder.interchange([[3, 5]], [[1, 4]], "carry")
     array([[0, 1, 1, 0]])
 
-    A value is an integer for each example, (N,), or has one column for each digit t of the answer, (N, width), the
-    lowest first. A function names what it needs as its arguments: other variables, the operands (``a``, ``b``), or all
-    of them as ``operands`` (N, k). The digits of each operand are variables of every model: ``a_bit``, in other bases
-    than 2 ``a_digit``. What is derived from an operand follows when one of its digits is set.
+    Values are integers: (N,), or (N, width) with a column for each digit t of the answer, lowest first. The arguments
+    of a function are the names of other variables, the operands (``a``, ``b``), or all operands as ``operands`` (N, k).
+    The digits of each operand are variables of every model: ``a_bit``, or ``a_digit`` in other bases than 2. If one of
+    them is set, the operand and everything derived from it change too.
 
     Args:
         variables: name -> function, in any order; by default those of ``task.variables()``.
@@ -54,16 +54,16 @@ class CausalModel:
 
     Attributes:
         variables: the operands' digits, then those given; without one called ``answer``.
-        parents: name -> names of what it is computed from.
+        parents: name -> names of the variables and operands from which it is computed.
 
     Raises:
-        UserError: for an argument that names nothing, variables that depend on each other in a circle, values of
+        UserError: for an argument with an unknown name, variables that depend on each other in a cycle, values of
             another shape, or an output that is not the task's answer.
     """
 
     def __init__(self, task: Task, variables: Mapping[str, Function] | None = None, output: str | None = None) -> None:
         if not isinstance(task, Task):
-            raise UserError(f"causal model: received {task!r}; expected an object of a task, such as Add(bits=5)")
+            raise UserError(f"causal model: received {task!r}; expected a Task, such as Add(bits=5)")
         if task.answer_length != task.width:
             what = f"{task.answer_length} answer tokens for {task.width} {task.digit_noun}"
             raise UserError(f"task={task.name}: {what}; a causal model needs a token for each digit")
@@ -80,7 +80,7 @@ class CausalModel:
         self.parents = needed | derived | {OPERANDS: task.operand_names}
         known = [*self.roots, *derived, OPERANDS, *given]
         if len(set(known)) < len(known):
-            raise UserError(f"{where}: variables {', '.join(given)}: expected other names than the operands'")
+            raise UserError(f"{where}: variables {', '.join(given)}: expected names that differ from the operands'")
         if self.output not in given:
             raise UserError(f"{where}: output={self.output}: expected one of {', '.join(given)}")
         for name, parents in needed.items():
@@ -90,14 +90,14 @@ class CausalModel:
         try:
             order = tuple(TopologicalSorter(self.parents).static_order())
         except CycleError as error:
-            raise UserError(f"{where}: a circle: {' <- '.join(error.args[1])}") from error
+            raise UserError(f"{where}: variables form a cycle: {' <- '.join(error.args[1])}") from error
         self._functions = {name: given[name] for name in order if name in given}
         self._check()
 
     def values(self, operands: Operands, fixed: Mapping[str, npt.ArrayLike] | None = None) -> Values:
-        """The value of every variable, of the operands (N, k) and of the output: name -> (N,) or (N, width).
+        """Name -> value (N,) or (N, width) of every variable and of the output, for operands (N, k).
 
-        ``fixed`` sets variables to values, (N,) or (N, width); what depends on them follows.
+        ``fixed`` sets variables to values, (N,) or (N, width); variables that depend on them change too.
         """
         table = operands.operands if isinstance(operands, Examples) else np.asarray(operands, dtype=np.int64)
         if table.ndim != 2 or table.shape[1] != self.task.num_operands:
@@ -115,14 +115,14 @@ class CausalModel:
         return values
 
     def answers(self, values: Values) -> Array:
-        """The output among `values` as digits (N, width), the lowest first."""
+        """Digits (N, width) of the answers, lowest first, from `values`."""
         output = values[self.output]
         return to_digits(output, self.task.width, self.task.base) if output.ndim == 1 else output
 
     def interchange(self, base: Operands, source: Operands, variable: str, position: int | None = None) -> Array:
-        """Digits of the answers (N, width) to ``base`` with one variable taken from ``source``.
+        """Digits (N, width) of the answers to ``base`` with one variable taken from ``source``.
 
-        ``position`` takes only this column, of a variable that has columns; None the whole variable.
+        If the variable has columns, only column ``position`` is taken; None takes all of them.
         """
         self.require([variable])
         value = self.values(source)[variable]
@@ -138,9 +138,9 @@ class CausalModel:
         return np.stack(columns, axis=1)
 
     def co_parents(self, variable: str) -> tuple[str, ...]:
-        """The variables that act on the answer together with this one, as ``xor`` does with ``carry``.
+        """The variables that affect the answer together with this one, as ``xor`` does with ``carry``.
 
-        They are the other parents of its children, and those of its further descendants that do not depend on it.
+        They are the other parents of its children, and the parents of its further descendants that do not depend on it.
         """
         below, direct, further = {variable}, set[str](), set[str]()
         for name, parents in ((name, set(self.parents[name])) for name in self._functions):  # causes come first
@@ -171,18 +171,18 @@ class CausalModel:
 
     @cached_property
     def examples(self) -> Examples:
-        """All combinations of operands, the first operand slowest; a `UserError` if they are too many to be listed."""
+        """All combinations of operands, the first operand slowest; a `UserError` if they are too many."""
         self.task.require_enumerable("a test of a causal model")
         return self.task.examples()
 
     @cached_property
     def table(self) -> Values:
-        """The values of `examples`, and ``answer``, the digits of their answers."""
+        """The values of all variables on `examples`, and ``answer``, the digits of the answers."""
         values = self.values(self.examples)
         return values | {"answer": self.answers(values)}
 
     def require(self, names: Iterable[str], key: str = "variable") -> None:
-        """Refuse variables that the model lacks, with a `UserError` that names those it has."""
+        """Raise a `UserError`, with a list of the model's variables, if it lacks one of the names."""
         if missing := [name for name in names if name not in (*self._functions, *self.roots, *self.task.operand_names)]:
             raise UserError(f"{key}={', '.join(missing)}: expected some of {', '.join(self.variables)}")
 
@@ -197,11 +197,11 @@ class CausalModel:
         count = len(values[OPERANDS])
         if value.shape not in ((count,), (count, self.task.width)) or value.dtype.kind not in "iub":
             shapes = f"integers of shape ({count},) or ({count}, {self.task.width})"
-            raise UserError(f"variable {name}: gives {value.dtype} of shape {value.shape}; expected {shapes}")
+            raise UserError(f"variable {name}: returned {value.dtype} of shape {value.shape}; expected {shapes}")
         return value.astype(np.int64)
 
     def _check(self) -> None:
-        """The output must be the answer: on all operands, or on as many of a large task, drawn at random."""
+        """Raise a `UserError` unless the output is the answer, on all operands or on a sample of a large task."""
         task = self.task
         examples = task.examples() if task.size <= CHECKED else task.sample(CHECKED)
         given = self.answers(self.values(examples))
@@ -209,8 +209,8 @@ class CausalModel:
         if wrong.any():
             first = int(wrong.argmax())
             at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))
-            received = f"{self.output}, taken as the answer, is {from_digits(given[first], task.base)} for {at}"
-            accepted = f"{examples.answer[first]}, or another output="
+            received = f"the output {self.output} is {from_digits(given[first], task.base)} for {at}"
+            accepted = f"the answer {examples.answer[first]}, or another output="
             raise UserError(f"causal model of {task.name}: {received}; expected {accepted}")
 
 
@@ -218,13 +218,14 @@ CausalModelSpec = str | CausalModel | Callable[[Task], CausalModel] | None
 
 
 def build_causal_model(task: Task, given: CausalModelSpec, key: str) -> CausalModel:
-    """The causal model that the option ``key`` names; None stands for the task's own.
+    """Build the causal model of the option ``key``; None stands for the task's own.
 
     Args:
-        given: a causal model, a function of the task, a class, or the dotted name of either in a trusted package.
+        given: a causal model; a function or class that makes one from the task; or its dotted name in a trusted
+            package.
 
     Raises:
-        UserError: with the key, for a name that is not allowed, or something else than a causal model of the task.
+        UserError: for a name that is not allowed, or if the result is not a causal model of the task.
     """
     if given is None:
         return CausalModel(task)
@@ -234,26 +235,26 @@ def build_causal_model(task: Task, given: CausalModelSpec, key: str) -> CausalMo
         return given
     model: object = Factory.of(key, given).build(CausalModel, task) if isinstance(given, str) else given(task)
     if not isinstance(model, CausalModel) or model.task is not task:
-        raise bad_value(key, given, "what makes a CausalModel of the task that it is given")
+        raise bad_value(key, given, "a function or class that makes a CausalModel of the given task")
     return model
 
 
 def _arguments(function: Function) -> tuple[str, ...]:
-    """The names of what a function needs; arguments with a default are its own business."""
+    """The names of a function's arguments that have no default."""
     parameters = inspect.signature(function).parameters.values()
     return tuple(p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD)
 
 
 def solver(columns: Sequence[npt.NDArray[Any]]) -> Tensor:
-    """Regressors, k of (N,) -> solver (k, N): a stream's slopes are solver @ stream; collinear regressors share one."""
+    """A matrix (k, N) for k regressors (N,): ``solver @ x`` are the slopes of x; collinear regressors share theirs."""
     return torch.linalg.pinv(torch.from_numpy(np.stack(columns, axis=1).astype(np.float64)), rcond=1e-9)
 
 
 def regressors(model: CausalModel, values: Mapping[str, Array], t: int) -> list[npt.NDArray[Any]]:
-    """Variables that the stream may hold about digit t, (N,) each: 1, the carry, the answer, then those held fixed.
+    """Regressors (N,) for the stream at digit t: 1, the carry (if the task has one), the answer, then those held fixed.
 
-    Variables that are linear in the others are left out: at t = 1, a_0 + b_0 = r_0 + 2 c_1; the highest digit of a sum
-    is its own carry. Only some tasks have a carry. The answer counts in units of its highest digit.
+    Regressors that are linear in the others are left out: at t = 1, a_0 + b_0 = r_0 + 2 c_1; the highest digit of a sum
+    is its own carry. The answer is in units of its highest digit.
     """
     base, top, digits = model.task.base, model.task.width - 1, model.answers({**values})
     lower_first = model.task.completion_order == "reverse"
@@ -268,9 +269,9 @@ def regressors(model: CausalModel, values: Mapping[str, Array], t: int) -> list[
 
 
 def answer_solvers(model: CausalModel, values: Mapping[str, Array]) -> Tensor:
-    """Solvers (m, k, N) of each answer position: what one carry into its digit adds, and one unit of the answer.
+    """For each answer position the `solver` rows (m, k, N) of the carry into its digit and of one unit of the answer.
 
-    Without the first, k = 1, for a task without a carry.
+    For a task without a carry k = 1, and only the answer is left.
     """
     task, wanted = model.task, ["carry", "answer"] if "carry" in values else ["answer"]
     digits = reorder(np.arange(task.width), task.completion_order)

@@ -1,8 +1,8 @@
 """Counterfactual pairs: a base, and a source whose activations replace the base's.
 
 A family says which variables base and source share and in which they differ, at one digit t of the answer or at all. If
-they share a_t xor b_t and differ in the carry into t, then whatever changes bit t has transferred the carry. Pairs are
-rows of ``CausalModel.examples``, all combinations of operands.
+they share a_t xor b_t and differ in the carry into t, an interchange that changes bit t has transferred the carry.
+Pairs are rows of ``CausalModel.examples``, all combinations of operands.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,20 +18,20 @@ from ..errors import UserError, bad_value, require_integer
 from ..tasks import Examples, Task
 from .causal_model import CausalModel
 
-ROUNDS = 200  # of drawing again the sources that are not in the family
+ROUNDS = 200  # in which to draw again the sources that are not in the family
 CANDIDATES = 8  # sources drawn for each base of a balanced dataset
 
 
 FamilySpec: TypeAlias = Mapping[Literal["vary", "keep"], str | Sequence[str]]
-"""A `Family` as an option says it: ``{"vary": "carry", "keep": ["xor"]}``."""
+"""A `Family` as an option: ``{"vary": "carry", "keep": ["xor"]}``."""
 
 
 @dataclass(frozen=True)
 class Family:
     """Variables in which base and source differ (``vary``), and those that they share (``keep``).
 
-    Both hold at one digit t, or at every digit, where those of ``vary`` differ in at least one. A variable without
-    columns has one value for all digits. Base and source are never the same operands.
+    This holds at one digit t. If t is None, ``keep`` holds at every digit and ``vary`` at one or more. A variable
+    without columns has one value for all digits. Base and source are never the same operands.
     """
 
     vary: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Family:
 
     @property
     def name(self) -> str:
-        """``carry``, ``carry+xor`` or ``same sum``; ``random`` where nothing is asked."""
+        """``carry``, ``carry+xor`` or ``same sum``; ``random`` without any condition."""
         return "+".join(self.vary) or (f"same {'+'.join(self.keep)}" if self.keep else "random")
 
     def __str__(self) -> str:
@@ -47,10 +47,10 @@ class Family:
 
 
 def suggested_families(causal_model: CausalModel, variables: Sequence[str] | None = None) -> dict[str, Family]:
-    """The families that a causal model suggests, by name: of addition ``xor``, .., ``carry``, ``same sum``, ``random``.
+    """Families by name for a causal model: of addition ``xor``, .., ``carry``, ``same sum``, ``random``.
 
-    In that of a variable all others that act together with it (`CausalModel.co_parents`) are the same. ``same sum`` are
-    different operands with the same value, ``random`` any two.
+    A variable's family keeps the variables that act together with it (`CausalModel.co_parents`). ``same sum`` has
+    different operands with the same sum, ``random`` any two examples.
     """
     if variables is None:
         variables = [name for name in distinguishable(causal_model) if name not in causal_model.roots]
@@ -60,7 +60,7 @@ def suggested_families(causal_model: CausalModel, variables: Sequence[str] | Non
 
 
 def own_families(causal_model: CausalModel, asked: Mapping[str, FamilySpec], key: str) -> dict[str, Family]:
-    """Families by name, of ``vary`` and ``keep``; refused are unknown variables, and a family without any pair."""
+    """Families by name, from ``vary`` and ``keep``; a `UserError` for unknown variables or a family without pairs."""
     found, rows = {}, np.arange(causal_model.task.size)
     for name, of in asked.items():
         family = found[name] = Family(_listed(of.get("vary", ())), _listed(of.get("keep", ())))
@@ -68,7 +68,7 @@ def own_families(causal_model: CausalModel, asked: Mapping[str, FamilySpec], key
         digits = range(causal_model.task.width) if family.vary else [None]
         rng = np.random.default_rng(0)
         if not any((draw_sources(causal_model, family, t, rows, rng) >= 0).any() for t in digits):
-            raise UserError(f"{key}.{name}: no two operands differ and agree like this ({family}); keep or vary others")
+            raise UserError(f"{key}.{name}: no pair of operands has {family}; keep or vary other variables")
     return found
 
 
@@ -78,15 +78,16 @@ def distinguishable(
     digits: Sequence[int | None] | None = None,
     n: int = 256,
 ) -> list[str]:
-    """The variables whose interchange changes some answer, one of each group that always predict the same.
+    """The variables whose interchange changes some answer, one from each group with the same predictions.
 
-    Of each group it is the variable that equals the whole answer, such as ``sum``, or else the first one. At digit t
-    ``sum`` and ``sum_mod`` always predict the same, for example.
+    At digit t, for example, ``sum`` and ``sum_mod`` always predict the same. A group is represented by the variable
+    that equals the whole answer, such as ``sum``, or else by its first one.
 
     Args:
         among: variables of the model; None for all.
-        digits: those that are read, each with only its column interchanged, or None for all at once; by default each.
-        n: random pairs that tell them apart.
+        digits: digits that are read, each with only its column interchanged; an entry None reads all at once. By
+            default every digit.
+        n: number of random pairs on which predictions are compared.
     """
     rng = np.random.default_rng(0)
     base, source = (causal_model.examples.operands[rng.integers(causal_model.task.size, size=n)] for _ in range(2))
@@ -109,7 +110,7 @@ def distinguishable(
 def require_distinct(
     causal_model: CausalModel, names: Sequence[str], key: str, digits: Sequence[int | None] | None = None
 ) -> None:
-    """Refuse variables that the model lacks, or that no pairs tell from each other or from no interchange at all."""
+    """Raise a `UserError` for an unknown variable, one that changes no answer, or two with the same predictions."""
     causal_model.require(names, key)
     distinct = distinguishable(causal_model, names, digits, n=4096)
     if lost := [name for name in names if name not in distinct]:
@@ -148,7 +149,7 @@ class CounterfactualDataset:
         seed: int = 0,
         pool: Array | None = None,
     ) -> "CounterfactualDataset":
-        """Draw n pairs of a family; the bases are uniform over the operands that have a source.
+        """Draw n pairs of a family; bases are uniform over the operands that have a source.
 
         >>> from arith_erd.tasks import Add
         >>> data = CounterfactualDataset.sample(CausalModel(Add(3)), vary="carry", keep=["xor"], n=50, digit=2)
@@ -157,12 +158,12 @@ class CounterfactualDataset:
 
         Args:
             vary, keep: variables of the causal model in which base and source differ, and which they share.
-            digit: of the answer, from the lowest, where this holds; None: ``keep`` holds at every digit, ``vary`` at
-                one or more.
+            digit: the digit of the answer, counted from the lowest, at which this holds; None: ``keep`` holds at every
+                digit, ``vary`` at one or more.
             pool: rows to draw from, in any order; None for all.
 
         Raises:
-            UserError: for a variable that the model lacks, or if there are no such pairs, with what was asked.
+            UserError: for an unknown variable, or if there are no such pairs.
         """
         require_integer("n", n, 1)
         causal_model.task.require_enumerable("a dataset of pairs")
@@ -183,7 +184,7 @@ class CounterfactualDataset:
         usable = np.flatnonzero(source >= 0)
         if not len(usable):
             where = "at every digit" if digit is None else f"at digit {digit}"
-            raise UserError(f"{family}: no two operands differ and agree like this {where}; keep or vary others")
+            raise UserError(f"{family}: no pair of operands has this {where}; keep or vary other variables")
         usable = np.resize(usable, n)  # repeated where bases with a source are rare
         return cls(causal_model, base[usable], source[usable], family, digit, pool, seed)
 
@@ -199,20 +200,20 @@ class CounterfactualDataset:
         return self.causal_model.examples[self.source]
 
     def expected(self, variable: str) -> Array:
-        """Digits (n, width) of the answers to the bases with the source's value of a variable, at ``digit``."""
+        """Digits (n, width) of the predicted answers: those of the bases, with the sources' variable at ``digit``."""
         return self.causal_model.interchange(self.base_examples, self.source_examples, variable, self.digit)
 
     def part(self, rows: slice | Array) -> "CounterfactualDataset":
         return replace(self, base=self.base[rows], source=self.source[rows])
 
     def split(self, shares: Sequence[float] = (0.5, 0.5)) -> "tuple[CounterfactualDataset, ...]":
-        """Parts that share no operand, of the given shares of the dataset's size. The shares add up to 1.
+        """Split into parts that share no operand. Their sizes are the given shares of the dataset's, which sum to 1.
 
-        Each value an operand can have goes to one part, and pairs of the same family are drawn again from there, since
-        hardly any of these would stay within one part.
+        Each possible value of an operand goes to one part. Hardly any pair lies within one part, so pairs of the same
+        family are drawn again for each.
 
         Raises:
-            UserError: for other shares, or if a part has too few operands for the family.
+            UserError: for shares that do not sum to 1, or if a part has too few operands for the family.
         """
         if min(shares, default=0) <= 0 or abs(sum(shares) - 1) > 1e-6:
             raise bad_value("shares", tuple(shares), "shares above 0 that add up to 1, such as (0.8, 0.2)")
@@ -232,9 +233,9 @@ class CounterfactualDataset:
 def balanced_pairs(
     causal_model: CausalModel, variable: str, base: Array, pool: Array, rng: np.random.Generator, read: Sequence[int]
 ) -> CounterfactualDataset:
-    """Sources such that in about half of the pairs the variable's interchange changes the predicted answer.
+    """Draw sources such that in about half of the pairs the variable's interchange changes the predicted answer.
 
-    ``read`` are the digits that count. A single one is predicted with only this column of the variable interchanged.
+    Only the digits ``read`` count. For a single digit only this column of the variable is interchanged.
     """
     digit = read[0] if len(read) == 1 else None
     candidates = pool[rng.integers(len(pool), size=(CANDIDATES, len(base)))]
@@ -266,9 +267,9 @@ def draw_sources(
     rng: np.random.Generator,
     pool: Array | None = None,
 ) -> Array:
-    """A source (n,) for each base (n,), uniform over those in its family at digit t, or at all; -1 where there is none.
+    """Draw a source for each base (n,), uniform over its family at digit t, or at all digits; -1 if there is none.
 
-    All are in the pool, ascending rows (M,); None for all.
+    Sources are drawn from ``pool``, ascending rows (M,); None for all.
     """
     causal_model.require([name for name in (*family.vary, *family.keep) if name != causal_model.output])
     pool = np.arange(causal_model.task.size) if pool is None else np.asarray(pool)
@@ -293,7 +294,7 @@ def draw_sources(
 
 
 def _label(values: Array) -> Array:
-    """Values (M,) or (M, k) -> integers (M,) that are equal where these are."""
+    """Values (M,) or (M, k) -> integers (M,), equal exactly where the values are."""
     return np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
 
 

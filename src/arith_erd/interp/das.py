@@ -1,7 +1,7 @@
-"""Distributed alignment search: the directions that carry a causal variable (Geiger et al., 2023), and controls.
+"""Distributed alignment search: the subspace that carries a causal variable (Geiger et al., 2023), with controls.
 
-The directions are orthonormal and lie in the span of real activations. A search beyond that span could find states
-that no input leads to (Makelov et al., 2023). `ControlledDAS` searches for each variable and measures every control.
+Its directions are orthonormal and lie in the span of real activations. A search beyond that span could find states that
+no input produces (Makelov et al., 2023). `ControlledDAS` searches for each variable and measures every control.
 """
 
 import math
@@ -39,17 +39,17 @@ from .interchange import (
 from .interventions import Position, Subspace
 
 SHARES = (0.5, 0.25, 0.25)  # of the operands' values, for training, validation and test pairs
-ENOUGH = 0.02  # the search takes the smallest rank whose score is this near to the best
-APART = 45.0  # degrees, at least, between every direction of a control and the found subspace
-DRAWS = 50  # for each sign-flipped control that is asked for
-BAND = 200  # random subspaces, for the band of their angles
+ENOUGH = 0.02  # the search takes the smallest rank whose score is at most this far below the best
+APART = 45.0  # smallest angle, in degrees, between every direction of a control and the found subspace
+DRAWS = 50  # attempts for each sign-flipped control
+BAND = 200  # number of random subspaces behind the range of their angles
 ANGLES = ("angle_least_squares", "angle_leace", "angle_random_low", "angle_random_high")
 DECOYS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
 DECOYS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
 """Variable -> a decoy and its variant. Each decoy stores the variable (for xor and sum_mod, their inputs) and computes
 the answer from other variables. It stores those too, so a search in it can still succeed."""
 STORED_AT = "dec.4"
-"""All of these are stored behind this layer; the answer comes in layer 6."""
+"""Layer after which all decoys store their variables; they write the answer in layer 6."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class DASConfig:
     steps: int = 50
     batch: int = 128  # pairs per step
     controls: int = 20  # random subspaces, and as many sign-flipped ones
-    control_pairs: int = 200  # test pairs that judge these
+    control_pairs: int = 200  # test pairs on which these are scored
 
 
 def fit_das(
@@ -78,17 +78,17 @@ def fit_das(
     batch: int = 128,
     seed: int = 0,
 ) -> Subspace:
-    """The subspace whose interchange acts most like that of a variable; `ControlledDAS` has the controls.
+    """Find the subspace whose interchange acts most like that of a variable; `ControlledDAS` has the controls.
 
     Args:
-        train: pairs to learn from, in ``steps`` of at least ``batch`` pairs (of all, if there are fewer), and by which
-            the best of several starts is chosen.
+        train: pairs to learn from, also used to choose the best of several starts. Each of the ``steps`` takes at least
+            ``batch`` pairs, or all if there are fewer.
         position: None for all positions of the site together.
-        variable: of the causal model; by default the one that the pairs vary.
+        variable: a variable of the causal model; by default the one that the pairs vary.
 
     Raises:
-        UserError: for a site, position or variable that is not there, a position where no answer should change, or a
-            rank beyond the span of real activations.
+        UserError: for an unknown site, position or variable, a position where no answer should change, or a rank beyond
+            the span of real activations.
     """
     require_same_task(model, causal_model, train)
     for name, number, least in (("rank", rank, 1), ("steps", steps, 0), ("batch", batch, 1)):
@@ -108,11 +108,11 @@ def fit_das(
 
 
 class DASSearch:
-    """Searches at a site and position of a network, in the span of its activations of ``rows`` (N,).
+    """Searches at a site and position of a network, in the span of its activations on the examples ``rows`` (N,).
 
     Attributes:
         x: these activations (N, d), whitened; all positions concatenated if ``position`` is None.
-        scored: the tokens of the answer that judge an interchange here.
+        scored: the answer tokens by which an interchange is scored.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class DASSearch:
     def fit(
         self, train: CounterfactualDataset, validation: CounterfactualDataset, variable: str, rank: int
     ) -> Subspace:
-        """The best subspace on the validation pairs, of searches from several starts and of the starts themselves."""
+        """The best subspace on the validation pairs, among searches from several starts and the starts themselves."""
         parts = np.array_split(np.arange(len(train)), max(1, len(train) // self.config.batch))
         batches, judge = [self.trials(train.part(rows), variable) for rows in parts], self.trials(validation, variable)
         starts = self.starts(variable, rank)
@@ -145,10 +145,10 @@ class DASSearch:
         return max(candidates, key=lambda subspace: np.nan_to_num(judge.accuracy(subspace)))
 
     def learn(self, batches: list[Trials], rank: int, start: Tensor, steps: int) -> Subspace:
-        """Learn a subspace, in the span of the axes of x, whose interchange has the predicted outcomes.
+        """Train a subspace in the span of the axes of x, so that its interchange has the predicted outcomes.
 
-        It starts from directions (d, j); random ones are added if j < rank, the last are dropped if j > rank. Each step
-        of Adam takes the next batch; the learning rate, roughly in radians, falls to 0.
+        It starts from directions (d, j): random ones are added if j < rank, the last are dropped if j > rank. Each step
+        of Adam takes the next batch. The learning rate, roughly in radians, falls to 0.
         """
         axes = self.x.axes.to(batches[0].source)  # (d, r)
         generator = torch.Generator().manual_seed(self.seed)
@@ -174,7 +174,7 @@ class DASSearch:
         return Subspace((axes @ turned.weight).detach())
 
     def values(self, variable: str) -> Tensor:
-        """The variable (N, k) in the examples of x; where one token judges, only the column of its digit."""
+        """The variable (N, k) on the examples of x; if one token is scored, only the column of its digit."""
         values = torch.as_tensor(self.causal_model.table[variable][self.rows]).to(self.x.white)
         if values.dim() == 1:
             return values[:, None]
@@ -183,8 +183,8 @@ class DASSearch:
     def starts(self, variable: str, rank: int) -> list[Tensor]:
         """The directions that covary with the variable and, if it has many values, with the answer.
 
-        Only what the answer's prefix does not predict of the variable counts: a position also holds the tokens that it
-        read, and they covary with the sum.
+        The part of the variable that the prefix predicts linearly is subtracted first: a position also holds the prefix
+        tokens that it has read, and they covary with the sum.
         """
         answer = answer_tokens(self.model, self.causal_model.table["answer"][self.rows]).double()
         values = self.values(variable).to(answer)
@@ -197,10 +197,10 @@ class DASSearch:
 
 
 class ControlledDAS(DASSearch):
-    """Searches at one place of a network, from the same bases for every variable.
+    """Searches at a site and position of a network, with controls and the same bases for every variable.
 
-    In a random half of the pairs the variable's interchange changes the predicted answer; in the others it does not. At
-    one position of the decoder its own token of the answer judges, at all positions together (None) the whole answer.
+    In a random half of the pairs the variable's interchange changes the predicted answer; in the others it does not. A
+    single position of the decoder is scored by its own token, all positions together (None) by the whole answer.
     """
 
     def __init__(
@@ -226,13 +226,13 @@ class ControlledDAS(DASSearch):
         return ControlledDAS(fresh, self.causal_model, self.site, self.position, self.config, self.seed)
 
     def evaluate(self, variable: str, ranks: Sequence[int]) -> Iterator[dict[str, Any]]:
-        """For each rank the best ``subspace`` for a variable, and the effect of its interchange.
+        """For each rank yield the best ``subspace`` for a variable, and the effect of its interchange.
 
-        ``train, validation, iia`` are balanced accuracies (`interchange.balanced_accuracy`) on each set, iia on test
-        pairs; ``no_intervention`` and ``full_patch`` those with nothing and with the whole activation interchanged.
-        ``chosen`` marks the smallest rank within 0.02 of the best on the validation pairs. ``span`` is the number of
-        axes along which real activations vary; if span <= rank, every subspace is the whole space. Beside them are
-        `controls`, `angles` and, for the chosen rank, `negative_controls`.
+        ``train``, ``validation`` and ``iia`` (test) are balanced accuracies (`interchange.balanced_accuracy`) on the
+        three sets; ``no_intervention`` and ``full_patch`` are those on the test set if nothing, or the whole
+        activation, is interchanged. ``chosen`` marks the smallest rank within 0.02 of the best on the validation set.
+        ``span`` is the number of axes along which real activations vary; if span <= rank, every subspace is the whole
+        space. The columns of `controls`, `angles` and, for the chosen rank, `negative_controls` follow.
 
         Raises:
             UserError: for an unknown variable, or if the site varies in fewer directions than the lowest rank.
@@ -256,7 +256,7 @@ class ControlledDAS(DASSearch):
             yield row | (self.negative_controls(variable, rank) if rank == best else {})
 
     def score(self, variable: str, rank: int) -> float:
-        """Test accuracy of the best subspace of a rank, or of the largest possible one."""
+        """Test accuracy of the best subspace of a rank, or of the largest possible rank."""
         train, validation, test = self.pairs(variable)
         subspace = self.fit(train, validation, variable, min(rank, self.x.rank))
         return self.trials(test, variable).accuracy(subspace)
@@ -264,8 +264,8 @@ class ControlledDAS(DASSearch):
     def controls(self, test: CounterfactualDataset, variable: str, subspace: Subspace) -> dict[str, float]:
         """Scores of interchanges that cannot transfer the variable.
 
-        ``iia_random`` (and ``_max``): subspaces of the same rank in the span of real activations. ``iia_flipped`` (and
-        ``_max``): the subspace with random signs along the principal axes, NaN where these give no other subspace.
+        ``iia_random`` (and ``_max``): random subspaces of the same rank in the span of real activations.
+        ``iia_flipped`` (and ``_max``): the subspace with random signs (`sign_flipped`), NaN if there are none.
         """
         found, number = dict[str, float](), self.config.controls
         trials = self.trials(test.part(slice(self.config.control_pairs)), variable)
@@ -279,11 +279,11 @@ class ControlledDAS(DASSearch):
         return found
 
     def angles(self, variable: str, subspace: Subspace) -> dict[str, float]:
-        """Degrees between the subspace and what a linear probe of the variable reads here (Fadnavis, 2605.29126).
+        """Angles, in degrees, between the subspace and linear probes of the variable (Fadnavis, 2605.29126).
 
-        The largest principal angle: 0 if one span holds the other. ``angle_least_squares`` is that to the weights of a
-        least-squares probe, ``angle_leace`` to the direction that LEACE erases. ``angle_random_low`` and ``_high`` are
-        5% and 95% of random subspaces of the same rank, to a probe of either kind. All NaN if the variable is constant.
+        Each is the largest principal angle, 0 if one span contains the other: ``angle_least_squares`` to the weights of
+        a least-squares probe, ``angle_leace`` to the direction that LEACE erases. ``angle_random_low`` and ``_high``
+        are 5% and 95% quantiles over random subspaces of the same rank. All are NaN for a constant variable.
         """
         probe = leace(self.x, self.values(variable))  # the columns of ``right`` are the weights of least squares
         if not probe.rank:
@@ -297,8 +297,8 @@ class ControlledDAS(DASSearch):
     def negative_controls(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should fail.
 
-        ``iia_untrained``: in the network before training, NaN if `Hooked.untrained` is not known; ``iia_decoy``: in a
-        network written by hand that computes the answer from other variables, where there is one.
+        ``iia_untrained``: in the network before training, NaN if `Hooked.untrained` is not known. ``iia_decoy``: in a
+        network written by hand that computes the answer from other variables, if there is one.
         """
         scores = {"iia_untrained": self.in_untrained.score(variable, rank) if self.in_untrained else math.nan}
         own, task = self.causal_model.table[variable], self.causal_model.task
@@ -316,7 +316,7 @@ class ControlledDAS(DASSearch):
 
 @lru_cache(maxsize=64)
 def decoy_score(variable: str, position: Position, rank: int, config: DASConfig, seed: int) -> float:
-    """The score of a search in a network that computes sums from other variables (`DECOYS`), behind `STORED_AT`."""
+    """The score of a search at `STORED_AT` in a network that computes sums from other variables (`DECOYS`)."""
     model = Hooked(reference(*DECOYS[variable]).network, task=Add())
     return ControlledDAS(model, CausalModel(Add()), STORED_AT, position, config, seed).score(variable, rank)
 
@@ -328,10 +328,11 @@ def random_subspaces(x: Whitened, rank: int, number: int, seed: int) -> Iterator
 
 
 def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Iterator[Subspace]:
-    """The subspace with the signs of its coordinates along the principal axes drawn at random.
+    """Copies of a subspace with random signs of its coordinates along the principal axes.
 
-    The covariance of the activations is diagonal in these coordinates, so these subspaces have the original's rank and
-    variance. Those nearer to it than 45 degrees are drawn again; there are fewer than ``number`` if these are rare.
+    The covariance of the activations is diagonal in these coordinates, so the copies have the original's rank and
+    variance. Copies within 45 degrees of the original are drawn again, a limited number of times, so there may be fewer
+    than ``number``.
     """
     generator = torch.Generator().manual_seed(seed)
     coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)
@@ -346,12 +347,12 @@ def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Ite
 
 
 def principal_angles(a: Tensor, b: Tensor) -> "np.ndarray[Any, np.dtype[np.float64]]":
-    """The angles between the spans of columns (d, k) and (d, m), in degrees, the largest first."""
+    """The principal angles between the spans of columns (d, k) and (d, m), in degrees, largest first."""
     return np.rad2deg(subspace_angles(a.double().cpu().numpy(), b.double().cpu().numpy()))
 
 
 def untrained_copy(model: Hooked, seed: int) -> Hooked | None:
-    """The same sites in a network with the initial weights of a seed; None if `Hooked.untrained` is not known."""
+    """The network with the initial weights of a seed and the same sites; None if `Hooked.untrained` is not known."""
     if model.untrained is None:
         return None
     network = initialise(model.untrained, seed).to(model.device)

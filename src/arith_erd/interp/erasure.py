@@ -1,4 +1,4 @@
-"""Remove a concept from embeddings linearly: INLP, mean projection, LEACE, and random directions as their controls.
+"""Erase a concept from embeddings linearly: INLP, mean projection, LEACE, and random erasures as controls.
 
 Whitened coordinates show the difference: ``x - mean = white * scale @ axes.T``, where white has covariance 1. The
 directions ``q`` span the correlations of the white coordinates with the concept z, one for each independent column of
@@ -13,17 +13,17 @@ from torch import Tensor
 
 from ..errors import UserError
 
-SPREAD = 1e-3  # relative to the first: axes that vary less are left out of the span of real activations
+SPREAD = 1e-3  # axes with a smaller deviation, relative to the first, do not count as varying
 SINGLE = torch.finfo(torch.float32).eps
 UNCORRELATED = torch.finfo(torch.float64).eps ** 0.5
 
 
 @dataclass(frozen=True)
 class Eraser:
-    """``x - (x - mean) @ right @ left.T``, computed in float64: a function on tensors (N, d) -> (N, d).
+    """The map ``x - (x - mean) @ right @ left.T`` on tensors (N, d), computed in float64.
 
-    ``mean`` (d,) is a fixed point. The columns of ``left`` (d, r) span what is removed, those of ``right`` (d, r) read
-    off how much; they are equal in an orthogonal projection.
+    ``mean`` (d,) is a fixed point. The columns of ``left`` (d, r) span the removed directions; those of ``right``
+    (d, r) measure the amount to remove. In an orthogonal projection the two are equal.
     """
 
     mean: Tensor
@@ -46,10 +46,10 @@ class Eraser:
 
 @dataclass(frozen=True)
 class Whitened:
-    """Embeddings x (N, d) of rank r, as ``mean + white * scale @ axes.T``; several fits can share it.
+    """Embeddings (N, d) of rank r as ``mean + white * scale @ axes.T``, to be shared by several fits.
 
     ``mean`` (d,); ``white`` (N, r), with mean 0 and covariance 1; ``scale`` (r,), standard deviations along the
-    principal axes, falling; ``axes`` (d, r), orthonormal.
+    principal axes, in descending order; ``axes`` (d, r), orthonormal.
     """
 
     mean: Tensor
@@ -63,11 +63,11 @@ class Whitened:
 
 
 def whiten(x: Tensor, tolerance: float = SINGLE) -> Whitened:
-    """Embeddings (N, d) of any floating type, all finite -> their principal axes, in float64.
+    """Whiten finite embeddings (N, d) of any floating type, in float64.
 
     Axes with a deviation below ``tolerance``, a fraction of the largest, hold rounding errors of float32 and are
-    dropped. A LayerNorm leaves one for each position. A probe could read its target from these errors. Erasing its
-    direction would then erase nothing.
+    dropped. A LayerNorm leaves one such axis for each position. A probe could read its target from these errors, and
+    erasing its direction would then erase nothing.
     """
     if not x.isfinite().all():
         raise UserError("embeddings: contain NaN or infinity; expected finite numbers")
@@ -88,8 +88,8 @@ def leace(x: Tensor | Whitened, z: Tensor) -> Eraser:
 
     Args:
         x: (N, d); (N, k, C), a cached site, whose positions are taken together; or whitened already.
-        z: (N,) or (N, k), a tensor or an array, with a number or a bit in each column, in any unit. A constant column
-            has nothing to erase.
+        z: (N,) or (N, k), a tensor or an array, with a number or a bit in each column, in any unit. Constant columns
+            are ignored.
     """
     x = _whitened(x)
     q = _orthonormal(_correlation(x, z))  # (r, k)
@@ -100,7 +100,7 @@ def mean_projection(x: Tensor | Whitened, z: Tensor) -> Eraser:
     """Orthogonal projection away from the columns of Cov(x, z); arguments as in `leace`.
 
     For a bit, Cov(x, z) points from the mean of the zeros to that of the ones. As with LEACE, no linear probe then does
-    better than the mean. Of all orthogonal projections with that property this one has the lowest rank.
+    better than the mean. No orthogonal projection with this property has a lower rank.
     """
     x = _whitened(x)
     q = _orthonormal(_correlation(x, z))  # (r, k)
@@ -110,11 +110,11 @@ def mean_projection(x: Tensor | Whitened, z: Tensor) -> Eraser:
 def inlp(x: Tensor | Whitened, z: Tensor, iterations: int) -> Eraser:
     """Iterative nullspace projection (Ravfogel et al., 2020) of a least-squares probe; the paper has two iterations.
 
-    Fit a linear probe with intercept, of least norm; project onto the nullspace of its weights; fit the next one on
-    what is left. Unlike the other two, INLP need not hide z: other directions may hold what one probe reads.
+    Fit a linear probe with intercept, of least norm; project onto the nullspace of its weights; fit the next probe on
+    the projected embeddings. Unlike the other two, INLP need not hide z: other directions may hold it too.
 
     Raises:
-        UserError: if more directions were to be removed than x has.
+        UserError: if the iterations would remove more directions than x has.
     """
     x = _whitened(x)
     correlation = _correlation(x, z)
@@ -141,7 +141,7 @@ def random_basis(d: int, generator: torch.Generator) -> Tensor:
 
 
 def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> Eraser:
-    """Remove orthonormal directions (d, n), first to last, until ``fraction`` of the variance of x is gone.
+    """Remove orthonormal directions (d, n), first to last, until ``fraction`` of the variance of x is removed.
 
     The last one is removed only in part: ``x - s (x - mean) b b.T``, with s in [0, 1] chosen to reach the fraction.
     """
@@ -159,11 +159,11 @@ def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> E
 
 
 def flip_signs(x: Tensor | Whitened, eraser: Eraser, generator: torch.Generator) -> Eraser:
-    """The same erasure of a random concept: ``eraser``, reflected along randomly chosen principal axes.
+    """Turn an eraser into that of a random concept: reflect it along randomly chosen principal axes of x.
 
-    The reflection keeps the mean and the covariance of x. So the result removes the same variance along each principal
-    axis and hides another concept: a fairer control than random directions of the same variance. ``x`` is what the
-    eraser was fitted on, as in `leace`.
+    The reflection keeps the mean and the covariance of x. So the result hides another concept and removes the same
+    variance along each principal axis: a fairer control than random directions of the same variance. ``x`` are the
+    embeddings on which the eraser was fitted, as in `leace`.
     """
     x = _whitened(x)
     signs = 2.0 * torch.randint(0, 2, (x.rank,), generator=generator, dtype=torch.float64) - 1
@@ -179,7 +179,7 @@ def variance_removed(x: Tensor, erased: Tensor) -> float:
 
 
 def refit(x: Whitened, z: Tensor, eraser: Eraser | None = None) -> Tensor:
-    """Predictions of z (N, k) by a least-squares probe with intercept, refitted on x or on the erased x."""
+    """Predictions of z (N, k) by a least-squares probe with intercept, fitted on x or on the erased x."""
     z = z.to(torch.float64)
     covariance = x.white.T @ (z - z.mean(dim=0)) / len(z)  # (r, k)
     if eraser is not None and eraser.rank and x.rank:
@@ -199,7 +199,7 @@ def _correlation(x: Whitened, z: Tensor) -> Tensor:
     z = torch.as_tensor(z).to(x.white)
     z = z[:, None] if z.dim() == 1 else z
     if z.dim() != 2 or len(z) != len(x.white):
-        raise UserError(f"concept of shape {tuple(z.shape)}: expected ({len(x.white)}, k)")
+        raise UserError(f"concept: received shape {tuple(z.shape)}; expected ({len(x.white)}, k)")
     if not z.isfinite().all():
         raise UserError("concept: contains NaN or infinity; expected finite numbers")
     z = z[:, (z != z[:1]).any(dim=0)]
@@ -218,7 +218,7 @@ def _basis(columns: Tensor) -> Tensor:
 
 
 def token_means(x: Tensor, tokens: Tensor, vocab_size: int) -> Tensor:
-    """For mean ablation by token: means (P, V, C) of activations (N, P, C) by the token (N, P) there; 0 without any."""
+    """Mean activations (P, V, C) by position and token, from x (N, P, C) and tokens (N, P); 0 without an example."""
     means = x.new_zeros(x.shape[1], vocab_size, x.shape[2])
     for position in range(x.shape[1]):
         for token in tokens[:, position].unique():

@@ -1,4 +1,4 @@
-"""Ways out to other tools: TransformerLens, a folder with a model card, the Hugging Face Hub."""
+"""Export networks: to TransformerLens, to a folder with a model card, to the Hugging Face Hub."""
 
 import json
 import tempfile
@@ -46,11 +46,11 @@ computation*, Neural Networks 179 (2024) 106550, [doi](https://doi.org/10.1016/j
 def to_hooked_transformer(model: "Hooked") -> Any:
     """See `Hooked.to_hooked_transformer`."""
     if type(model.network) is not NanoGPT:  # a subclass may compute anything
-        raise UserError(f"to_hooked_transformer: expected a NanoGPT, received a {type(model.network).__name__}")
+        raise UserError(f"to_hooked_transformer: received a {type(model.network).__name__}; expected a NanoGPT")
     network: Any = model.network
     if network.padded or network.scheme == "rope":
         given = "task.min_bits" if network.padded else "model.net.positions=rope"
-        raise UserError(f"to_hooked_transformer: expected operands of one length and no rope, received {given}")
+        raise UserError(f"to_hooked_transformer: received {given}; expected operands of one length and no rope")
     lens = extra("transformer_lens", "lens")
     embedding, attention = network.embedding.weight, network.blocks[0].attention
     channels, heads = embedding.shape[1], attention.sublayer.heads.num_heads if attention else 1
@@ -82,8 +82,8 @@ def to_hooked_transformer(model: "Hooked") -> Any:
 def save_pretrained(model: "Hooked", folder: Path) -> None:
     """See `Hooked.save_pretrained`."""
     if model.job is None:
-        wanted = "a network of fit, load_run or load_pretrained"
-        raise UserError(f"save_pretrained: expected {wanted}; {model.name} has no configuration")
+        wanted = "a network from fit, load_run or load_pretrained"
+        raise UserError(f"save_pretrained: {model.name} has no configuration; expected {wanted}")
     # Only what can change the weights: no logger, and no folder of this machine.
     config = {"job": identity(model.job.resolved) | {"seed": model.seed}, "epoch": model.epoch}
     try:
@@ -97,14 +97,14 @@ def save_pretrained(model: "Hooked", folder: Path) -> None:
 
 
 def short_name(job: Job) -> str:
-    """``add-transformer``: what `load_pretrained` calls the networks of a job."""
+    """The name of a job's networks in `load_pretrained`, such as ``add-transformer``."""
     split, ablation = job.names["split"], job.ablation.name
     named = [job.names["task"], split * (split != "random"), job.model.name, ablation * (ablation != "none")]
     return "-".join(filter(None, named))
 
 
 def card(model: "Hooked", job: Job) -> str:
-    """The model card, with accuracies measured now. Its only texts are names, which `runs.require_name` has checked."""
+    """The model card, with newly measured accuracies. `runs.require_name` has checked the names in it."""
     title, names, drawn = short_name(job), job.names, job.data.examples
     examples = job.task.examples() if drawn is None else job.task.sample(drawn)  # those that the run split
     parts = {"held-out": job.split(examples), "training": ~job.split(examples)}
@@ -145,7 +145,7 @@ def push_to_hub(model: "Hooked", repo_id: str, private: bool) -> str:
 
 
 def download(repo_id: str) -> Path:
-    """The folder of the two files that `load_pretrained` reads, from the Hub; no others are fetched."""
+    """Download the two files that `load_pretrained` reads, and no others, and return their folder."""
     hub = extra("huggingface_hub", "hub")
     try:
         return Path(hub.snapshot_download(repo_id, allow_patterns=[CONFIG, WEIGHTS]))
@@ -154,7 +154,7 @@ def download(repo_id: str) -> Path:
 
 
 def extra(package: str, name: str) -> Any:
-    """A package of an optional extra; a `UserError` that says how to install it, if it is missing."""
+    """Import a package of an optional extra; if it is missing, a `UserError` says how to install it."""
     try:
         return import_module(package)
     except ImportError as error:

@@ -1,6 +1,6 @@
-"""A network seen from outside: read its activations, intervene, run.
+"""Run a network, read its activations and intervene on them.
 
-Forward hooks do all of it, so the networks know nothing of interventions and any `nn.Module` can be hooked.
+All of this uses forward hooks, so the networks know nothing of interventions, and any `nn.Module` can be hooked.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,17 +52,18 @@ class Hooked:
     (torch.Size([2, 8, 5]), torch.Size([2, 15, 64]), torch.Size([2, 8, 64]))
 
     Args:
-        network: any module that gives logits (N, t, V) when called with a prompt (N, P) and decoder inputs (N, t), the
-            tokens ``<start> r_0 .. r_(t-2)``: `run` gives all m, `predict` one more at a time. It is put into
-            evaluation mode.
-        sites: name -> submodule of the network whose output is read and replaced: examples on axis 0, positions on axis
-            1. By default ``network.sites()``.
-        task: that the network answers; needed for `Examples`, names of positions and `predict`.
-        name, seed: of the run, or of the file that the weights came from, and of the replica.
-        split: which examples were held out; None if it is not known.
-        untrained: makes the same network with fresh initial weights; None if that is not known.
-        epoch: after which the weights were kept; None for the last ones that there are.
-        job: the run that trained it, which `save_pretrained` needs; None if it is not known.
+        network: any module that returns logits (N, t, V) for a prompt (N, P) and decoder inputs (N, t), the tokens
+            ``<start> r_0 .. r_(t-2)``. `run` passes all m inputs at once, `predict` one more at a time. The network is
+            put into evaluation mode.
+        sites: name -> submodule whose output is read and replaced: examples on axis 0, positions on axis 1. By default
+            ``network.sites()``.
+        task: the task of the network; needed for `Examples`, names of positions and `predict`.
+        name: name of the run, or of the file of weights.
+        seed: seed of the replica.
+        split: says which examples were held out; None if unknown.
+        untrained: makes the same network with fresh initial weights; None if unknown.
+        epoch: the epoch after which the weights were kept; None for the last weights.
+        job: the configuration of the run, which `save_pretrained` needs; None if unknown.
     """
 
     def __init__(
@@ -79,14 +80,14 @@ class Hooked:
         job: "Job | None" = None,
     ) -> None:
         if sites is None and not callable(getattr(network, "sites", None)):
-            raise UserError(f"Hooked: {type(network).__name__} names no sites; give sites={{name: module}}")
+            raise UserError(f"Hooked: {type(network).__name__} has no sites(); expected sites={{name: module}}")
         self.network: Any = network.eval()
         named = network.sites() if sites is None else sites  # type: ignore[operator]
         if not isinstance(named, Mapping):
             raise bad_value("sites", named, "{name: submodule}")
         inside = {id(module) for module in network.modules()}
         if outside := [site for site, module in named.items() if id(module) not in inside]:
-            raise UserError(f"sites: {outside[0]} is not a submodule of {type(network).__name__}")
+            raise UserError(f"sites: {outside[0]}: expected a submodule of {type(network).__name__}")
         self.sites: dict[str, nn.Module] = dict(named)
         self._task = task
         self.name = name or type(network).__name__
@@ -100,14 +101,14 @@ class Hooked:
 
     @property
     def task(self) -> Task:
-        """The task that the network answers; a `UserError` if it is not known."""
+        """The task of the network; a `UserError` if it is unknown."""
         if self._task is None:
-            raise UserError(f"Hooked: {self.name} has no task; give task=, such as task=Add(bits=7)")
+            raise UserError(f"Hooked: {self.name} has no task; expected task=, such as task=Add(bits=7)")
         return self._task
 
     @property
     def device(self) -> torch.device:
-        """Where the network's weights are."""
+        """The device of the network's weights."""
         return next((p.device for p in self.network.parameters()), torch.device("cpu"))
 
     def predict(self, *operands: npt.ArrayLike) -> Array:
@@ -116,9 +117,9 @@ class Hooked:
         return self.task.decode(greedy(self.network, prompt, self.task.answer_length).cpu().numpy())
 
     def accuracy(self, examples: Examples | None = None) -> float:
-        """The share of examples whose answer is right in every token; by default of ``task.examples()``.
+        """The share of examples whose answer is right in every token.
 
-        These are all examples, or a sample of 4,096 of a table that is too large to be listed.
+        By default it is measured on ``task.examples()``: all examples, or a sample of 4,096 if there are too many.
         """
         examples = self.task.examples() if examples is None else examples
         completion, logits = torch.as_tensor(examples.completion), self.run(examples).cpu()
@@ -128,17 +129,17 @@ class Hooked:
         return float(sequence_correct(logits.argmax(-1), completion).double().mean())
 
     def show(self) -> "Page":
-        """A page in which a Transformer or NanoGPT computes and can be intervened on; a notebook shows it."""
+        """A page that runs a Transformer or NanoGPT in the browser, with interventions; a notebook displays it."""
         from .explorer import export_network, write_page  # which import this module
 
         return write_page([export_network(self)])
 
     def to_hooked_transformer(self) -> Any:
-        """A copy of a NanoGPT for TransformerLens: a ``TransformerBridge``, which replaced its ``HookedTransformer``.
+        """Copy a NanoGPT into TransformerLens, as a ``TransformerBridge``, the successor of ``HookedTransformer``.
 
-        It takes the tokens of prompt, ``<start>`` and answer in one sequence (N, T) and gives logits (N, T, V), those
-        of ``r_0`` at ``<start>``. Nothing is folded or centred. The embedding and the head are no longer tied. What an
-        ablation removed has weights of zero.
+        It maps one sequence (N, T) of prompt, ``<start>`` and answer to logits (N, T, V), with those of ``r_0`` at
+        ``<start>``. Weights are neither folded nor centred. The embedding and the head are no longer tied. Parts that
+        an ablation removed have zero weights.
 
         Raises:
             UserError: for another class of network, or without the extra ``lens``.
@@ -151,12 +152,12 @@ class Hooked:
         The accuracies in the card are measured now, on all examples.
 
         Raises:
-            UserError: if the network is not of a run, or the folder cannot be written.
+            UserError: if the network does not come from a run, or the folder cannot be written.
         """
         export.save_pretrained(self, Path(folder))
 
     def push_to_hub(self, repo_id: str, *, private: bool = False) -> str:
-        """Upload what `save_pretrained` writes to ``USER/NAME`` on the Hugging Face Hub, and return its address.
+        """Upload the files of `save_pretrained` to ``USER/NAME`` on the Hugging Face Hub, and return the address.
 
         Raises:
             UserError: as `save_pretrained`; without the extra ``hub``; or if the Hub refuses, as without a login.
@@ -164,7 +165,7 @@ class Hooked:
         return export.push_to_hub(self, repo_id, private)
 
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
-        """The network's inputs, on its device: of examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
+        """The network's inputs, on its device: for examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
         if isinstance(examples, Examples):
             self._require_own(examples)
             examples = torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
@@ -173,11 +174,11 @@ class Hooked:
         if not examples or not len(examples[0]):
             raise UserError(f"{self.name}: received no examples; expected one or more")
         if len(counts := {len(x) for x in examples}) > 1:
-            raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected as many in each")
+            raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected equal numbers")
         return tuple(x.to(self.device) for x in examples)
 
     def _require_own(self, examples: Examples) -> None:
-        """Refuse examples whose tokens are not those of the network's task."""
+        """Raise a `UserError` if the tokens of the examples are not those of the network's task."""
         if (task := self._task) is None:
             return
         own = (task.prompt_length, task.answer_length, task.base)
@@ -191,10 +192,10 @@ class Hooked:
             raise UserError(f"{self.name}: received examples of another task; expected {accepted}")
 
     def index(self, site: str, position: int | str, positions: int | None = None) -> int:
-        """The index of a position among those that a site owns: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
+        """The index of a position among a site's own: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
 
-        For a prompt position of a decoder-only network it is negative: -1 for the last token of the prompt. A site with
-        as many ``positions`` as the prompt has its names, whatever the site is called.
+        For a prompt position of a decoder-only network it is negative: -1 for the last token of the prompt. If a site
+        has as many ``positions`` as the prompt, they have the prompt's names, whatever the site's name.
         """
         if isinstance(position, Integral) and not isinstance(position, bool):  # numpy's too
             if position < 0:
@@ -212,11 +213,11 @@ class Hooked:
     ) -> Tensor:
         """Logits (N, m, V), with interventions applied in order. Gradients pass to values that require them.
 
-        Inputs are examples, teacher forced with their own right answers; or tensors as the network takes them: a prompt
+        Inputs are examples, teacher forced with their own right answers, or the network's input tensors: a prompt
         (N, P) and decoder inputs (N, t), t <= m.
 
         Raises:
-            UserError: if the network lacks a site or a position, or for a value that does not fit.
+            UserError: if the network lacks a site or a position, or a value does not fit.
         """
         return PartialForward(self, None, self.inputs(inputs), batch_size)(interventions)
 
@@ -230,9 +231,10 @@ class Hooked:
         include_prompt: bool = False,
         batch_size: int = BATCH,
     ) -> tuple[Tensor, Cache]:
-        """Logits (N, m, V), and what each site gives, site -> (N, k, ...); patterns are (N, T, nh, S), positions first.
+        """Logits (N, m, V), and the outputs of sites, site -> (N, k, ...); patterns are (N, T, nh, S), positions first.
 
-        ``include_prompt`` gives all positions of a site and not only its own, in a decoder-only network P + m.
+        With ``include_prompt`` a site's output has all its positions and not only its own: P + m in a decoder-only
+        network.
         """
         sites = [sites] if isinstance(sites, str) else [*dict.fromkeys(sites)]
         interventions = listed_interventions(interventions)
@@ -250,5 +252,5 @@ class Hooked:
         return torch.cat(logits), {site: torch.cat(batches) for site, batches in parts.items()}
 
     def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH) -> PartialForward:
-        """Run once up to a site. The result runs on from there, with any interventions, at the cost of the rest."""
+        """Run once up to a site. The result is a function that runs the rest of the network, with any interventions."""
         return PartialForward(self, site, self.inputs(inputs), batch_size)

@@ -1,4 +1,4 @@
-"""Interchange interventions: does a network answer as a causal model predicts (Geiger et al., 2021)?
+"""Interchange interventions: test whether a network answers as a causal model predicts (Geiger et al., 2021).
 
 >>> import arith_erd as ae
 >>> model = ae.load_pretrained("add-nanogpt")
@@ -15,9 +15,9 @@
 7        7  20              0.5
 8      all  20              0.5
 
-Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change. At a
-site with the answer's positions, an interchange at position t is judged by the answer's token t; at any other place,
-and at all positions together, by all of its tokens.
+Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change. An
+interchange at answer position t is scored by token t of the answer. Everywhere else, and at all positions together, all
+tokens are scored.
 """
 
 import math
@@ -51,24 +51,24 @@ def interchange_accuracy(
     sites: str | Sequence[str] = (),
     variable: str | None = None,
 ) -> pd.DataFrame:
-    """How often the answers after an interchange are those that a causal model predicts.
+    """Measure how often the answers after an interchange are those that a causal model predicts.
 
     Args:
-        causal_model: the hypothesis; it may be another one than the data were drawn by.
-        intervention: where, and in which subspace; its source is taken from the data.
-        sites: in place of ``intervention``: interchange whole activations of each site, at all positions together and
-            at each one, or only at the one whose digit the data vary.
+        causal_model: the hypothesis; it need not be the causal model with which the data were drawn.
+        intervention: the site, position and subspace; its source is taken from the data.
+        sites: instead of ``intervention``: interchange whole activations of each site, at all positions together and
+            at every single one. If the data vary one digit, the only single position is that of the digit.
         variable: by default the one that the data vary.
 
     Returns:
-        ``site, position, variable, n``; ``accuracy``: the mean of ``changed`` and ``kept``, the shares of right tokens
-        among those that should change and those that should not; ``changed`` alone where all should change, and NaN
-        where none should, since nothing can be told there; ``no_intervention``: the same accuracy without one;
-        ``alike``: other variables that predict the same, which the data cannot tell apart.
+        A table with ``site``, ``position``, ``variable``, ``n`` and these shares: ``changed``, the accuracy on tokens
+        that should change; ``kept``, on the others; ``accuracy``, the mean of both (``changed`` alone if all should
+        change, NaN if none should); ``no_intervention``, the accuracy without an intervention. ``alike`` names other
+        variables with the same predictions, which the data cannot distinguish.
 
     Raises:
-        UserError: for a site, position or variable that is not there, an interchange that changes no answer, or a
-            causal model or data of another task.
+        UserError: for an unknown site, position or variable, an interchange that changes no answer, or a causal model
+            or data of another task.
     """
     require_same_task(model, causal_model, data)
     if (intervention is None) == (not sites):
@@ -107,13 +107,13 @@ def interchange_accuracy(
 
 
 def require_same_task(model: Hooked, causal_model: CausalModel, data: CounterfactualDataset) -> None:
-    """Refuse, with a `UserError`, a hypothesis or pairs about another task than the network's."""
+    """Raise a `UserError` unless the causal model and the pairs have the network's task."""
     for kind, given in ((CausalModel, causal_model), (CounterfactualDataset, data)):
         if not isinstance(given, kind):
             raise UserError(f"received a {type(given).__name__}; expected a {kind.__name__}")
     for what, other in (("causal model", causal_model.task), ("data", data.causal_model.task)):
         if not other.same_as(model.task):
-            raise UserError(f"{what} of {other}: expected the network's task, {model.task}")
+            raise UserError(f"{what}: received the task {other}; expected the network's, {model.task}")
 
 
 def chosen_variable(data: CounterfactualDataset, variable: str | None) -> str:
@@ -124,7 +124,7 @@ def chosen_variable(data: CounterfactualDataset, variable: str | None) -> str:
     """
     if variable is None and len(data.family.vary) != 1:
         known = ", ".join(data.causal_model.variables)
-        raise UserError(f"variable: expected one of {known}, since the data do not vary a single one")
+        raise UserError(f"variable: not given, and the data do not vary a single one; expected one of {known}")
     variable = variable or data.family.vary[0]
     data.causal_model.require([variable])
     if (data.expected(variable) == data.causal_model.table["answer"][data.base]).all():
@@ -134,12 +134,13 @@ def chosen_variable(data: CounterfactualDataset, variable: str | None) -> str:
 
 
 class Trials:
-    """n counterfactual pairs at one place of a network, and the answers that the interchange of a variable predicts.
+    """n counterfactual pairs at one site and position, with the predicted answers after interchanging a variable.
 
     Attributes:
-        scored: the j tokens of the answer that count.
-        source: activations (n, k, ...) of the source runs at the site; they run here unless they are given.
-        expected, unchanged: tokens (n, j): the predicted ones, and the right ones of the bases.
+        scored: the j answer tokens that are scored.
+        source: activations (n, k, ...) of the source runs at the site, measured here unless given.
+        expected: predicted tokens (n, j).
+        unchanged: right tokens (n, j) of the bases.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class Trials:
         return self.logits(subspace).argmax(dim=-1)
 
     def accuracy(self, subspace: Subspace | None) -> float:
-        """`balanced_accuracy` of the same."""
+        """`balanced_accuracy` with the subspace interchanged, or the whole activation (None)."""
         return balanced_accuracy(self.tokens(subspace), self.expected, self.unchanged)
 
     def no_intervention(self) -> float:
@@ -179,10 +180,11 @@ class Trials:
 
 
 def balanced_accuracy(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> float:
-    """Interchange-intervention accuracy: the mean of those on answers that should change and on those that should not.
+    """Interchange-intervention accuracy: the mean of the accuracies on tokens that should change and that should not.
 
-    All are tokens (n, k): the network's, the causal model's, and the right ones of the bases. Without an intervention,
-    a network that is always right scores 0.5. If all should change it is their accuracy, and NaN if none should.
+    The arguments are tokens (n, k): the network's, the causal model's, and the right ones of the bases. Without an
+    intervention, a network that is always right scores 0.5. If all tokens should change, only they count. If none
+    should, the result is NaN.
     """
     right, moved = tokens == expected, expected != unchanged
     if not moved.any():
@@ -205,13 +207,13 @@ def at_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tens
     if position is not None:
         at = model.index(site, position, x.shape[1])
         if not 0 <= at < x.shape[1]:
-            raise UserError(f"position {position}: expected one from 0 to {x.shape[1] - 1}, those of {site} itself")
+            raise UserError(f"position {position}: expected one from 0 to {x.shape[1] - 1}, the positions of {site}")
         x = x[:, at]
     return x.flatten(1)
 
 
 def scored_tokens(model: Hooked, site: str, position: Position, x: Tensor) -> list[int]:
-    """The tokens of the answer that judge an interchange; x (n, k, ...) are activations of the site."""
+    """The answer tokens by which an interchange is scored; x (n, k, ...) are activations of the site."""
     width = model.task.width
     if position is None or site.startswith("enc.") or x.shape[1] != width:
         return list(range(width))
@@ -224,7 +226,7 @@ def answer_tokens(model: Hooked, digits: Array) -> Tensor:
 
 
 def digit_index(task: Task, token: int) -> int:
-    """Which digit of the answer a token is, counted from the lowest; and the token of a digit."""
+    """The digit, counted from the lowest, of an answer token; also the token of a digit."""
     return token if task.completion_order == "reverse" else task.width - 1 - token
 
 
@@ -240,13 +242,15 @@ def patching_effects(
 ) -> Iterator[dict[str, Any]]:
     """Replace the activation at every position of the sites by a source's, for every family of pairs.
 
-    At a site of the answer's positions, position t is replaced in the pairs of a family at t, and token t of the answer
-    is read. Elsewhere, as in the encoder, each position is replaced in the pairs of every t. All use the same bases.
+    At a site with the answer's positions, position t is replaced in the pairs of a family at t, and token t of the
+    answer is read. Elsewhere, as in the encoder, each position is replaced in the pairs of every t. The base runs are
+    the same everywhere.
 
     Yields:
-        ``site, position, family, answer, n``: ``answer`` is the token that is read; ``flipped``: the share of
-        answers that change; ``iia_*``: the share that the interchange of a variable predicts, or ``none`` (the base's
-        own answer), or ``token`` (that of the prompt's token at the position; NaN where a site does not hold these).
+        ``site``, ``position``, ``family``, ``answer`` (the token that is read), ``n``, ``flipped`` (the share of
+        answers that change), and ``iia_*``, shares of answers that are predicted: by interchanging a variable, by
+        ``none`` (the base's own answer), or by ``token`` (interchanging the prompt's token at the position; NaN if the
+        site does not hold the prompt).
     """
     rng, task = np.random.default_rng(seed), causal_model.task
     base = rng.integers(task.size, size=sample)
@@ -283,7 +287,7 @@ def patching_effects(
 
 
 def _own_token(causal_model: CausalModel, place: int, bases: Examples, others: Examples) -> Array:
-    """Digits (n, width) of the answers with one token of the prompt taken from the source."""
+    """Digits (n, width) of the answers to the bases with one prompt token taken from the source."""
     task = causal_model.task
     operand, digit = task.prompt_places[place]
     if type(task).examples is not Task.examples:  # another prompt, whose names say what its tokens are

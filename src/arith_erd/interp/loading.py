@@ -1,4 +1,4 @@
-"""Networks to look at: from a run, from a file of weights, trained ones that come along, or written by hand."""
+"""Load networks: from a run, from a file of weights, from those published with the code, or written by hand."""
 
 import glob
 import json
@@ -39,11 +39,10 @@ Epochs = Literal["all"] | tuple[int, ...]
 
 
 def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None) -> Hooked:
-    """One replica of a run: with its final weights, or with those of the last checkpoint of an unfinished run.
+    """Load one replica of a run, with its final weights or, if unfinished, those of its last checkpoint.
 
-    `Hooked.epoch` then says after which epoch; it is None for final weights.
-
-    Nothing in the folder is trusted: its configuration reaches classes of this package only, and weights are tensors.
+    `Hooked.epoch` is the epoch of the weights, None for final ones. Nothing in the folder is trusted: its configuration
+    can only name classes of this package, and weights are tensors.
 
     >>> from arith_erd.interp.loading import pretrained
     >>> path = pretrained()["add-transformer"][0]  # a run directory, as results/runs/NAME
@@ -51,12 +50,12 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     ('add', 0)
 
     Args:
-        seed: of the replica; by default the run's first.
-        epoch: after which ``checkpoint.keep`` kept the weights, by default the last. 0 is the network before training,
-            made from its seed again.
+        seed: seed of the replica; by default the run's first.
+        epoch: an epoch whose weights ``checkpoint.keep`` kept; by default the last weights. 0 is the network before
+            training, made again from its seed.
 
     Raises:
-        UserError: if the folder does not hold a run, the run does not have the seed, or the seed has no such weights.
+        UserError: if the folder does not hold a run, or the run lacks the seed or its weights.
     """
     job = read_run(run := Run(path))
     seed = job.seeds[0] if seed is None else seed
@@ -73,11 +72,11 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
 
 
 def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | None = None) -> Hooked:
-    """A trained network: by its short name, from a folder of `Hooked.save_pretrained`, or from the Hugging Face Hub.
+    """Load a trained network: by its short name, from a folder of `Hooked.save_pretrained`, or from the Hub.
 
-    A short name is task, split unless random, model, and ablation unless there is none. It stands for a run in
-    ``folder``, by default ``results/runs`` of a clone. The extra ``hub`` is needed for
-    the Hub. Nothing in the files is trusted, as in `load_run`.
+    A short name consists of task, split unless random, model, and ablation if there is one. It stands for a run in
+    ``folder``, by default ``results/runs`` of a clone. The Hugging Face Hub needs the extra ``hub``. Nothing in the
+    files is trusted, as in `load_run`.
 
     >>> load_pretrained("add-transformer").predict([100], [27])
     array([127])
@@ -87,7 +86,7 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
         seed: 0 by default; a saved network has only its own.
 
     Raises:
-        UserError: if there is no such network, or not with this seed; the message lists those in `pretrained`.
+        UserError: if there is no such network or seed. The message lists those in `pretrained`.
     """
     if os.path.isfile(os.path.join(name, CONFIG)):
         return _load_saved(Path(name), Path(name).name, seed)
@@ -110,7 +109,7 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
         if epoch is not None:
             require_integer("epoch", epoch, 0)
     except (OSError, *UNREADABLE) as error:
-        raise UserError(f"{folder / CONFIG}: {first_line(error)}; expected one of save_pretrained") from error
+        raise UserError(f"{folder / CONFIG}: {first_line(error)}; expected a file from save_pretrained") from error
     if seed not in (None, job.seeds[0]):
         raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
     network = filled(job.network, read_state(folder / WEIGHTS), str(folder), CONFIG)
@@ -118,7 +117,7 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
 
 
 def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
-    """The trained networks that are there: short name -> seed -> run directory."""
+    """The trained networks in a folder: short name -> seed -> run directory."""
     runs: dict[str, dict[int, Path]] = defaultdict(dict)
     for path in sorted(folder.glob("*/summary.json")):
         run = Run(path.parent)
@@ -132,9 +131,9 @@ def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
 
 
 def chosen_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
-    """The epochs that were asked for, ascending; a `UserError` that lists those with weights, if some are missing.
+    """The wanted epochs, ascending; if some have no weights, a `UserError` lists those that do.
 
-    ``all`` are those with weights of all seeds: the kept ones and the last. Epoch 0 needs no file.
+    ``all`` means the epochs with weights of all seeds: the kept ones and the last. Epoch 0 needs no file.
     """
     there = set.intersection(*(set(run.kept_epochs(seed)) for seed in seeds))
     if all(run.weights(seed).is_file() for seed in seeds):
@@ -152,7 +151,7 @@ def chosen_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
 
 
 def find_runs(pattern: str) -> list[Path]:
-    """The run directories that a folder or a glob names; a `UserError` if there are none."""
+    """The run directories that match a folder or a glob; a `UserError` if there are none."""
     if not (paths := run_directories(pattern)):
         raise UserError(f"run={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
     if not (paths[0] / "config.yaml").exists() and (inside := run_directories(f"{glob.escape(pattern)}/*")):
@@ -161,41 +160,41 @@ def find_runs(pattern: str) -> list[Path]:
 
 
 def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
-    """Every replica of a run; see `load_run`."""
+    """Load every replica of a run; see `load_run`."""
     return [load_run(path, seed, epoch) for seed in read_run(Run(path)).seeds]
 
 
 def load_authors_weights(path: Path | str, task: Task) -> Hooked:
-    """The network in a state dict of the paper's authors; it is not known which examples it was trained on."""
+    """Load a network from a state dict of the paper's authors. Its training examples are unknown."""
     network = load_authors_network(path, task)
     untrained = partial(Transformer, task.prompt_length, task.width)  # the released models have the default size
     return Hooked(network, task=task, name=Path(path).name, untrained=untrained)
 
 
 def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> Hooked:
-    """The network in a state dict under our own names, a safetensors file or one that PyTorch saved.
+    """Load a network from a state dict under our own names, saved by safetensors or PyTorch.
 
     Raises:
-        UserError: if the file cannot be read, or does not hold the weights of the network that ``make`` gives.
+        UserError: if the file cannot be read, or its weights do not fit the network that ``make`` returns.
     """
     network = filled(make, read_state(Path(path)), f"checkpoint={path}", "model= and task=")
     return Hooked(network, task=task, name=Path(path).name)
 
 
 def load_references(name: str, seeds: int | Sequence[int] = 0, task: Task | None = None) -> list[Hooked]:
-    """Variants of a network whose algorithm is known (`arith_erd.models.references`), one for each seed.
+    """Write networks whose algorithm is known (`arith_erd.models.references`), a variant for each seed.
 
     Args:
-        task: for which they are wanted; by default the one that they were written for, addition of 7 bits.
+        task: must be the task that they were written for, addition of 7 bits, which is the default.
 
     Raises:
-        UserError: if there is none of that name, or they were written for another task.
+        UserError: for an unknown name, or another task.
     """
     task = task or Add()
     if not written_for(task):
         orders = (task.prompt_order, task.completion_order)
         given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
-        raise UserError(f"reference={name}: adds at task.bits=7 in reverse order; received {given}")
+        raise UserError(f"reference={name}: received {given}; expected task=add, task.bits=7 and reverse order")
     untrained = partial(Transformer, task.prompt_length, task.width)  # of the same size
     about: dict[str, Any] = {"task": task, "name": f"reference-{name}", "untrained": untrained}
     chosen = [seeds] if isinstance(seeds, int) else seeds
@@ -209,10 +208,7 @@ def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None)
 
 
 def _state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[str, Tensor], int | None]:
-    """Weights after an epoch; else the final ones, or those of the last checkpoint while the run is still training.
-
-    With the epoch after which they are; None for final ones.
-    """
+    """Weights and their epoch: those of ``epoch``, or the final ones (None), or those of the last checkpoint."""
     shapes = shapes_of(job.network)
     weights = run.weights(seed, epoch if epoch in run.kept_epochs(seed) else None)
     try:

@@ -22,16 +22,16 @@ from ..system.signals import signals_caught
 from . import sweep
 
 Program = Callable[[Any], Any]
-"""Takes a `Job`, or a `ProbeJob`; what it returns is the objective of a search."""
+"""Takes a `Job` or a `ProbeJob`, and returns the objective of a search."""
 WIDTH = 80  # of the list of options in ``--help``
-REFUSED = ("config_path", "config_name", "experimental_rerun")  # that would run something else
+REFUSED = ("config_path", "config_name", "experimental_rerun")  # options that would run something else
 
 
 def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], None]]:
     """Turn a function of a job into a command-line program over ``conf/``.
 
-    Every exception becomes one line, with an exit status that `system.cli_errors` documents. A sweep starts when all
-    its jobs have been checked; a job that fails leaves the others running. A signal ends all.
+    Every exception becomes one line, with an exit status that `system.cli_errors` documents. A sweep starts after all
+    its jobs have been checked. If a job fails, the others continue. A signal ends all.
     """
 
     def decorate(program: Program) -> Callable[[], None]:
@@ -67,7 +67,7 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
 
 
 def _start(config_name: ConfigName, job: TaskFunction) -> None:
-    """Have Hydra do what was typed: call ``job`` with the composed configuration, start a sweep, or print."""
+    """Let Hydra carry out the command line: call ``job`` with the composed configuration, start a sweep, or print."""
     parser = get_args_parser()
     given, unknown = parser.parse_known_args()
     if unknown and unknown[0].startswith("-"):
@@ -96,7 +96,7 @@ def _start(config_name: ConfigName, job: TaskFunction) -> None:
 
 
 def _require_single(composed: DictConfig, hydra_node: DictConfig) -> None:
-    """Refuse what only a sweep can do, without ``-m``."""
+    """Raise a `UserError` for settings that need a sweep, which ``-m`` starts."""
     launcher = hydra_node.runtime.choices["hydra/launcher"]
     if launcher != "basic":  # Hydra would not ask it, and a login node would train
         raise UserError(f"hydra/launcher={launcher}: expected -m too, also for a single job")
@@ -112,7 +112,7 @@ def _require_single(composed: DictConfig, hydra_node: DictConfig) -> None:
 
 
 def options(*, _root_: DictConfig) -> str:
-    """For ``--help``, a line for each group of the program: its name and its options, those of ``--config-dir`` too."""
+    """A line of ``--help`` for each group: its name and its options, including those of ``--config-dir``."""
     loader = GlobalHydra.instance().config_loader()
     chosen = list(_root_.hydra.runtime.choices)[::-1]  # in the order of the defaults list, which Hydra reverses
     groups = [group for group in chosen if not group.startswith("hydra/")]

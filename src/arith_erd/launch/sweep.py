@@ -1,6 +1,6 @@
-"""Sweeps, as a sweeper of Hydra: all jobs are checked before the first starts, and a table at the end sums up.
+"""A sweeper for Hydra that checks all jobs before the first starts, and ends with a table of their results.
 
-Hydra's own stops at a failed job and writes ``multirun.yaml``. This one reads the status of a job from its runs.
+Hydra's own sweeper stops at a failed job and writes ``multirun.yaml``. Ours reads the status of a job from its runs.
 """
 
 import io
@@ -40,39 +40,39 @@ class SweepJob:
 
     number: int
     overrides: list[str]  # ["task=mul", "seed=4", "runs_dir=runs"]
-    words: str  # those that set it apart from the other jobs: "task=mul seed=4"
-    job: Job | ProbeJob | None = None  # until it has been accepted
+    words: str  # the overrides that differ from other jobs: "task=mul seed=4"
+    job: Job | ProbeJob | None = None  # None until it has been checked
     status: str = "not finished"  # or "finished", "skipped", "failed"
     failure: str = ""  # a line; not the exception, whose frames would keep a whole model alive
     exit_status: int = 0
 
     @property
     def title(self) -> str:
-        """``job 3 (task=mul seed=4)``."""
+        """A text such as ``job 3 (task=mul seed=4)``."""
         return f"job {self.number} ({self.words})" if self.words else f"job {self.number}"
 
     @property
     def finished(self) -> bool:
-        """Whether its runs are on disk, finished; asked each time, since one job may become several packs."""
+        """Whether all its runs on disk are finished; not stored, since one job may become several packs."""
         runs = self.job.runs() if isinstance(self.job, Job) else []
         return bool(runs) and all(run.finished for run in runs)
 
     @property
     def accuracy(self) -> str:
-        """``98.76% [97.30, 100.00]``: the mean over the seeds, once it is finished."""
+        """The mean over the seeds of a finished job: ``98.76% [97.30, 100.00]``."""
         if not (isinstance(self.job, Job) and self.status in ("finished", "skipped") and self.finished):
             return ""
         means = mean_accuracies(load_table([run.path for run in self.job.runs()]), ["state"])
         return "".join(percent(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float))
 
     def fail(self, error: Exception) -> None:
-        """Note an error, and say it now rather than at the end of a long sweep."""
+        """Store an error, and print it now rather than at the end of a long sweep."""
         self.failure, self.exit_status = line_and_status(error)
         self.status = "failed"
         print(f"error: {self.title}: {self.failure}", file=sys.stderr)
 
     def end(self, result: JobReturn) -> None:
-        """Note what a launcher returned."""
+        """Store the result that a launcher returned."""
         try:
             with redirect_stderr(io.StringIO()):  # Hydra announces the error of a failed job there
                 _ = result.return_value
@@ -98,7 +98,7 @@ class CheckedSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> None:
-        """Run the jobs that the command line describes, and exit with the status that `cli_errors` documents."""
+        """Run the jobs of the command line, and exit with a status that `cli_errors` documents."""
         launcher = f"hydra/launcher={self.config.hydra.runtime.choices['hydra/launcher']}"
         here = launcher == "hydra/launcher=basic"
         if self.config.get("fail_fast") is True and not here:
@@ -117,7 +117,7 @@ class CheckedSweeper(Sweeper):
         raise SystemExit(BUSY if failed == {BUSY} else FAILED if failed else 0)
 
     def _picked(self, arguments: Sequence[str]) -> dict[int, list[str]]:
-        """The overrides of every job, by number; with ``item=3``, of that job alone."""
+        """Number -> overrides of every job, or with ``item=3`` of that job alone."""
         items = [argument.removeprefix("item=") for argument in arguments if argument.startswith("item=")]
         typed = [argument for argument in arguments if not argument.startswith("item=")]
         jobs = expand(self.hydra_context.config_loader, self.params, typed)
@@ -131,7 +131,7 @@ class CheckedSweeper(Sweeper):
         return {int(item): jobs[int(item)]}
 
     def _accepted(self, picked: Mapping[int, list[str]]) -> list[SweepJob]:
-        """The jobs, checked; exits after a line for each that cannot be run."""
+        """Check the jobs. If some cannot be run, print a line for each and exit."""
         common = set.intersection(*map(set, picked.values())) if len(picked) > 1 else set()
         varying = [" ".join(override for override in line if override not in common) for line in picked.values()]
         jobs = [SweepJob(*one, words) for one, words in zip(picked.items(), varying, strict=True)]
@@ -169,7 +169,7 @@ class CheckedSweeper(Sweeper):
                 return
 
     def _run_at_once(self, jobs: list[SweepJob]) -> None:
-        """Run the jobs in processes of the launcher, which raises when one is killed, while others may go on."""
+        """Run the jobs in processes of the launcher. It raises if one is killed, while others may continue."""
         try:
             results = self.launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
             for job, result in zip(jobs, results, strict=True):
@@ -196,9 +196,9 @@ def show(jobs: Sequence[SweepJob]) -> None:
 
 
 def expand(loader: ConfigLoader, params: Mapping[str, Any], typed: Sequence[str]) -> list[list[str]]:
-    """The overrides of every job: the product of the values of each key, the last key fastest.
+    """The overrides of every job: the product of the values of each key, with the last key fastest.
 
-    What is typed, ``["seed=0,1"]``, wins over the params of a preset, ``{"task": "add,mul"}``.
+    Typed overrides, ``["seed=0,1"]``, take precedence over the ``params`` of a preset, ``{"task": "add,mul"}``.
     """
     words = [*(f"{key}={value}" for key, value in params.items()), *typed]
     overrides = OverridesParser.create(config_loader=loader).parse_overrides(words)

@@ -23,18 +23,18 @@ from . import Logger
 
 @dataclass
 class Wandb(Logger):
-    """Logs every epoch of every seed.
+    """Logs every epoch of every seed to Weights & Biases.
 
     ``mode=offline`` needs neither account nor network; ``wandb sync`` uploads later. With ``mode=online``, if the
-    server fails, it continues offline, waits at most ``timeout`` seconds in total, and prints the sync command. If
-    W&B does not start at all, training continues without it. The run directory has all numbers in any case.
+    server fails, logging continues offline after at most ``timeout`` seconds in total, and the sync command is printed.
+    If W&B does not start at all, training continues without it. The run directory has all numbers in any case.
 
     Args:
-        project: of W&B.
+        project: W&B project.
         entity: W&B user or team; None for the account's default.
         mode: offline, online or disabled.
         timeout: seconds that a run may wait for W&B in total, from its start to its end.
-        artifacts: whether the final weights and ``config.yaml`` become an artifact of type ``model`` for each seed.
+        artifacts: whether to upload the final weights and ``config.yaml`` of each seed, as an artifact ``model``.
     """
 
     project: str = "arith_erd"
@@ -120,7 +120,7 @@ class Wandb(Logger):
         self._close(0 if summaries else 1)
 
     def _log_files(self, run: Any, seed: int) -> None:
-        """The curves, and with ``artifacts`` the weights, which are read where they lie and not copied."""
+        """Log the curves, and with ``artifacts`` the weights, which are not copied."""
         files = Run(self.folder)
         if files.curves.is_file():
             run.log({"curves": wandb.Image(str(files.curves))})
@@ -149,7 +149,7 @@ class Wandb(Logger):
 
     @contextmanager
     def _never_in_the_way(self, outcome: str = "") -> Iterator[None]:
-        """Suppress errors of W&B and its service; the first one is printed, with the outcome."""
+        """Suppress errors of W&B and its service. The first one is printed, with the outcome."""
         try:
             yield
         except Exception as error:
@@ -160,7 +160,7 @@ class Wandb(Logger):
 
 
 def _tags(config: Mapping[str, Any]) -> list[str]:
-    """``["add", "random", "nanogpt", "7 bits"]``, to filter by; the ablation too, if there is one."""
+    """Tags to filter by: ``["add", "random", "nanogpt", "7 bits"]``, and the ablation if there is one."""
     groups = (config.get(group, {}) for group in ("task", "split", "model", "ablation"))
     names = [str(group["name"]) for group in groups if group.get("name", "none") != "none"]
     bits = config.get("task", {}).get("bits")
@@ -168,7 +168,7 @@ def _tags(config: Mapping[str, Any]) -> list[str]:
 
 
 def _reason(error: Exception) -> str:
-    """``ValidationError: 1 validation error for Settings mode Input should be 'online', ...``, one line."""
+    """An error as one line: ``ValidationError: 1 validation error for Settings mode Input should be ...``."""
     return printable(textwrap.shorten(f"{type(error).__name__}: {error}", 240, placeholder=" ..."))
 
 

@@ -11,11 +11,11 @@ from .positions import Rotary
 
 
 def batch_innermost(x: Tensor) -> bool:
-    """Whether attention keeps examples side by side in memory: where it is compiled for a CPU.
+    """Whether attention keeps examples side by side in memory, as it does when compiled for a CPU.
 
-    A product of 15 x 8 with 8 x 15 is too small for any library. Written as sums of products over neighbouring
-    examples it is a loop that the compiler vectorises: a layer takes 0.8 of the time. An eager sum of products would
-    keep every product, and a GPU has kernels for batches of small matrices.
+    A product of 15 x 8 with 8 x 15 is too small for any library. As sums of products over neighbouring examples it
+    becomes a loop that the compiler vectorises, and a layer takes 0.8 of the time. Without compilation a sum of
+    products would store every product, and a GPU has kernels for batches of small matrices.
     """
     return torch.compiler.is_compiling() and x.device.type == "cpu"
 
@@ -30,7 +30,7 @@ def project_in(linear: nn.Linear, x: Tensor) -> Tensor:
 
 
 def project_out(linear: nn.Linear, x: Tensor) -> Tensor:
-    """``linear(x)``, (B, T, C) -> (B, T, F), of what lies in memory as (C, T, B) if `batch_innermost`."""
+    """``linear(x)``, (B, T, C) -> (B, T, F); if `batch_innermost`, x lies in memory as (C, T, B)."""
     if not batch_innermost(x):
         return linear(x)
     rows = x.permute(2, 1, 0).flatten(1).T  # (T B, C)
@@ -55,8 +55,8 @@ def attend(
     The softmax is written out, and normalised after the product with ``v``. Over rows of 15 it takes 0.4 ms on two CPU
     cores, `Tensor.softmax` 2.0 ms. Fused attention kernels have no batching rule for `vmap`.
 
-    ``mask`` (T, S), or (B, 1, T, S) if it differs by example, is True where a query must not look; ``pattern`` is
-    hooked to the weights (B, nh, T, S).
+    ``mask`` (T, S), or (B, 1, T, S) if it differs by example, is True at keys that a query must ignore. ``pattern`` is
+    the hook point of the weights (B, nh, T, S).
     """
     watched = pattern is not None and pattern.watched
     if batch_innermost(q) and not watched:
@@ -113,7 +113,7 @@ class Heads(nn.Module):
         mask: Tensor | None = None,
         dropout: Dropout | None = None,
     ) -> Tensor:
-        """q (B, nh, T, hs), k and v (B, nh, S, hs), and the projection ``out`` of all heads together -> (B, T, C)."""
+        """q (B, nh, T, hs), k and v (B, nh, S, hs) -> (B, T, C), by the projection ``out`` of all heads together."""
         z = attend(q, k, v, mask, dropout, self.pattern)
         z = self.z(z.transpose(-3, -2))  # (B, T, nh, hs)
         if not self.result.watched:
@@ -124,7 +124,7 @@ class Heads(nn.Module):
 
 
 class MultiHeadAttention(nn.Module):
-    """Queries from one sequence, keys and values from another (or the same one)."""
+    """Multi-head attention with queries from one sequence, keys and values from another or the same one."""
 
     def __init__(self, d_model: int, num_heads: int, rotary: int = 0) -> None:
         super().__init__()

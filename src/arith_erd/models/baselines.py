@@ -10,12 +10,12 @@ from .network import HookPoint, Network
 
 
 class MLP(Network):
-    """An MLP over the embeddings of the prompt and of the answer so far, concatenated.
+    """An MLP over the concatenated embeddings of the prompt and the prefix.
 
-    The input of answer position t has a slot for each token of ``prompt <start> r_0 .. r_{m-2}``, and those after
-    ``r_{t-1}`` are zero. So a position sees what it sees in nanoGPT, one forward answers all m with the same weights,
-    and the filled slots tell which one is asked for. Zero slots add nothing to the first layer, so its outputs are
-    cumulative sums over the slots.
+    The input of answer position t has a slot for each token of ``prompt <start> r_0 .. r_{m-2}``. Slots after
+    ``r_{t-1}`` are zero, so a position sees the same tokens as in nanoGPT. One forward answers all m positions with the
+    same weights; the number of filled slots identifies the position. Zero slots add nothing to the first layer, so its
+    outputs are cumulative sums over the slots.
 
     Args:
         prompt_length, answer_length: tokens, P and m.
@@ -46,7 +46,7 @@ class MLP(Network):
         self.head = nn.Linear(width, vocab_size)
 
     def encode(self, prompt: Tensor) -> Tensor:
-        """Prompt tokens (B, P) -> what they add to the first hidden layer (B, H)."""
+        """Prompt tokens (B, P) -> their contribution to the first hidden layer (B, H)."""
         x = self.embedding(prompt).flatten(-2)  # (B, P C)
         return F.linear(x, self.read.weight[:, : x.shape[-1]], self.read.bias)
 
@@ -66,11 +66,11 @@ class MLP(Network):
 
 
 class Layer(nn.Module):
-    """A recurrent layer from `nn.Linear`: from the state 0 through a sequence, (B, T, C) -> (B, T, C).
+    """A recurrent layer made from `nn.Linear`, (B, T, C) -> (B, T, C), with initial state 0.
 
-    ``input`` and ``hidden`` are torch's ``weight_ih_l0``, ``bias_ih_l0`` and ``weight_hh_l0``, ``bias_hh_l0``, with its
-    order of gates. `nn.Linear` draws them as torch does: uniformly within ``1 / sqrt(C)``. torch's own layers cannot be
-    batched by `vmap`, which a pack needs.
+    ``input`` and ``hidden`` are torch's ``weight_ih_l0``, ``bias_ih_l0`` and ``weight_hh_l0``, ``bias_hh_l0``, with the
+    same order of gates. `nn.Linear` draws them as torch does: uniformly within ``1 / sqrt(C)``. A pack needs `vmap`,
+    which cannot batch torch's own layers.
     """
 
     gates: int
@@ -82,7 +82,7 @@ class Layer(nn.Module):
         self.hidden = nn.Linear(d_model, self.gates * d_model)
 
     def step(self, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """What an input adds to the gates (B, gates * C), and states (B, C) -> the next states, the output first."""
+        """An input's contribution to the gates (B, gates * C), and states (B, C) -> next states, the output first."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
@@ -121,12 +121,12 @@ class LSTMLayer(Layer):
 class Recurrent(Network):
     """A stack of recurrent layers of one kind over V tokens.
 
-    Like nanoGPT it has no encoder: the stack reads the prompt and goes on over ``<start>`` and the answer.
+    Like nanoGPT it has no encoder: the stack reads the prompt, then ``<start>`` and the answer.
 
     Args:
         prompt_length, answer_length: tokens, P and m; the parameters do not depend on them.
         d_model: channels C of embeddings and states.
-        num_layers: each reads what the one before gives.
+        num_layers: number of layers; each reads the output of the one before.
         dropout: between layers, as in torch.
     """
 
@@ -158,19 +158,19 @@ class Recurrent(Network):
     def sites(self) -> dict[str, nn.Module]:
         """The outputs of the layers ``dec.1 ..`` (B, P + m, C).
 
-        Replacing one changes what the layers above read; the layer itself goes on from its own state.
+        Replacing one changes the input of the layers above; the layer itself continues from its own state.
         """
         layers = {f"dec.{i}": layer for i, layer in enumerate(self.layers, 1)}
         return {"dec.embed": self.embedding} | layers | {"logits": self.head}
 
 
 class GRU(Recurrent):
-    """A stack of gated recurrent units, 6 C (C + 1) parameters each, with the sizes of `NanoGPT` but heads."""
+    """A stack of gated recurrent units, 6 C (C + 1) parameters per layer."""
 
     layer = GRULayer
 
 
 class LSTM(Recurrent):
-    """A stack of LSTM layers, 8 C (C + 1) parameters each, with the sizes of `NanoGPT` but heads."""
+    """A stack of LSTM layers, 8 C (C + 1) parameters per layer."""
 
     layer = LSTMLayer

@@ -1,6 +1,6 @@
 """Dropout without a generator: a mask is a pure function of (seed, step, site in the network, element).
 
-So a replica drops the same activations alone or in a pack, on any device, and after any interruption.
+So a replica drops the same activations whether it is trained alone or in a pack, on any device, and after a resume.
 """
 
 import torch
@@ -23,11 +23,11 @@ def hash32(x: Tensor, key: Tensor | int = 0) -> Tensor:
 
 
 def keep_mask(key: Tensor, shape: torch.Size, p: float, batch_axis: int = 0) -> Tensor:
-    """Float mask of ``shape``: 0 with probability ``p`` (met to 1/65536), else ``1 / (1 - p)``.
+    """Float mask of ``shape``: 0 with probability ``p`` (rounded to 1/65536), else ``1 / (1 - p)``.
 
     One hash serves two elements, 16 bits each: one in the first half of the mask and one in the second. The key, (2,)
-    int32, is another one for each seed, step and site. Elements are numbered as if the axis of the examples came first,
-    so that examples keep their masks wherever they lie.
+    int32, differs for each seed, step and site. Elements are numbered as if the axis of examples came first, so an
+    example has the same mask in any memory layout.
     """
     count = shape.numel()
     batch_first = shape[batch_axis : batch_axis + 1] + shape[:batch_axis] + shape[batch_axis + 1 :]
@@ -75,14 +75,14 @@ def dropout_sites(network: nn.Module) -> list[str]:
 
 
 def set_dropout_keys(network: nn.Module, key: Tensor, step: int = 0) -> None:
-    """Give every `Dropout` of one network its key for a step, from the replica's, (2,) int32, as a pack does itself."""
+    """Set the key of every `Dropout` of one network for a step, from the replica's key (2,) int32, as a pack does."""
     sites = dropout_sites(network)
     for site, site_key in zip(sites, dropout_keys(key[None], step, len(sites))[0], strict=True):
         network.get_submodule(site).key = site_key
 
 
 def dropout_keys(replica_keys: Tensor, step: int, sites: int) -> Tensor:
-    """Keys for one training step: replica keys (R, 2) int32 -> (R, sites, 2) int32."""
+    """Dropout keys (R, sites, 2) int32 of one training step, from replica keys (R, 2) int32."""
     site = torch.arange(sites, dtype=torch.int32, device=replica_keys.device)
     in_step = hash32(replica_keys + step, replica_keys.flip(-1))  # (R, 2)
     return hash32(in_step[:, None, :] + site[:, None], in_step.flip(-1)[:, None, :])

@@ -32,7 +32,7 @@ SITES = {  # of a block: name -> path
 
 
 class CausalSelfAttention(nn.Module):
-    """Causal multi-head attention, queries, keys and values from one projection."""
+    """Causal multi-head attention, with queries, keys and values from one projection."""
 
     def __init__(self, d_model: int, num_heads: int, dropout: float, rotary: int = 0) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class CausalSelfAttention(nn.Module):
         self.out = nn.Linear(d_model, d_model, bias=False)
 
     def forward(self, x: Tensor, mask: Tensor, numbers: Tensor | None = None, *, last: int) -> Tensor:
-        """x (B, T, C), mask as in `attend`, numbers as in `Rotary` -> updates (B, L, C) of the last L positions."""
+        """x (B, T, C) -> updates (B, L, C) of the last L positions; mask as in `attend`, numbers as in `Rotary`."""
         qkv = project_in(self.qkv, x).chunk(3, dim=-1)
         q, k, v = (split_heads(y, self.heads.num_heads) for y in qkv)  # (B, nh, T, hs)
         if self.rotary is not None:
@@ -100,7 +100,7 @@ class Block(nn.Module):
 
 
 class NanoGPT(Network):
-    """Decoder-only Transformer over V tokens, with the two arguments of an encoder-decoder.
+    """Decoder-only Transformer over V tokens, called with prompt and answer as two arguments.
 
     Args:
         prompt_length, answer_length: tokens, P and m.
@@ -108,7 +108,7 @@ class NanoGPT(Network):
         dropout: the share of activations that training sets to zero.
         attention, feed_forward, positional_encoding: False removes the component.
         positions: one of `tasks.POSITION_ENCODINGS`.
-        layout: of the task's tokens.
+        layout: places of the task's tokens, which some position encodings need.
     """
 
     causal_mask: Tensor  # (P + m, P + m) bool
@@ -150,7 +150,7 @@ class NanoGPT(Network):
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         """Prompt (B, P) and ``<start> r_0 .. r_{t-2}`` (B, t) -> logits of r_0 .. r_{t-1} (B, t, V).
 
-        Only answer positions have logits, so a loss over them ignores the prompt, as the authors' does.
+        Only answer positions have logits, so the loss ignores the prompt, as the authors' does.
         """
         tokens = torch.cat([memory, answer_in], dim=-1)
         x = self.embedding(tokens)  # (B, P + t, C)

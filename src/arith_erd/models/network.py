@@ -1,4 +1,4 @@
-"""The interface of an architecture, the points inside it that probes read or replace, and its greedy decoding."""
+"""The interface of networks, hook points inside them, and greedy decoding."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -29,7 +29,7 @@ class Network(nn.Module):
     """
 
     def encode(self, prompt: Tensor) -> Tensor:
-        """Prompt tokens (B, P) -> any tensor that `decode` needs, by default the same tokens; once for an answer."""
+        """Prompt tokens (B, P) -> any tensor for `decode`, by default the same tokens. Called once per answer."""
         return prompt
 
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
@@ -41,14 +41,14 @@ class Network(nn.Module):
         return self.decode(self.encode(prompt), answer_in)
 
     def sites(self) -> dict[str, nn.Module]:
-        """Modules whose outputs probes read and replace, by name: the layers ``enc.1`` .. and ``dec.1`` .. at least."""
+        """Name -> module whose output probes read and replace; at least the layers ``enc.1`` .. and ``dec.1`` .."""
         raise NotImplementedError
 
 
 class HookPoint(nn.Module):
-    """The identity. It makes an intermediate tensor hookable, like TransformerLens' class of the same name.
+    """The identity, which makes an intermediate tensor hookable, like TransformerLens' class of the same name.
 
-    It has no parameters and disappears from compiled graphs. Positions are the axis 1, except in attention patterns.
+    It has no parameters and disappears from compiled graphs. Positions are axis 1, except in attention patterns.
     """
 
     def __init__(self, position_axis: int = 1) -> None:
@@ -57,7 +57,7 @@ class HookPoint(nn.Module):
 
     @property
     def watched(self) -> bool:
-        """Whether a probe reads or replaces the tensor. Tensors that training does not need are computed only then."""
+        """Whether a probe reads or replaces the tensor. Tensors that only probes need are computed only then."""
         return len(self._forward_hooks) > 0
 
     def forward(self, x: Tensor) -> Tensor:
@@ -65,9 +65,9 @@ class HookPoint(nn.Module):
 
 
 def sites_of(layer: nn.Module, name: str, inside: Mapping[str, str]) -> dict[str, nn.Module]:
-    """The sites of a layer: those inside, by their paths, as ``{"attn_out": "attention.sublayer"}``, and the layer.
+    """The sites of a layer: the layer, and those inside by their paths, as ``{"attn_out": "attention.sublayer"}``.
 
-    What was ablated is left out.
+    Ablated components are left out.
     """
     modules = dict(layer.named_modules())
     sites = {f"{name}.{site}": modules[path] for site, path in inside.items() if path in modules}
@@ -90,7 +90,7 @@ def shift_right(completion: Tensor) -> Tensor:
 
 @torch.no_grad()
 def greedy(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
-    """Append the likeliest token ``length`` times: prompts (N, P) -> tokens (N, length).
+    """Greedy decoding of ``length`` tokens: prompts (N, P) -> tokens (N, length).
 
     A `Network` encodes each prompt once; any other module runs as a whole for each token.
     """
@@ -107,18 +107,18 @@ def greedy(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
 
 @torch.no_grad()
 def teacher_forced_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
-    """The likeliest token (N, m) at each place after the right ones before it: (N, P), (N, m). Unused tokens stay."""
+    """The likeliest tokens (N, m) under teacher forcing, from (N, P) and (N, m). Padding stays."""
     parts = zip(prompt.split(BATCH), completion.split(BATCH), strict=True)
     return _unused_stay(torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts]), completion)
 
 
 @torch.no_grad()
 def greedy_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
-    """The result of `greedy`, decoded only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m).
+    """The result of `greedy`, but decoding only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m).
 
     Greedy decoding gives the right sequence if and only if every token is the likeliest one after the right prefix. So
-    one teacher-forced forward pass gives the exact autoregressive sequence accuracy. Only sequences that fail need to
-    be decoded, and only where the wrong answer itself is of interest.
+    one teacher-forced pass gives the exact sequence accuracy of decoding. Only the sequences that fail are decoded, to
+    get the wrong answers.
     """
     result = completion.clone()
     failed = (teacher_forced_tokens(network, prompt, completion) != completion).any(dim=-1)
@@ -127,7 +127,7 @@ def greedy_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Ten
 
 
 def sequence_correct(predicted: Tensor, completion: Tensor) -> Tensor:
-    """Which answers (..., N) are right in all tokens that they use: (..., N, m), completions (N, m)."""
+    """A mask (..., N) of answers that are right in all tokens but padding, from (..., N, m) and completions (N, m)."""
     return ((predicted == completion) | (completion == PAD)).all(dim=-1)
 
 

@@ -1,10 +1,10 @@
-"""Position encodings, ``model.net.positions``: how a network knows where a token stands.
+"""Position encodings, selected by ``model.net.positions``.
 
-``learned`` and ``sinusoidal`` number the tokens of a sequence; ``rope`` (Su et al. 2021) turns queries and keys by
-angles that grow with the token's number; ``abacus`` (McLeish et al. 2024) and ``coupled`` (Cho et al. 2024, "position
-coupling") give digits of equal place in operands and answer one learned vector. Where operands have several lengths,
-training shifts the places of an example by a random number, up to those of the longest, so that all vectors are
-trained: ``coupled`` shifts the operator and ``<start>`` too, ``abacus`` does not. At one length the two are the same.
+``learned`` and ``sinusoidal`` number the tokens of a sequence. ``rope`` (Su et al. 2021) rotates queries and keys by
+angles that grow with the token's number. ``abacus`` (McLeish et al. 2024) and ``coupled`` (Cho et al. 2024, "position
+coupling") give digits of equal place in operands and answer the same learned vector. If operands have several lengths,
+training shifts the places of an example by a random number, within those of the longest operands, so that all vectors
+are trained. ``coupled`` also shifts the operator and ``<start>``, ``abacus`` does not. At one length they are equal.
 """
 
 import math
@@ -20,31 +20,31 @@ DIGIT_SCHEMES = ("abacus", "coupled")
 
 
 def sinusoids(length: int, channels: int) -> Tensor:
-    """(T, C): sines in the even channels, cosines in the odd ones (Vaswani et al. 2017, section 3.5)."""
+    """Fixed vectors (T, C): sines in even channels, cosines in odd ones (Vaswani et al. 2017, section 3.5)."""
     frequency = torch.exp(torch.arange(0, channels, 2) * (-math.log(10000.0) / channels))
     angle = torch.arange(length)[:, None] * frequency  # (T, C / 2)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :channels]
 
 
 def position_ids(tokens: Tensor) -> Tensor:
-    """The number of each token in its sequence, from 0: (B, T) -> (B, T). Unused tokens do not count."""
+    """The number of each token in its sequence, from 0: (B, T) -> (B, T). Padding does not count."""
     return ((tokens != PAD).cumsum(-1) - 1).clamp(min=0)
 
 
 def without_padding(mask: Tensor, tokens: Tensor) -> Tensor:
-    """Let no query look at an unused token but itself: (T, T), tokens (B, T) -> (B, 1, T, T)."""
+    """Mask padding too, except for a query at the same position: mask (T, T), tokens (B, T) -> (B, 1, T, T)."""
     itself = torch.eye(len(mask), dtype=torch.bool, device=mask.device)
     return mask | ((tokens == PAD)[:, None, None, :] & ~itself)
 
 
 class RandomOffset(Dropout):
-    """While training, a random number for each example: a function of the key, like dropout."""
+    """A random number for each example during training, 0 otherwise; a function of the key, like dropout."""
 
     def __init__(self) -> None:
         super().__init__(0.0)
 
     def forward(self, x: Tensor, batch_axis: int = 0) -> Tensor:
-        """The largest number of each example (B, 1) -> one from 0 to that (B, 1)."""
+        """Largest numbers (B, 1) -> random numbers (B, 1), from 0 to the largest."""
         if not self.training or self.key is None:
             return torch.zeros_like(x)
         index = torch.arange(x.shape[0], dtype=torch.int32, device=x.device)
@@ -52,7 +52,7 @@ class RandomOffset(Dropout):
 
 
 class IndexEmbedding(nn.Module):
-    """Add a vector for the number of each token: a learned one, or sinusoids of this ``size``."""
+    """Add a vector for the number of each token: learned, or sinusoids of amplitude ``size``."""
 
     weight: Tensor  # (T, C)
 
@@ -65,16 +65,16 @@ class IndexEmbedding(nn.Module):
             self.register_buffer("weight", size * sinusoids(length, d_model), persistent=False)
 
     def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
-        """Embeddings (B, T, C) of tokens (B, T), which are counted from 0 in each stack, whatever ``first`` says."""
+        """Add positions to embeddings (B, T, C) of tokens (B, T), counted from 0 in each stack; ignores ``first``."""
         if self.padded:
             return x + self.weight[position_ids(tokens)]
         return x + self.weight[: x.shape[-2]]
 
 
 class DigitPlaceEmbedding(nn.Module):
-    """Add a learned vector for the place of each digit, and one for all tokens that are no digits."""
+    """Add a learned vector for the place of each digit, and one for all tokens that are not digits."""
 
-    places: Tensor  # (P + m,), 0 for what is not a digit
+    places: Tensor  # (P + m,), 0 for tokens that are not digits
 
     def __init__(self, layout: Layout, d_model: int, moves_all: bool) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class DigitPlaceEmbedding(nn.Module):
         self.weight = nn.Parameter(nn.init.normal_(torch.empty(rows, d_model)))
 
     def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
-        """Embeddings (B, T, C) of tokens (B, T), of which the first is the ``first`` of prompt and answer."""
+        """Add positions to embeddings (B, T, C) of tokens (B, T), which start at index ``first`` of the sequence."""
         places = self.places[first : first + x.shape[-2]]
         if self.shift is None:
             return x + self.weight[places]
@@ -98,9 +98,9 @@ class DigitPlaceEmbedding(nn.Module):
 def added_positions(
     scheme: str, length: int, d_model: int, layout: Layout | None, size: float = 1.0
 ) -> IndexEmbedding | DigitPlaceEmbedding | None:
-    """What adds positions to the embeddings of up to ``length`` tokens: None for ``rope`` and for ``none``.
+    """The module that adds positions to the embeddings of up to ``length`` tokens; None for ``rope`` and ``none``.
 
-    ``size`` is the largest number in fixed vectors, which should not be larger than the tokens'.
+    ``size`` is the amplitude of fixed vectors, which should not exceed that of the token embeddings.
     """
     if scheme not in POSITION_ENCODINGS:
         raise ValueError(f"positions={scheme}: expected {', '.join(POSITION_ENCODINGS)}")
@@ -115,7 +115,7 @@ def added_positions(
 
 
 class Rotary(nn.Module):
-    """RoPE: channels i and i + hs / 2 of a head turn by the angle ``number / 10000^(2 i / hs)``."""
+    """RoPE: rotates channels i and i + hs / 2 of a head by the angle ``number / 10000^(2 i / hs)``."""
 
     cos: Tensor  # (T, hs / 2)
     sin: Tensor
@@ -129,7 +129,7 @@ class Rotary(nn.Module):
         self.register_buffer("sin", angle.sin(), persistent=False)
 
     def forward(self, x: Tensor, numbers: Tensor | None = None) -> Tensor:
-        """Queries or keys (B, nh, T, hs) of tokens with these numbers (B, T), by default 0 .. T - 1."""
+        """Rotate queries or keys (B, nh, T, hs) of tokens with ``numbers`` (B, T), by default 0 .. T - 1."""
         cos, sin = (t[: x.shape[-2]] if numbers is None else t[numbers][:, None] for t in (self.cos, self.sin))
         left, right = x.chunk(2, dim=-1)
         return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)

@@ -98,13 +98,13 @@ class Transformer(Network):
     Args:
         prompt_length, answer_length: tokens, P and m.
         d_model: channels C, a multiple of ``num_heads``.
-        num_layers: of the encoder, and of the decoder.
+        num_layers: layers of the encoder, and as many of the decoder.
         dropout: the share of activations that training sets to zero.
         encoder, attention, feed_forward, positional_encoding: False removes the component (paper, section 5).
             Without the encoder the decoder attends to the embedded prompt. Without attention the decoder sees no
             prompt at all; the norms stay. Without feed-forward its norm goes too, as in the authors' code.
-        positions: one of `tasks.POSITION_ENCODINGS`, in both stacks; ``rope`` turns nothing in cross-attention.
-        layout: of the task's tokens. Operands of several lengths are refused: `decode` does not see which are unused.
+        positions: one of `tasks.POSITION_ENCODINGS`, in both stacks; ``rope`` is not applied in cross-attention.
+        layout: places of the task's tokens. Operands of several lengths are refused, as `decode` cannot see padding.
     """
 
     causal_mask: Tensor  # (m, m) bool
@@ -144,7 +144,7 @@ class Transformer(Network):
         self.register_buffer("causal_mask", torch.ones(answer_length, answer_length).triu(1).bool(), persistent=False)
 
     def encode(self, prompt: Tensor) -> Tensor:
-        """Prompt tokens (B, P) -> what the decoder attends to (B, P, C)."""
+        """Prompt tokens (B, P) -> memory (B, P, C), to which the decoder attends."""
         x = self.prompt_embedding(prompt)
         if self.positions is not None:
             x = self.positions(x, prompt)
@@ -165,7 +165,7 @@ class Transformer(Network):
         return self.head(x)
 
     def sites(self) -> dict[str, nn.Module]:
-        """The layers ``enc.1 .. enc.6``, (B, P, C), and ``dec.1 .. dec.6``, (B, m, C), and what lies inside them."""
+        """The layers ``enc.1 .. enc.6`` (B, P, C) and ``dec.1 .. dec.6`` (B, m, C), and the sites inside them."""
         named: dict[str, nn.Module] = {}
         for stack, embedding, before, layers in (
             ("enc", self.prompt_embedding, self.prompt_dropout, self.encoder),

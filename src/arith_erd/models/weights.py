@@ -1,4 +1,4 @@
-"""Weights: the initial ones of a seed, and those in untrusted files, the authors' too: tensors only, if they fit."""
+"""Weights: initial ones from a seed, and those from untrusted files, such as the authors', read as tensors only."""
 
 import stat
 import warnings
@@ -41,16 +41,16 @@ RENAMINGS = (  # parts of our names -> theirs, each applied in turn
 
 
 def initialise(make_network: Callable[[], Network], seed: int) -> Network:
-    """The network that ``seed`` starts from; made on the CPU, so that it is the same for every device."""
+    """Make a network with the initial weights of a seed, on the CPU, so that they are the same for every device."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, RandomStream.WEIGHTS))
         return make_network()
 
 
 def load_tensors(path: Path) -> Any:
-    """The tensors and plain values in a file of safetensors or PyTorch, on the CPU. No code in it is run.
+    """Load tensors and plain values from a file of safetensors or PyTorch, on the CPU. No code in it is run.
 
-    It raises an `OSError` if it is no regular file, and anything if it is damaged or holds more than these.
+    It raises an `OSError` if it is no regular file, and any exception if it is damaged or contains anything else.
     """
     if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
         raise OSError(f"{path} is not a regular file")
@@ -65,7 +65,7 @@ def load_tensors(path: Path) -> Any:
 
 
 def read_state(path: Path, expected: str = "a state dict") -> dict[str, Tensor]:
-    """The tensors of a state dict by name, as `load_tensors` reads them; a `UserError` says what was ``expected``."""
+    """Read a state dict, name -> tensor, by `load_tensors`; a `UserError` says what was ``expected``."""
     try:
         state = load_tensors(path)
     except OSError as error:
@@ -81,9 +81,9 @@ def read_state(path: Path, expected: str = "a state dict") -> dict[str, Tensor]:
 def checked_state(
     state: Mapping[Any, Any], shapes: Mapping[str, torch.Size], source: str, wanted: str = "its config.yaml"
 ) -> dict[str, Tensor]:
-    """The same tensors, if they are those of a network: its names and shapes, floating-point numbers in memory.
+    """Check that a state dict has a network's names and shapes, with floating-point numbers in memory, and return it.
 
-    Else a `UserError` names those of ``source`` that do not fit the network that ``wanted`` defines.
+    Otherwise a `UserError` names the tensors of ``source`` that do not fit the network that ``wanted`` defines.
     """
     own = {name: tuple(shape) for name, shape in shapes.items()}
     theirs = {name: tuple(tensor.shape) for name, tensor in state.items() if is_plain(tensor)}
@@ -94,7 +94,7 @@ def checked_state(
 
 
 def filled(make: Callable[[], Network], state: Mapping[Any, Any], source: str, wanted: str) -> Network:
-    """The network that ``make`` gives, with weights that `checked_state` lets pass."""
+    """Make a network and load a state dict after `checked_state`."""
     state = checked_state(state, shapes_of(make), source, wanted)
     network = make()
     network.load_state_dict(state)
@@ -102,14 +102,15 @@ def filled(make: Callable[[], Network], state: Mapping[Any, Any], source: str, w
 
 
 def load_authors_network(path: str | Path, task: Task) -> Transformer:
-    """A model of the authors, in evaluation mode on the CPU. Its width and depth follow from the shapes.
+    """Load a model of the authors, in evaluation mode on the CPU. Its width and depth follow from the shapes.
 
     Their buffers (positions and causal mask) have fixed values, which our network computes itself. Only the shapes of
-    the positions are used: they show the lengths of prompt and answer that a model was made for.
+    the positions are used: they show the model's lengths of prompt and answer. Nothing else about the task can be
+    checked, so addition and random output are indistinguishable. The file is read as tensors only, so no code in it can
+    run.
 
-    The file is read as tensors only, so that no code in it can run. Of the task only the lengths of prompt and answer
-    can be checked, so addition and random output are indistinguishable. Anything but such a state dict is a
-    `UserError`, which names the keys that are missing, foreign or misshapen.
+    Raises:
+        UserError: for anything but such a state dict, with the keys that are missing, unknown or of the wrong shape.
     """
     state = read_state(Path(path), "a PyTorch state dict")
     state.pop("nopeak_mask", None)
@@ -145,12 +146,12 @@ def authors_name(name: str) -> str:
 
 
 def shapes_of(make: Callable[[], Network]) -> dict[str, torch.Size]:
-    """Shapes of a network's weights, without allocating it: an untrusted configuration may ask for any size."""
+    """The shapes of a network's weights, without allocating it: an untrusted file may ask for any size."""
     with torch.device("meta"):
         return {name: tensor.shape for name, tensor in make().state_dict().items()}
 
 
 def is_plain(tensor: Any) -> bool:
-    """Whether this is a dense tensor of real floating-point numbers in memory (not on ``meta``)."""
+    """Whether it is a dense tensor of real floating-point numbers in memory (not on ``meta``)."""
     dense = isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_nested
     return dense and tensor.is_floating_point() and not tensor.is_meta

@@ -1,1 +1,1 @@
-"""Drawing: one style, and the figures of probes, curves and tables."""
+"""Figures of probes, curves and tables, in one style."""

@@ -1,4 +1,4 @@
-"""Curves over the epochs of training, of accuracies or of a probe's measure; and accuracies over a setting.
+"""Curves of accuracies or of a probe's measure over the epochs of training, and accuracies over a setting.
 
 A line is the median over seeds, a band their range.
 """
@@ -23,7 +23,7 @@ DASHES = ("-", "--", "-.", ":")
 
 @dataclass(frozen=True)
 class EpochCurves:
-    """The values for a figure over epochs: from one epoch, or from all with a column ``epoch``."""
+    """The values of a figure over epochs: of one epoch, or of all with a column ``epoch``."""
 
     table: pd.DataFrame
     """Columns ``seed``, ``panel``, ``line`` and ``value``."""
@@ -31,7 +31,7 @@ class EpochCurves:
     """Label of the vertical axis."""
     unit: str = NUMBER  # of the value, as in `Sheet`
     by_seed: bool = False
-    """Whether the figure has a panel for each seed: for what happens at another epoch in each of them."""
+    """Whether the figure has a panel for each seed, for changes that come at another epoch in each seed."""
 
     @classmethod
     def of(
@@ -43,10 +43,10 @@ class EpochCurves:
         label: str = "",
         unit: str = NUMBER,
     ) -> "EpochCurves":
-        """The mean of one measure over the rows of a line, for each seed, from a probe's rows at one epoch.
+        """Average one measure over the rows of each line, for each seed, from a probe's rows at one epoch.
 
-        The values of the columns ``lines`` name the lines, those of ``panel`` the panels; without a ``label``, of the
-        vertical axis, it is the measure.
+        The values of the columns ``lines`` name the lines, those of ``panel`` the panels. ``label`` is that of the
+        vertical axis, by default the measure.
         """
         named = pd.DataFrame(
             {
@@ -60,7 +60,7 @@ class EpochCurves:
         return cls(table, label or measure.replace("_", " "), unit)
 
     def tabulated(self) -> pd.DataFrame:
-        """One row per epoch, one column per line: means over the seeds, with intervals if there are three or more."""
+        """A table with a row per epoch and a column per line: means over the seeds, with intervals from three on."""
         across = ("panel", "line") if self.table["panel"].nunique() > 1 else ("line",)
         columns = {"epoch": INTEGER, **dict.fromkeys(across, TEXT), "value": self.unit}
         return tabulate(self.table, Sheet("", columns, across=across))
@@ -68,7 +68,7 @@ class EpochCurves:
     def draw(self, title: str, reached: Mapping[int, int | None] | None = None) -> Figure:
         """Draw one panel for each value of ``panel``: the median over seeds as lines, their range as bands.
 
-        ``reached`` marks the epoch at which each seed reached 95%, None if it did not.
+        ``reached`` has the epoch at which each seed reached 95%, to be marked; None if it did not.
         """
         panels = [(str(panel), rows) for panel, rows in self.table.groupby("panel", sort=False)]
         if self.by_seed:
@@ -117,7 +117,7 @@ class EpochCurves:
 
 
 def learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.DataFrame | None = None) -> Figure:
-    """Accuracy and loss over the epochs, and with the rows of ``slices.csv`` the accuracy of each length at the end."""
+    """Draw accuracy and loss over the epochs, and from the rows of ``slices.csv`` the final accuracy of each length."""
     table = pd.DataFrame(rows)
     seeds = table["seed"].nunique()
     widths = (3, 2) if slices is None else (3, 2, 2)
@@ -148,7 +148,7 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.Da
 
 
 def small_panel(rows: pd.DataFrame) -> Figure:
-    """Training (dashed) and validation accuracy of one kind of run, rows of all seeds. No title and no legend."""
+    """Draw training (dashed) and validation accuracy of one kind of run, without title and legend."""
     figure, ax = subplots(3, 1.9)
     rows = thinned(rows)
     accuracy_axes(ax, rows)
@@ -161,9 +161,9 @@ def small_panel(rows: pd.DataFrame) -> Figure:
 
 
 def draw_by_setting(means: pd.DataFrame) -> Figure:
-    """Draw a table of means over seeds: settings, ``seeds``, ``accuracy``, ``low``, ``high``.
+    """Draw a table of means over seeds, with columns for settings, then ``seeds``, ``accuracy``, ``low``, ``high``.
 
-    The first setting is on the axis: numbers at their place, names side by side.
+    The first setting is on the horizontal axis: numbers at their place, names side by side.
     """
     key, *others = means.columns[: means.columns.get_loc("seeds")]
     means = means.dropna(subset=[key])
@@ -201,18 +201,18 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
 
 
 def thinned(rows: pd.DataFrame) -> pd.DataFrame:
-    """At most 400 epochs of metric rows, with the first and the last; more are invisible and enlarge the SVG."""
+    """Keep at most 400 epochs of metric rows, with the first and the last; more only enlarge the SVG."""
     end = rows["epoch"].max()
     return rows[(rows["epoch"] % -(-end // 400) == 0) | rows["epoch"].isin([1, end])]
 
 
 def forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
-    """A column as a table (epochs, seeds); a seed that stopped keeps its last value until the longest one ends."""
+    """A column as a table (epochs, seeds). A seed that stopped early keeps its last value until the longest ends."""
     return rows.pivot_table(column, "epoch", by, dropna=False).ffill()
 
 
 def over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
-    """Draw a column; dashed lines lie above solid ones."""
+    """Draw a column over the epochs; dashed lines lie above solid ones."""
     order = 2 if linestyle == "-" else 3
     look: Any = {"label": label, "color": color, "linestyle": linestyle, "linewidth": 1.8, "zorder": order}
     look["marker"] = "o" if rows["epoch"].nunique() == 1 else ""
@@ -220,7 +220,7 @@ def over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: st
 
 
 def accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
-    """An empty panel of accuracies over the epochs, or one of training and validation."""
+    """Set up a panel of accuracies over the epochs; with ``rows`` draw those of training and validation."""
     tidy(ax, "y")
     ax.set(xlabel="epoch", ylim=(-0.02, 1.03))
     if rows is not None:

@@ -1,4 +1,4 @@
-"""Two figures of probes that the report draws too: correlations of distances, and accuracy after erasures.
+"""Two figures that both probes and the report draw: correlations of distances, and accuracy after erasures.
 
 They are figure 4 (section 4.5) and appendix D of the paper.
 """
@@ -62,7 +62,8 @@ CONTROLS = (  # columns, place below the line of an erasure, colour, label
 def draw_correlations(tasks: Mapping[str, pd.DataFrame], besides: Mapping[str, pd.DataFrame] | None = None) -> Figure:
     """Draw the table of correlations and the curves over the decoder's layers, one row of panels per task.
 
-    Rows of one correlation method by title; ``besides`` holds those of the authors' weights, drawn as thin crosses.
+    ``tasks`` has the rows of one correlation method by title; ``besides`` has those of the authors' weights, drawn as
+    thin crosses.
     """
     lines = [len(_sites(rows)) for rows in tasks.values()]
     height = sum(max(1.6 + 0.24 * number, 3.2) for number in lines)
@@ -136,7 +137,7 @@ def _layer_curves(ax: Axes, rows: pd.DataFrame, besides: pd.DataFrame | None = N
 
 
 def _of(rows: pd.DataFrame, stack: str, space: str) -> pd.DataFrame:
-    """Correlations with distances at the output: a table (layers, seeds)."""
+    """A table (layers, seeds) of correlations with distances at the output."""
     chosen = (rows["stack"] == stack) & (rows["level"] == "out") & (rows["space"] == space)
     return rows[chosen].pivot_table("correlation", "layer", "seed", dropna=False)
 
@@ -167,7 +168,7 @@ def draw_erasures(rows: pd.DataFrame, task: str, published: bool, whose: str = "
 
 
 def _erasure_lines(rows: pd.DataFrame) -> list[tuple[str, str | None]]:
-    """The lines of a panel from the top: each concept as a heading, then one line for each of its methods."""
+    """The lines of a panel from the top: each concept as a heading (None), then a line for each of its methods."""
     lines: list[tuple[str, str | None]] = []
     for concept, group in rows.groupby("concept", sort=False):
         lines += [(str(concept), None), *((str(concept), str(method)) for method in group["method"].unique())]

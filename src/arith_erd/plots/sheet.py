@@ -1,4 +1,4 @@
-"""Measures as text: the description and the table of a probe's rows, and the numbers of a report with their unit."""
+"""Measures as text: description and table of a probe's rows, and a report's numbers with their units."""
 
 import json
 import math
@@ -22,7 +22,7 @@ UNITS = (
 UNIT_NAMES = {"points": " points", "ratio": " times", "epochs": " epochs", "minutes": " min"}
 UNIT_NAMES |= {unit: f" {unit}" for unit in ("tokens", "examples", "bits")}
 SPANS = {"accuracy": (0.0, 1.0), "correlation": (-1.0, 1.0), "value": (0.0, np.inf), "minutes": (0.0, np.inf)}
-"""What means in these units can be: no interval leaves them. A value is an error."""
+"""Unit -> range of its means, to which intervals are clipped. A value is an error."""
 DIGITS = {"percent": 1, "accuracy": 1, "correlation": 2, NUMBER: 3}
 """Decimals by unit; an accuracy is written in percent."""
 
@@ -31,10 +31,10 @@ DIGITS = {"percent": 1, "accuracy": 1, "correlation": 2, NUMBER: 3}
 class Sheet:
     """The description that a probe writes beside its rows, to ``probe.json``.
 
-    ``columns`` gives the kind of each column: ``text`` and ``integer`` say what was measured; ``number`` or a unit
-    (``accuracy``, ``correlation``, ``percent``) is a measure. The values of those in ``across`` become columns of the
-    table. Where a row is a single case, such as a wrong answer, the table counts cases by the columns in ``counted``.
-    ``settings`` are those of probe, task and split, as far as rows do not come from a run.
+    ``columns`` maps each column to its kind. ``text`` and ``integer`` identify a row; ``number`` or a unit
+    (``accuracy``, ``correlation``, ``percent``) marks a measure. The values of columns in ``across`` become columns of
+    the table. If rows are single cases, such as wrong answers, the table counts them by the columns ``counted``.
+    ``settings`` are those of the probe and, without a run, of task and split.
     """
 
     name: str
@@ -45,13 +45,13 @@ class Sheet:
 
     @classmethod
     def of(cls, name: str, rows: pd.DataFrame, units: Mapping[str, str], **layout: Any) -> "Sheet":
-        """Describe rows. A column of floats without a unit is a plain number; other columns name the case."""
+        """Describe rows. A column of floats without a unit is a plain number; other columns identify a row."""
         kinds = {"f": NUMBER, "i": INTEGER, "u": INTEGER}
         return cls(name, {str(c): units.get(str(c), kinds.get(rows[c].dtype.kind, TEXT)) for c in rows}, **layout)
 
     @classmethod
     def from_json(cls, text: str) -> "Sheet":
-        """The inverse of `to_json`; a `ValueError` if the text is no such description."""
+        """The inverse of `to_json`; a `ValueError` if the text is not a description."""
         try:
             sheet = TypeAdapter(cls).validate_json(text)
         except ValidationError as error:
@@ -79,8 +79,8 @@ class Sheet:
 def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
     """The table of a probe, as text: each measure's mean over the seeds with its 95% interval.
 
-    ``0.889 [0.871, 0.902]``; without the brackets from fewer than three seeds, or where all are equal. What is not
-    known is empty.
+    ``0.889 [0.871, 0.902]``; there is no interval for fewer than three seeds, or if all are equal. Unknown means are
+    empty.
     """
     texts = [column for column in sheet.keys if sheet.columns[column] == TEXT]
     rows = rows.assign(**{column: rows[column].fillna("").astype(str) for column in texts})
@@ -114,7 +114,7 @@ def _count(groups: Any, sheet: Sheet) -> pd.DataFrame:
 
 
 def mean_text(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
-    """``0.889 [0.871, 0.902]``, ``88.9% [87.1, 90.2]``; empty if a value is not known."""
+    """A mean with its interval: ``0.889 [0.871, 0.902]``, ``88.9% [87.1, 90.2]``; empty if a value is NaN."""
     if np.isnan(values).any():
         return ""
     scale, sign = (100, "%") if unit == "accuracy" else (1, "")
@@ -134,13 +134,13 @@ def seeds_note(seeds: int) -> str:
 
 
 def number(value: float, unit: str, brief: bool = False) -> str:
-    """``99.98%``, ``6.31 points``, ``38.5 epochs``. ``brief`` is for the paper's numbers, which have fewer digits."""
+    """A number with its unit: ``99.98%``, ``6.31 points``. ``brief`` has fewer digits, as the paper's numbers do."""
     digits = bare(value, unit, brief)
     return f"layer {digits}" if unit == "layer" else f"{digits}{UNIT_NAMES.get(unit, '')}"
 
 
 def estimated(estimate: Estimate, unit: str) -> str:
-    """``99.9%``, ``> 50 epochs``, ``1.20 to 1.25 times``: what an estimate can be."""
+    """An estimate as text: ``99.9%``, ``> 50 epochs``, ``1.20 to 1.25 times``."""
     if estimate.value is not None:
         return number(estimate.value, unit)
     if math.isinf(estimate.high):
@@ -149,12 +149,12 @@ def estimated(estimate: Estimate, unit: str) -> str:
 
 
 def interval_text(interval: Interval | None, unit: str) -> str:
-    """``[99.7, 100]``, in the unit of the number that it stands behind; nothing where there is none."""
+    """An interval as text, ``[99.7, 100]``, in the unit of its estimate; empty for None."""
     return "" if interval is None else f"[{', '.join(bare(end, unit).rstrip('%') for end in interval)}]"
 
 
 def bare(value: float, unit: str, brief: bool = False) -> str:
-    """The number without the name of its unit; a percent sign stays."""
+    """A number without the name of its unit, but with a percent sign."""
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     match unit:

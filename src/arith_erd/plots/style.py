@@ -1,6 +1,6 @@
-"""How figures look: no box, a faint grid, readable in black and white; and their files, PNG and SVG.
+"""The style of figures, readable in black and white, and their files, PNG and SVG.
 
-Lines differ in dashes and points differ in shape, so no reader depends on colour.
+Lines differ in dashes and points in shape, so no reader depends on colour.
 """
 
 import base64
@@ -30,13 +30,13 @@ PAPER = Line2D([], [], markeredgecolor=INK, label="paper", **DIAMOND)
 
 @contextlib.contextmanager
 def plain_text() -> Iterator[None]:
-    """Within the block nothing is taken for mathematics: names come from files, and may hold a ``$``."""
+    """Within the block no text is parsed as mathematics, since names from files may contain a ``$``."""
     with mpl.rc_context({"text.parse_math": False}):
         yield
 
 
 def tidy(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
-    """Draw no box and a faint grid; ``percent`` is the axis of shares, which are written in percent."""
+    """Remove the box and draw a faint grid. ``percent`` names an axis of shares, to be written in percent."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(LIGHT)
     ax.tick_params(color=LIGHT)
@@ -46,7 +46,7 @@ def tidy(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
 
 
 def band(ax: Axes, by_seed: pd.DataFrame, middle: str = "median", **look: Any) -> None:
-    """Draw a table (x, seeds): the median over seeds as a line, their range as a band."""
+    """Draw a table (x, seeds): the median, or another ``middle``, over seeds as a line, their range as a band."""
     line = by_seed.agg(middle, axis=1)
     if by_seed.shape[1] > 1:
         low, high = by_seed.min(axis=1), by_seed.max(axis=1)
@@ -59,7 +59,7 @@ def canvas(width: float, height: float) -> Figure:
 
 
 def subplots(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
-    """A canvas and its axes, one or an array of them, as `matplotlib.pyplot.subplots` gives them."""
+    """A figure and its axes, single or in an array, as from `matplotlib.pyplot.subplots`."""
     figure = canvas(width, height)
     return figure, figure.subplots(rows, columns, **options)
 
@@ -72,21 +72,21 @@ def headline(ax: Axes, title: str, note: str = "", pad: float = 6) -> None:
 
 
 def seeds_text(*tables: pd.DataFrame) -> str:
-    """``5 seeds``, or ``2 to 5 seeds`` where some tables have fewer."""
+    """The number of seeds: ``5 seeds``, or ``2 to 5 seeds`` if some tables have fewer."""
     numbers = [rows["seed"].nunique() for rows in tables]
     fewest, most = min(numbers), max(numbers)
     return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' if most != 1 else ''}"
 
 
 def set_title(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:
-    """Set the title of a figure: the task, a text, and the number of seeds; in several lines if it is too wide."""
+    """Set the title of a figure: the task, a text, and the number of seeds. Wide titles are wrapped."""
     seeds = seeds_text(rows).replace(" ", "\N{NO-BREAK SPACE}")
     title = f"{TASKS.get(task, task)}: {text} ({seeds})"
     figure.suptitle(title, fontsize=11, fontweight="bold", color=INK, wrap=True)
 
 
 def grid(width: float, height: float, panels: int, across: int, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A canvas and so many axes in rows of ``across``."""
+    """A figure and ``panels`` axes, in rows of ``across``."""
     figure, axes = subplots(width, height, -(-panels // across), across, squeeze=False, **options)
     for ax in axes.flat[panels:]:
         ax.set_visible(False)
@@ -98,7 +98,7 @@ def diamond(ax: Axes, x: float, y: float, color: str) -> None:
 
 
 def legend_below(figure: Figure, *more: Line2D, columns: int = 0) -> None:
-    """One legend for all axes, in as many columns as asked, or as there are labels, if the figure is wide enough."""
+    """Add one legend for all axes, in ``columns`` columns, or one per label, but no more than fit the figure."""
     labelled = [ax.get_legend_handles_labels() for ax in figure.axes]
     handles = {label: handle for pair in labelled for handle, label in zip(*pair, strict=True)}
     handles |= {str(handle.get_label()): handle for handle in more}
@@ -113,9 +113,9 @@ def legend_below(figure: Figure, *more: Line2D, columns: int = 0) -> None:
 def heat_map(
     ax: Axes, table: pd.DataFrame, norm: Normalize | None = None, cmap: str = "Blues", numbers: str | None = None
 ) -> None:
-    """Draw a table as cells with its labels, white and darkest by ``norm``, 0 and 1 unless given; NaN stays empty.
+    """Draw a labelled table as coloured cells, from 0 (white) to 1 (darkest) or by ``norm``; NaN stays empty.
 
-    ``numbers`` is the format in which each cell shows its number.
+    With ``numbers``, a format, each cell shows its number.
     """
     norm, values = norm or Normalize(0, 1), table.to_numpy(dtype=float)
     ax.imshow(np.ma.masked_invalid(values), aspect="auto", cmap=cmap, norm=norm, interpolation="nearest")
@@ -136,14 +136,14 @@ def write_in_cell(ax: Axes, i: int, j: int, text: str, on_dark: bool, size: floa
 
 
 def save_png(figure: Figure, path: Path) -> None:
-    """Write a figure in 256 colours: a third of the bytes, and the same to the eye."""
+    """Write a figure as PNG in 256 colours, which takes a third of the bytes and looks the same."""
     file = io.BytesIO()
     figure.savefig(file, format="png")
     Image.open(file).convert("RGB").quantize(dither=Image.Dither.NONE).save(path, "PNG", optimize=True)
 
 
 def svg_of(figure: Figure, name: str) -> str:
-    """A figure as SVG, the same text for the same data; the ids inside depend on the name."""
+    """A figure as SVG. Equal figures give equal text; the ids inside depend on the name."""
     file = io.StringIO()
     with plain_text(), mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(file, format="svg", metadata={"Date": None})

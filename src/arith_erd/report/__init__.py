@@ -1,1 +1,1 @@
-"""The paper beside ours: figures and claims from run directories alone. Imports no torch."""
+"""Compare the paper's figures and claims with ours, from run directories alone. Imports no torch."""

@@ -1,4 +1,4 @@
-"""The paper beside ours, from run directories: ``arith-report runs/``."""
+"""The command ``arith-report runs/``, which compares the paper with the runs in a folder."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ def build(
 ) -> tuple[Collection, list[claims.Result]]:
     """Read folders of runs and write ``claims.{md,csv}``, ``runs.csv`` (one row per seed), figures, ``index.html``.
 
-    Duplicates of a replica: the first folder wins. What is below ``out`` is replaced file by file, and no link there is
-    followed. Commands name the folder ``named``, by default the first one.
+    If a replica is in several folders, the first folder wins. Files below ``out`` are replaced one by one; links are
+    not followed. Commands in the report name the folder ``named``, by default the first one.
     """
     folders = [runs] if isinstance(runs, Path) else [*runs]
     for folder in folders:
         if not folder.is_dir():
-            raise UserError(f"{folder}: no such folder; expected one of run directories, such as runs/ of train.py")
+            raise UserError(f"{folder}: no such folder; expected a folder of run directories, such as runs/")
     require_writable("--out", out)
     if (out / "figures").is_symlink():
         raise UserError(f"--out={out}: its folder figures is a link; expected a folder, or nothing there yet")

@@ -1,4 +1,4 @@
-"""The paper's claims beside our measurements: an estimate over seeds, and a verdict from its interval alone.
+"""Compare the paper's claims with our measurements: an estimate over seeds, and a verdict from its interval.
 
 The rules are those of ``docs/verdicts.md``. A claim is also judged by the rules before 2026-11-24, on the same runs.
 """
@@ -26,7 +26,7 @@ SEEDS_TRIED = (*range(MIN_SEEDS, 31), 40, 50, 75, 100, 150, 200, 300, 500, 1000)
 
 @dataclass(eq=False)
 class Result:
-    """A claim beside what we measured."""
+    """A claim, our measurement of it, and the verdict."""
 
     claim: Claim
     source: str  # our runs, the authors' weights, or the task alone, which needs no run
@@ -74,7 +74,7 @@ Results: TypeAlias = Mapping[str, Result]  # claims beside ours, by id
 
 
 def evaluate(paper: Paper, found: Collection) -> list[Result]:
-    """Every claim of the paper, in its order."""
+    """The results for every claim, in the paper's order."""
     results = {claim.id: judge(claim, found) for claim in paper.claims}
     for result in results.values():
         if result.modes and result.claim.mean_of and result.claim.unit == "points":  # those of its accuracy
@@ -116,7 +116,7 @@ def judge(claim: Claim, found: Collection) -> Result:
 
 
 def _estimate(result: Result) -> Estimate:
-    """The statistic of the claim, from its samples, or from how many seeds learn."""
+    """The statistic of the claim, from its samples, or from the number of seeds that learn."""
     claim, measure, weights = result.claim, result.claim.measure, [weight for weight, _ in result.claim.measure.arms]
     bounds = [(sample["low"].to_numpy(), sample["high"].to_numpy()) for sample in result.samples]
     if isinstance(measure, Ceiling):
@@ -138,7 +138,7 @@ def _estimate(result: Result) -> Estimate:
 
 
 def _span(claim: Claim, terms: int) -> Interval:
-    """The values that a weighted sum of so many means can take."""
+    """The range of a weighted sum of ``terms`` means."""
     if terms == 1 and claim.unit in SPANS:
         return SPANS[claim.unit]
     reach = np.inf
@@ -150,7 +150,7 @@ def _span(claim: Claim, terms: int) -> Interval:
 
 
 def _votes(result: Result, measure: ProbeColumn, found: Collection) -> tuple[dict[int, int], Estimate | None]:
-    """Seeds by the layer that they name, and by how much the published layer is behind the best one."""
+    """Layer -> number of seeds that name it, and by how much the published layer is behind the best one."""
     votes = {int(layer): int(count) for layer, count in result.samples[0]["low"].value_counts().items()}
     behind = "behind_min" if measure.reduce == "argmin" else "behind_max"
     distance = measure.model_copy(update={"reduce": behind, "at": result.claim.value})
@@ -159,7 +159,7 @@ def _votes(result: Result, measure: ProbeColumn, found: Collection) -> tuple[dic
 
 
 def _modes(claim: Claim, found: Collection) -> list[Modes]:
-    """How many seeds learn, if some do not and the claim is about networks that do."""
+    """The numbers of seeds that learn, if some do not and the claim is about networks that do; else empty."""
     measure = claim.measure
     about = claim.value >= verdicts.LEARNS if claim.unit == "accuracy" else claim.mean_of or len(measure.arms) > 1
     compared = claim.compare in ("mean", "prediction") and not claim.old
@@ -171,7 +171,7 @@ def _modes(claim: Claim, found: Collection) -> list[Modes]:
 
 
 def _verdict(result: Result, interval: Interval | None) -> Verdict:
-    """The verdict if the interval of the estimate were this one."""
+    """The verdict, given an interval of the estimate."""
     claim, estimate, measure = result.claim, result.estimate, result.claim.measure
     if estimate is None or (result.source == AUTHORS and claim.kind == "result"):
         return "inconclusive"
@@ -193,7 +193,7 @@ def _verdict(result: Result, interval: Interval | None) -> Verdict:
 
 
 def _seeds_needed(result: Result) -> int | None:
-    """How many seeds would give a verdict if new ones resembled these; None if there are too few, or none would do."""
+    """How many seeds like these would give a verdict; None if there are too few now, or no number would."""
     if result.n < result.least or not result.estimate or result.claim.compare == "ceiling":
         return None
     for n in (n for n in SEEDS_TRIED if n > result.n):
@@ -244,7 +244,7 @@ def _cause(result: Result, found: Collection) -> str:
 
 
 def missing(results: Sequence[Result], paper: Paper, runs: Path) -> dict[str, list[Result]]:
-    """The claims without data, by the command that makes them, in the paper's order."""
+    """Command -> claims without data that it would measure, in the paper's order."""
     commands: dict[str, list[Result]] = {}
     for result in results:
         if result.verdict == "not run":
@@ -253,7 +253,7 @@ def missing(results: Sequence[Result], paper: Paper, runs: Path) -> dict[str, li
 
 
 def tally(given: Iterable[str]) -> str:
-    """``16 reproduced, 2 differ, 19 not run``."""
+    """Counts of verdicts as text: ``16 reproduced, 2 differ, 19 not run``."""
     many = Counter(given)
     words = {verdict: "differ" if verdict == "differs" and many[verdict] > 1 else verdict for verdict in VERDICTS}
     return ", ".join(f"{many[verdict]} {words[verdict]}" for verdict in VERDICTS if many[verdict])

@@ -1,4 +1,4 @@
-"""The content of folders of runs, as three kinds of tables: replicas, their metric rows, and rows of probes."""
+"""Read folders of runs into three kinds of tables: replicas, their metric rows, and rows of probes."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,14 +36,14 @@ DEFAULTS = {"split": "random", "model": "transformer", "ablation": "none", **dic
 class Collection:
     """The content of folders of runs.
 
-    ``replicas`` has a row of `COLUMNS` for each, finished or not. A replica is the same run in every pack that contains
-    it, so it counts once. ``key`` is the same for those that differ only in the seed, ``trajectory`` for those that
-    differ in their length too: they are the same up to the epoch at which the shorter one ended. ``departs`` says where
-    the settings are not the published ones, and ``kind`` joins the options by which claims choose runs.
+    ``replicas`` has a row of `COLUMNS` for each replica, finished or not. A replica that is in several packs counts
+    once. ``key`` is equal if replicas differ only in the seed. ``trajectory`` is equal if they differ only in seed and
+    length: with the same seed they agree up to the end of the shorter one. ``departs`` lists settings that differ from
+    the published ones, and ``kind`` joins the options by which claims choose runs.
 
-    ``metrics`` has ``replica``, the index of that table, and the columns of ``metrics.csv``; ``problems`` says what
-    could not be read, by path. ``probes`` has the rows of each probe with ``task``, ``split``, ``source``, ``replica``,
-    -1 if there is none, ``departs``, and ``experiment``, the same for rows that differ only in the seed.
+    ``metrics`` has ``replica``, the index of that table, and the columns of ``metrics.csv``. ``problems`` maps paths to
+    read errors. ``probes`` has the rows of each probe with ``task``, ``split``, ``source``, ``replica`` (-1 if there is
+    none), ``departs``, and ``experiment``, equal for rows that differ only in the seed.
     """
 
     replicas: pd.DataFrame
@@ -55,7 +55,7 @@ class Collection:
     explorers: dict[str, Path] = field(default_factory=dict)  # pages, by run
 
     def chosen(self, runs: Mapping[str, Any], finished: bool = False) -> pd.DataFrame:
-        """Replicas with these options, those of `DEFAULTS` where nothing is said, and the published settings."""
+        """Replicas with these options, else those of `DEFAULTS`, and the published settings."""
         chosen = self.replicas[(self.replicas["departs"] == "") & (self.replicas["kind"] == kind_of(runs))]
         chosen = chosen[chosen["epochs"] >= runs.get("min_epochs", 0)]
         return chosen[chosen["finished"]] if finished else chosen
@@ -97,7 +97,7 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collectio
 
 
 def _replicas(rows: list[ReplicaRow]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A row for each replica, of duplicates the first folder's; and ``run, seed, replica``, of duplicates too."""
+    """A row for each replica, from the first folder that has it; and ``run, seed, replica`` with all duplicates."""
     table = pd.DataFrame(rows, columns=[*COLUMNS, "rank"]).astype(COLUMNS)
     order = ["finished", "rank", "epochs", "run"]
     replicas = table.sort_values(order, ascending=[False, True, False, True], kind="stable").drop(columns="rank")
@@ -134,7 +134,7 @@ def _add_probes(
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
-    """Run directories, and folders ``probes`` outside of any run directory."""
+    """Find run directories (True), and folders ``probes`` outside of run directories (False)."""
     for folder, names, files in os.walk(root):
         path = Path(folder)
         if RUN_FILES & set(files):
@@ -148,11 +148,11 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def departures(given: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:
-    """Where settings are not the published ones: ``["model.optimizer.lr=0.001"]``.
+    """Settings that differ from the published ones: ``["model.optimizer.lr=0.001"]``.
 
-    ``setup["all"]`` holds them by dotted key, and so do ``setup["model"]["nanogpt"]`` and the like, which are added
-    where that option was chosen. An option that the paper does not have is named alone: ``["model=mlp"]``. Groups that
-    are not given, such as the model of a question about a task, are left out.
+    ``setup["all"]`` has the published settings by dotted key. Those of a chosen option, such as
+    ``setup["model"]["nanogpt"]``, are added. An option that the paper lacks is named alone: ``["model=mlp"]``. Groups
+    that are not given, such as the model for a probe of a task, are left out.
     """
     names = {group: str(given[f"{group}.name"]) for group in (*GROUPS, "probe") if f"{group}.name" in given}
     foreign = {group: name for group, name in names.items() if group != "probe" and name not in setup[group]}
@@ -166,14 +166,14 @@ def departures(given: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:
 
 
 def kind_of(options: Mapping[str, Any]) -> str:
-    """``add random transformer none reverse reverse``: all options by which runs are chosen, as one text."""
+    """All options by which runs are chosen, as one text: ``add random transformer none reverse reverse``."""
     return " ".join(str((DEFAULTS | dict(options))[name]) for name in ("task", *DEFAULTS))
 
 
 def _read_probe(
     path: Path, run: str, members: pd.DataFrame, replicas: pd.DataFrame, setup: Mapping[str, Any]
 ) -> tuple[Sheet, pd.DataFrame] | None:
-    """One ``rows.csv`` with the columns that `Collection` names, and its ``probe.json``; None of a run in training."""
+    """Read ``probe.json`` and ``rows.csv``, with the columns of `Collection.probes`; None for rows over epochs."""
     sheet = Sheet.from_json(path.with_name("probe.json").read_text(encoding="utf-8"))
     dtypes = {column: {TEXT: str, INTEGER: int}.get(kind, float) for column, kind in sheet.columns.items()}
     rows = pd.read_csv(path, dtype=dtypes)

@@ -1,7 +1,7 @@
 """W&B dashboards as code: ``python -P -m arith_erd.report.dashboard --entity E --project P [--dry-run]``.
 
-A workspace to look at while runs train, and a report with the paper's figures. Both follow from ``paper.yaml`` and name
-what ``logger=wandb`` writes. ``--dry-run`` prints both without an account.
+It makes a workspace to watch while runs train, and a report with the paper's figures. Both follow from ``paper.yaml``
+and use the metrics of ``logger=wandb``. ``--dry-run`` prints both without an account.
 """
 
 import argparse
@@ -28,7 +28,7 @@ ACCURACIES = ("val_seq_acc", "train_seq_acc", "val_token_acc", "train_token_acc"
 
 
 def build_workspace(entity: str, project: str) -> ws.Workspace:
-    """Sections for accuracies, the loss and probes."""
+    """A workspace with sections for accuracies, the loss and probes."""
     sections: dict[str, list[Any]] = {"Accuracy": [*map(_line, ACCURACIES)], "Probes": [*map(_media, probes())]}
     sections["Loss"] = [_line("train_loss", log_y=True), _line("seconds")]
     return ws.Workspace(
@@ -43,13 +43,13 @@ def build_workspace(entity: str, project: str) -> ws.Workspace:
 
 
 def probes() -> list[str]:
-    """Every probe of trained networks: those are the ones that log to W&B."""
+    """The probes of trained networks, which are those that log to W&B."""
     asked = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (CONF / "probe").glob("*.yaml")}
     return sorted(name for name, probe in asked.items() if "models" in probe.get("needs", []))
 
 
 def build_report(entity: str, project: str, paper: Paper) -> wr.Report:
-    """For each of the paper's figures that runs make: a heading, its caption and numbers, the command and panels."""
+    """A report with, for each of the paper's figures that needs runs, heading, caption, numbers, command and panels."""
     blocks: list[Any] = [
         wr.P(f"{paper.authors}, {paper.title}, {paper.journal}, doi:{paper.doi}."),
         wr.P("Lines are means over seeds, bands their range. Verdicts on every number: arith-report"),
@@ -66,7 +66,7 @@ def build_report(entity: str, project: str, paper: Paper) -> wr.Report:
 
 
 def _panels(claims: Sequence[Claim]) -> list[Any]:
-    """Accuracies, epochs to 95% as bars, and figures of probes, as far as the claims are about them; two a row."""
+    """Panels for the claims, two a row: accuracies, epochs to 95% as bars, and figures of probes."""
     measures = [claim.measure for claim in claims]
     columns = {m.column for m in measures if isinstance(m, Metrics | EpochsTo)}
     columns |= {m.minus_column for m in measures if isinstance(m, Metrics)}
@@ -81,7 +81,7 @@ def _panels(claims: Sequence[Claim]) -> list[Any]:
 
 
 def _runsets(claims: Sequence[Claim]) -> list[Any]:
-    """One set of runs per task: filtered by what all claims share, grouped by what they differ in."""
+    """One set of runs per task: filtered by the options that all claims share, grouped by the others."""
     arms = [{**DEFAULTS, **runs} for claim in claims for _, runs in claim.measure.arms]
     sets = []
     for task in dict.fromkeys(arm["task"] for arm in arms):
@@ -94,7 +94,7 @@ def _runsets(claims: Sequence[Claim]) -> list[Any]:
 
 
 def _line(metric: str, **options: Any) -> wr.LinePlot:
-    """A metric over the epochs: the mean of each group of runs, and the range between its seeds."""
+    """A panel of a metric over the epochs: the mean of each group of runs, and the range of its seeds."""
     options |= {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax", "max_runs_to_show": 100}
     options |= {"range_y": (0.0, 1.0)} if metric in ACCURACIES else {}
     title = metric.replace("_", " ").replace("acc", "accuracy")

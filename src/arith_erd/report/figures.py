@@ -1,4 +1,4 @@
-"""Every figure of the paper, redrawn from our runs. ``paper.yaml`` has their titles, captions, curves and commands."""
+"""Redraw the paper's figures from our runs. ``paper.yaml`` has their titles, captions, curves and commands."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -34,13 +34,13 @@ from .paper import Paper, PaperFigure
 
 STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "third": (GREEN, "-")}
 STYLES |= {"reference": (INK, "--"), "faint": (GREY, ":")}
-NEVER = 1080  # where a seed is drawn that never gets to 95%
+NEVER = 1080  # horizontal place of a seed that never reaches 95%
 
 
 def learning_curves(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    """The panels and lines that ``paper.yaml`` gives; a diamond at the end of a line marks its claim's number.
+    """Draw the panels and lines of ``paper.yaml``. A diamond at the end of a line marks its claim's number.
 
-    A panel is left out where nothing is drawn, or only lines for comparison.
+    A panel is left out if it would be empty, or have only lines for comparison.
     """
     assert about.curves is not None
     lines, panels = about.curves["lines"], {}
@@ -69,9 +69,9 @@ def learning_curves(paper: Paper, about: PaperFigure, found: Collection, results
 
 
 def curves(found: Collection, last: int, **runs: str) -> pd.DataFrame:
-    """Metric rows up to an epoch, of the finished replicas that trained that long, or else of the longest ones.
+    """Metric rows up to epoch ``last``, from finished replicas that trained that long, or else from the longest ones.
 
-    Runs that depart from the paper's settings are left out.
+    Runs whose settings differ from the paper's are left out.
     """
     replicas = found.chosen(runs, finished=True)
     longest = replicas["epochs"].clip(upper=last)
@@ -82,7 +82,7 @@ def curves(found: Collection, last: int, **runs: str) -> pd.DataFrame:
 
 
 def ablations(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    """Epochs to 95% without one component, ours below the paper's; or an accuracy, where that is never reached."""
+    """Draw epochs to 95% without one component, ours below the paper's; or an accuracy, if 95% is never reached."""
     rows = {title: [results[f"table3-{task}-{name}"] for name in paper.ablations] for task, title in TASKS.items()}
     if not any(result.n for row in rows.values() for result in row):
         return None
@@ -164,14 +164,14 @@ def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Result
 
 
 def by_task(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The rows of each task of the paper that has some, by its title."""
+    """Title -> rows, for each of the paper's tasks that has some."""
     return {title: part for task, title in TASKS.items() if len(part := rows[rows["task"] == task])}
 
 
 def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs: int) -> pd.DataFrame:
     """Rows of a probe with the paper's settings: of tasks, of finished runs and of the authors' weights.
 
-    ``columns`` are what the figure needs, with their types: without them there is nothing to draw.
+    ``columns`` has the columns of the figure, with their types. If one is missing, there are no rows.
     """
     rows, needed = found.probes.get(name, pd.DataFrame()), columns.items()
     if any(c not in rows or not (kind is str or pd.api.types.is_numeric_dtype(rows[c])) for c, kind in needed):
@@ -192,7 +192,7 @@ DRAW: Mapping[str, Draw] = {  # those without curves of their own
 def paper_figures(
     paper: Paper, found: Collection, results: Sequence[Result]
 ) -> Iterator[tuple[PaperFigure, Figure | None]]:
-    """Every figure, in the order of its file; None where there is nothing to draw yet."""
+    """Every figure, in the order of ``paper.yaml``; None if there is nothing to draw yet."""
     by_id = {result.claim.id: result for result in results}
     for about in paper.figures:
         with plain_text():

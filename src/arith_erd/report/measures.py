@@ -1,4 +1,4 @@
-"""How a claim is measured: one class for each way. Each gives one value per replica, and says what it lacks."""
+"""Measures of claims, a class for each kind. A measure has one value per replica, and says which data are missing."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -15,37 +15,37 @@ from ..splits import RandomSplit, TokenSplit, ValueSplit
 from ..tasks import Add, Examples, Mul, RandomOutput
 from .collect import AUTHORS, DEFAULTS, OURS, TASK_ALONE, Collection, kind_of
 
-Runs: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; what is not named has its default
-Bounds: TypeAlias = tuple[pd.Series, pd.Series]  # by replica, the smallest and the largest that a value can be
+Runs: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; others have their default
+Bounds: TypeAlias = tuple[pd.Series, pd.Series]  # lower and upper bounds of a value, by replica
 TAIL = 10  # epochs at the end of training
 
 
 class Closed(BaseModel):
-    """A part of ``paper.yaml``; its fields are all keys that may stand there."""
+    """A part of ``paper.yaml``, whose keys are the fields of the class."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Measure(Closed):
-    """A way to measure, and what was trained."""
+    """A kind of measurement, and the runs to measure."""
 
     runs: Runs
-    minus: Runs | None = None  # options by which other runs differ, whose measure is subtracted
-    over: Runs | None = None  # or by which it is divided
-    more_than: Runs | None = None  # options of runs whose own difference is subtracted again
+    minus: Runs | None = None  # options of other runs, whose measure is subtracted
+    over: Runs | None = None  # options of other runs, by whose measure it is divided
+    more_than: Runs | None = None  # options of further runs, whose difference is subtracted from the first one
     source: ClassVar[str] = OURS
     shortest: ClassVar[bool] = False  # whether to take the shortest of runs that differ only in length
-    lacks: ClassVar[str] = "no value in the runs of {what}"  # where they are finished and long enough
+    lacks: ClassVar[str] = "no value in the runs of {what}"  # message if they are finished and long enough
 
     @property
     def arms(self) -> list[tuple[float, Runs]]:
-        """Each kind of run with its weight in the difference; the second one is the divisor of a ratio."""
+        """Each kind of run with its weight in the difference. In a ratio the second one is the divisor."""
         other = self.minus or self.over
         arms = [(1.0, self.runs)] + ([(-1.0, {**self.runs, **other})] if other else [])
         return arms + [(-weight, {**runs, **self.more_than}) for weight, runs in arms if self.more_than]
 
     def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
-        """One row per replica: ``replica, seed, low, high``; the bounds are equal unless the value is censored."""
+        """A row ``replica, seed, low, high`` for each replica. The bounds are equal unless the value is censored."""
         replicas = found.chosen(runs, finished=True)
         if replicas.empty:
             return _one(np.nan)
@@ -56,11 +56,11 @@ class Measure(Closed):
         return table.reset_index(names="replica")[["replica", "seed", "low", "high"]]
 
     def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
-        """The smallest and the largest value of each finished replica that has one."""
+        """Lower and upper bounds of the value, for each finished replica that has one."""
         raise NotImplementedError
 
     def missing(self, found: Collection, runs: Runs) -> str:
-        """What keeps these runs from having a value."""
+        """The reason why these runs have no value."""
         loose = {key: value for key, value in runs.items() if key != "min_epochs"}
         replicas, what = found.chosen(loose), describe(runs)
         if replicas.empty:
@@ -76,7 +76,7 @@ class Measure(Closed):
 
     @property
     def needs(self) -> int:
-        """The length of a run that has a value, as far as the measure says."""
+        """The number of epochs that a run needs to have a value; 0 if any length will do."""
         return 0
 
     def epochs(self, found: Collection, replicas: pd.DataFrame) -> pd.DataFrame:
@@ -85,22 +85,22 @@ class Measure(Closed):
 
 
 def describe(runs: Runs) -> str:
-    """``mul, vs_v``: what differs from the defaults."""
+    """The options that differ from the defaults: ``mul, vs_v``."""
     words = {f"{what}_order": f" {what}" for what in ("prompt", "completion")}
     shown = {key: value for key, value in runs.items() if key != "min_epochs" and value != DEFAULTS.get(key)}
     return ", ".join(f"{value}{words.get(key, '')}" for key, value in shown.items())
 
 
 def _one(value: float) -> pd.DataFrame:
-    """A value that belongs to no replica; none if it is not known."""
+    """A table with one value that belongs to no replica; empty for NaN."""
     return pd.DataFrame({"replica": [-1], "seed": [0], "low": [value], "high": [value]}, dtype=float).dropna()
 
 
 class Metrics(Measure):
     """A column of ``metrics.csv`` at ``epoch``, or reduced over the epochs up to ``until``.
 
-    ``reduce: fall`` is the largest fall below an accuracy reached before. ``tail`` is the median or the mean of
-    the last ten epochs up to ``epoch``; a run must have all ten.
+    ``reduce: fall`` is the largest fall below an earlier accuracy. ``tail`` takes the median or the mean of the last
+    ten epochs up to ``epoch``, all of which a run must have.
     """
 
     way: Literal["metrics"] = Field("metrics", alias="from")
@@ -130,9 +130,9 @@ class Metrics(Measure):
 
 
 class Ceiling(Measure):
-    """The exact ceiling of an ablation; of each run of ``epochs_at_least`` or more, the largest validation accuracy.
+    """The exact ceiling of an ablation, and the largest validation accuracy of each run of ``epochs_at_least`` or more.
 
-    The networks cannot exceed the ceiling of their validation set, so they confirm that the argument holds.
+    A network that exceeded the ceiling of its validation set would refute the argument.
     """
 
     way: Literal["ceiling"] = Field("ceiling", alias="from")
@@ -155,7 +155,7 @@ class Ceiling(Measure):
 
 
 class Summary(Measure):
-    """A column of ``runs.csv``, of runs that ended at ``epoch`` if one is given."""
+    """A column of ``runs.csv``, if ``epoch`` is given for runs that ended there."""
 
     way: Literal["summary"] = Field("summary", alias="from")
     column: str
@@ -168,10 +168,10 @@ class Summary(Measure):
 
 
 class EpochsTo(Measure):
-    """The first epoch with an accuracy; a seed that never gets there counts as later than its last epoch.
+    """The first epoch with an accuracy. A seed that never reaches it counts as later than its last epoch.
 
-    Only runs that were to train for ``planned`` epochs or more count: a shorter trial could only be censored, or
-    succeed, and would bias the seeds. By default it is the last epoch that counts as reproduced.
+    Only runs planned for ``planned`` epochs or more count, since shorter ones can only succeed early or be censored,
+    which would bias the seeds. By default ``planned`` is the last epoch that counts as reproduced.
     """
 
     way: Literal["epochs_to"] = Field("epochs_to", alias="from")
@@ -193,7 +193,7 @@ class EpochsTo(Measure):
         return first.fillna(replicas["epochs"]), first.fillna(np.inf)
 
     def of_average(self, found: Collection, values: pd.DataFrame) -> int | None:
-        """The first epoch at which the mean over the seeds gets there; a seed that stopped keeps its last value."""
+        """The first epoch at which the mean over the seeds reaches it; a seed that stopped keeps its last value."""
         curves = forward_filled(found.metrics[found.metrics["replica"].isin(values["replica"])], self.column, "replica")
         complete = len(curves) > 0 and len(curves) == curves.index.max()
         reached = curves.index[curves.mean(axis=1, skipna=False) >= self.accuracy]
@@ -213,8 +213,8 @@ BY_PLACE: Mapping[str, Callable[[pd.Series, Any], Any]] = {  # of values by plac
 class ProbeColumn(Measure):
     """A column of a probe's rows ``where`` other columns have these values, one value per replica.
 
-    ``reduce`` brings several rows to one value: their largest, their mean ``weighted`` by the column in ``along``, or
-    what `BY_PLACE` has for the places ``along`` another column, ``at`` being one of these.
+    ``reduce`` makes one value from several rows: the largest, the mean ``weighted`` by the column ``along``, or a
+    function of `BY_PLACE`, where the column ``along`` has the places and ``at`` is one of them.
     """
 
     way: Literal["probe"] = Field("probe", alias="from")
@@ -235,7 +235,7 @@ class ProbeColumn(Measure):
         return super().values(found, runs) if self.of == "runs" else self._outside(found, runs, TASK_ALONE)
 
     def theirs(self, found: Collection, runs: Runs) -> pd.DataFrame:
-        """The same on the authors' weights, if that was asked."""
+        """`values` of the authors' weights, if they were probed."""
         wanted = set(runs) <= {"task", "min_epochs"} and self.of == "runs"
         return self._outside(found, runs, AUTHORS) if wanted else _one(np.nan)
 
@@ -277,7 +277,7 @@ class ProbeColumn(Measure):
 
 
 class ExampleCount(Measure):
-    """A number that follows from the definition of a task and a split: no run is needed."""
+    """A number that follows from the definition of a task and a split, without any run."""
 
     way: Literal["examples"] = Field("examples", alias="from")
     count: Literal["pairs", "prompt_tokens", "completion_tokens", "tokens", "vocabulary", "largest_operand"]

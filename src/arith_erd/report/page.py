@@ -1,4 +1,4 @@
-"""A report as one self-contained HTML page, with no script but its own, as ``claims.md``, and as tables."""
+"""Write the report as a self-contained HTML page, with no script but its own, as ``claims.md``, and as tables."""
 
 import os
 import re
@@ -29,7 +29,7 @@ MAX_PANELS, MAX_CARDS, MAX_SEEDS, MAX_STUCK = 24, 12, 20, 5
 LARGEST = 2**22  # bytes of a figure beside a card
 FINAL = {"train_seq_acc": ("training", "accuracy"), "val_seq_acc": ("validation", "accuracy")}
 FINAL |= {"val_mae": ("mean absolute error", "value"), "epochs_to_95": ("epochs to 95%", "epochs")}
-"""Columns of `Collection.replicas` that the page opens with, their headings and units."""
+"""Columns of `Collection.replicas` in the page's first table, with headings and units."""
 
 OF_CLAIM = ("id", "kind", "same_as", "section", "place", "statement", "unit")
 OF_REPLICAS = ("device", "torch", "arith_erd", "commit")
@@ -38,7 +38,7 @@ OF_REPLICAS = ("device", "torch", "arith_erd", "commit")
 def render(
     paper: Paper, found: Collection, results: Sequence[Result], svgs: Mapping[str, str | None], runs: Path, out: Path
 ) -> str:
-    """The page in the folder ``out``, from which links lead to explorers; its commands name the folder ``runs``."""
+    """The HTML page. Its links to explorers start from the folder ``out``; its commands name the folder ``runs``."""
     pages = {name: quote(os.fsencode(os.path.relpath(path, out))) for name, path in found.explorers.items()}
     return _fill(
         "page.html.j2",
@@ -57,7 +57,7 @@ def render(
 
 
 def markdown(results: Sequence[Result], paper: Paper, runs: Path) -> str:
-    """``claims.md``: the claims as tables, and what to run for those without data."""
+    """The text of ``claims.md``: tables of claims, and the commands for those without data."""
     return _fill("claims.md.j2", paper, results, runs)
 
 
@@ -88,19 +88,19 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
 
 
 def cell(value: object) -> str:
-    """Text in a table of Markdown: no new column, no new line, no HTML, no link."""
+    """Escape text for a table of Markdown, so that it adds no column, line, HTML or link."""
     return printable(str(value)).replace("|", "\\|").replace("<", "&lt;").replace("](", "]\\(")
 
 
 def _picture(path: Path) -> str | None:
-    """A PNG that a probe drew; None if it is not there, or too large to be one."""
+    """The PNG of a probe as a data URL; None if it is missing or too large."""
     if not path.is_file() or path.stat().st_size > LARGEST:
         return None
     return "data:image/png;base64," + b64encode(path.read_bytes()).decode()
 
 
 def _curves(found: Collection) -> list[tuple[str, int, str | None]]:
-    """Title, number of seeds and learning curves of every experiment that is there, up to two dozen."""
+    """Title, number of seeds and learning curves of up to two dozen experiments."""
     rows = found.metrics.merge(found.replicas["key"], left_on="replica", right_index=True)
     out: list[tuple[str, int, str | None]] = []
     for key, part in [*rows.groupby("key", sort=False)][:MAX_PANELS]:
@@ -111,13 +111,13 @@ def _curves(found: Collection) -> list[tuple[str, int, str | None]]:
 
 
 def unfinished(found: Collection) -> list[str]:
-    """``add-random-...: epoch 30 of 60``, one line per run that has not finished."""
+    """A line for each unfinished run: ``add-random-...: epoch 30 of 60``."""
     runs = found.replicas[~found.replicas["finished"]].drop_duplicates("run")
     return [f"{run.run}: epoch {run.epochs} of {run.max_epochs}" for run in runs.itertuples()]
 
 
 def final(finished: pd.DataFrame, column: str, unit: str) -> tuple[str, str]:
-    """Of finished replicas, the mean of an accuracy or error, or the median of the epochs to 95%; and its interval."""
+    """The mean of an accuracy or error of finished replicas, or the median of epochs to 95%, and its interval."""
     known = finished[column].astype(float)
     if finished.empty if column == "epochs_to_95" else known.isna().all():
         return "", ""
@@ -129,7 +129,7 @@ def final(finished: pd.DataFrame, column: str, unit: str) -> tuple[str, str]:
 
 
 def stuck_tokens(replicas: pd.DataFrame) -> str:
-    """``seed 3: r6 never learnt; seeds 0-1: r6, r7 never learnt``, a part for each of the first different ones."""
+    """Tokens that some seeds never learned: ``seed 3: r6 never learnt; seeds 0-1: r6, r7 never learnt``."""
     stuck = replicas[[isinstance(names, str) and names != "" for names in replicas["never_learnt"]]]
     groups = stuck.groupby("never_learnt", sort=False)["seed"]
     parts = [(str(names), format_seeds(seeds.tolist())) for names, seeds in groups]
@@ -138,7 +138,7 @@ def stuck_tokens(replicas: pd.DataFrame) -> str:
 
 
 def strip_places(result: Result) -> dict[str, float] | None:
-    """Places in [4, 116] of a line: the tolerance as a bar, the paper a tick in the middle, ours a dot and a line."""
+    """Places in [4, 116] of a small plot: tolerance (bar), paper (tick in the middle), ours (dot and line)."""
     claim, estimate = result.claim, result.estimate
     if estimate is None or result.votes or claim.accepted == (estimate.value, estimate.value):
         return None
@@ -150,7 +150,7 @@ def strip_places(result: Result) -> dict[str, float] | None:
 
 
 def claims_table(results: Sequence[Result], found: Collection, paper: Paper, runs: Path) -> pd.DataFrame:
-    """``claims.csv``: one row per claim; numbers are in the claim's unit and empty where there are none."""
+    """The table ``claims.csv``, with a row per claim. Numbers are in the claim's unit, or empty."""
     rows = []
     for result in results:
         claim, estimate = result.claim, result.estimate
@@ -172,12 +172,12 @@ def claims_table(results: Sequence[Result], found: Collection, paper: Paper, run
 
 
 def replicas_table(found: Collection) -> pd.DataFrame:
-    """``runs.csv``: one row per seed."""
+    """The table ``runs.csv``, with a row per seed."""
     return found.replicas.drop(columns=["kind", "key", "trajectory"])
 
 
 def summary(results: Sequence[Result]) -> str:
-    """``Of 60 results: 9 reproduced, 51 not run. ... 17 of 18 settings match the paper.``"""
+    """A summary such as ``Of 60 results: 9 reproduced, 51 not run. ... 17 of 18 settings match the paper.``"""
     own, linked = [result for result in results if result.claim.counted], [r for r in results if r.claim.same_as]
     checks = [result.verdict for result in results if result.claim.kind == "setup"]
     before = tally(result.before for result in own if result.before)
@@ -190,12 +190,12 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def ours_text(result: Result) -> str:
-    """``99.9% [99.8, 100]``, ``> 50 epochs``, ``layer 3 (4 of 5 seeds)``, or nothing."""
+    """Our estimate with its interval: ``99.9% [99.8, 100]``, ``> 50 epochs``, ``layer 3 (4 of 5 seeds)``, or empty."""
     return f"{estimate_text(result)} {spread_text(result)}".strip()
 
 
 def estimate_text(result: Result) -> str:
-    """``99.9%``, ``> 50 epochs``, ``layer 2: 3, layer 3: 2``."""
+    """Our estimate: ``99.9%``, ``> 50 epochs``, ``layer 2: 3, layer 3: 2``."""
     unit = result.claim.unit
     if len(result.modes) == 1:
         return f"{result.modes[0].learning} of {result.modes[0].n} seeds learn"
@@ -205,7 +205,7 @@ def estimate_text(result: Result) -> str:
 
 
 def spread_text(result: Result) -> str:
-    """The interval, or for votes the share of the published layer with its interval."""
+    """The interval of our estimate; for votes the share of the published layer with its interval."""
     claim, estimate = result.claim, result.estimate
     if result.votes:
         hits = result.votes.get(int(claim.value), 0)
@@ -219,7 +219,7 @@ def spread_text(result: Result) -> str:
 
 
 def values_text(result: Result) -> str:
-    """The value of every seed, ``27 37 34 >50``; of several kinds of run, one list after the other."""
+    """The value of every seed, ``27 37 34 >50``; several kinds of run are separated by a slash."""
     if result.exact or not result.n:
         return ""
     unit = result.claim.unit
@@ -231,7 +231,7 @@ def values_text(result: Result) -> str:
 
 
 def notes(result: Result) -> list[str]:
-    """Whatever has to be said beside the numbers."""
+    """Remarks beside the numbers."""
     claim, behind = result.claim, result.behind
     remarks = ["set-up"] if claim.kind == "setup" else []
     if claim.kind == "result" and claim.same_as:
@@ -252,7 +252,7 @@ def notes(result: Result) -> list[str]:
 
 
 def probe_tables(found: Collection) -> list[tuple[str, str, pd.DataFrame]]:
-    """Title, note and cells for each probe, task and experiment: means over the seeds of one experiment only."""
+    """Title, note and table for each probe, task and experiment, with means over the experiment's seeds."""
     tables = []
     for name, rows in sorted(found.probes.items()):
         ours_first = rows.sort_values("source", key=lambda source: source != OURS, kind="stable")
@@ -269,7 +269,7 @@ def probe_tables(found: Collection) -> list[tuple[str, str, pd.DataFrame]]:
 
 
 def experiment_text(found: Collection, key: str, task: bool = False) -> str:
-    """``transformer, vs_v, 50 epochs``: what sets an experiment apart, without the defaults."""
+    """The settings of an experiment that are not defaults: ``transformer, vs_v, 50 epochs``."""
     first = found.replicas[found.replicas["key"] == key].iloc[0]
     words = [*([TASKS.get(first["task"], str(first["task"])).lower()] if task else []), first["model"]]
     words += [first[key] for key, default in (("split", "random"), ("ablation", "none")) if first[key] != default]

@@ -1,4 +1,4 @@
-"""``paper.yaml`` and ``mini.yaml``: every claim, how it is measured, and what counts as the same."""
+"""Read ``paper.yaml`` and ``mini.yaml``: every claim, its measure, and the tolerance for reproducing it."""
 
 import math
 import shlex
@@ -23,9 +23,9 @@ Compare: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "
 
 
 class Claim(Closed):
-    """One published number; the head of ``paper.yaml`` explains its keys.
+    """One published number. The head of ``paper.yaml`` explains its keys.
 
-    ``before`` is the same claim as it was judged before 2026-11-24, if it was, and ``old`` is true of that one.
+    ``before`` is the same claim by the rules before 2026-11-24, if it was judged then; its ``old`` is True.
     """
 
     id: str
@@ -58,7 +58,7 @@ class Claim(Closed):
 
     @property
     def accepted(self) -> tuple[float, float]:
-        """The smallest and the largest value that count as reproduced; infinite where there is no such bound."""
+        """The smallest and largest value that count as reproduced; infinite without such a bound."""
         margin = float(str(self.tolerance or 0).removesuffix("%"))
         margin = abs(self.value) * margin / 100 if isinstance(self.tolerance, str) else margin
         low, high = BOUNDS[self.bound] if self.bound else (0.0, 0.0)
@@ -66,12 +66,12 @@ class Claim(Closed):
 
     @property
     def counted(self) -> bool:
-        """Whether it is a result of its own, not a set-up check or the same fact as another claim."""
+        """Whether the claim counts: not a set-up check, nor the same fact as another claim."""
         return self.kind == "result" and not self.same_as
 
     @property
     def compare(self) -> Compare:
-        """The statistic that is compared with the paper's number; see ``docs/verdicts.md``."""
+        """The statistic to compare with the paper's number; see ``docs/verdicts.md``."""
         # Set-up checks in these two units are measured; all others count or define.
         if self.measure.source != OURS or (self.kind == "setup" and self.unit not in ("minutes", "accuracy")):
             return "value"
@@ -83,7 +83,7 @@ class Claim(Closed):
 
     @property
     def text(self) -> str:
-        """The paper's number as people write it: ``93.7%``, ``4.6 points``, ``701K``; or its own words."""
+        """The paper's number, ``93.7%``, ``4.6 points`` or ``701K``; or its own words."""
         bound = {"at_most": "≤ ", "at_least": "≥ "}.get(self.bound or "", "") if self.tolerance is None else ""
         return self.paper or bound + number(self.value, self.unit, brief=True)
 
@@ -91,7 +91,7 @@ class Claim(Closed):
 class PaperFigure(Closed):
     """One of the paper's figures or tables.
 
-    ``make`` are the commands that make its data, ``curves`` its lines, ``site`` where a probe of it looked.
+    ``make`` names the commands that make its data, ``curves`` has its lines, and ``site`` is the site of its probe.
     """
 
     name: str
@@ -105,8 +105,8 @@ class PaperFigure(Closed):
 class Paper(Closed):
     """``paper.yaml`` or ``mini.yaml``.
 
-    ``sections`` says where each stands in the paper, by title, and ``judged_before`` whether the claims were judged by
-    the rules before 2026-11-24, too.
+    ``sections`` maps titles to places in the paper. ``judged_before`` says whether the claims were also judged by the
+    rules before 2026-11-24.
     """
 
     file: str
@@ -125,7 +125,7 @@ class Paper(Closed):
     claims: tuple[Claim, ...]
 
     def command(self, make: str, runs: Path) -> str:
-        """The command that makes some data, for a folder of runs; empty where the data need no command."""
+        """The command that makes some data, for a folder of runs; empty if the data need no command."""
         command = self.commands.get(make, "")
         if command and str(runs) != "runs" and "{runs}" not in command:
             command += " runs_dir={runs}"
@@ -154,7 +154,7 @@ def load_paper(path: Path = PAPER) -> Paper:
 
 
 def _claim(entry: Mapping[str, Any], section: str, file: str, twice: bool) -> Claim:
-    """One entry of ``claims``, with itself as it was judged before if the rules were other ones then."""
+    """Read one entry of ``claims``; if ``twice``, also as it was judged before 2026-11-24."""
     said = {"section": section, **entry}
     changed = said.pop("before", {})
     claim, before = _read(said, file), said | changed | {"mean_of": 0, "old": True}

@@ -1,8 +1,7 @@
 """Bring ``results/`` up to date with finished runs: ``python -m arith_erd.report.publish runs/ --results results``.
 
-``results/runs/`` keeps what every published number is computed from, in the layout of run directories, with the weights
-of seed 0 and without pictures and checkpoints; ``results/README.md`` has the rest. ``make numbers`` then brings the
-pages up to date.
+``results/runs/`` has the data behind every published number, as run directories with the weights of seed 0 and without
+pictures and checkpoints; ``results/README.md`` has the rest. ``make numbers`` then updates the pages.
 """
 
 import argparse
@@ -25,9 +24,9 @@ LARGEST = 2**19  # bytes of a table; probe=dataset and probe=errors write more, 
 
 
 def copy_runs(runs: Path, results: Path, *weights: str) -> list[str]:
-    """Copy ``weights`` and the light files of every finished run, and of every probe; the names of what was copied."""
+    """Copy ``weights`` and the small files of every finished run and every probe; returns the names of the runs."""
     if not runs.is_dir():
-        raise UserError(f"{runs}: no such folder; expected one of run directories")
+        raise UserError(f"{runs}: no such folder; expected a folder of run directories")
     finished = [run for run in map(Run, sorted(runs.iterdir())) if run.summary_file.is_file()]
     for run in finished:
         target = results / "runs" / run.name
@@ -50,7 +49,7 @@ def _copy(folder: Path, target: Path, *names: str) -> None:
 
 
 def publish(results: Path, claimed: Path = PAPER) -> None:
-    """Replace the claims, runs and figures of a folder of results by those of what it keeps."""
+    """Recompute the claims, ``runs.csv`` and figures of a folder of results from the runs in it."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         folders = [path for name in ("runs", "older") if (path := results / name).is_dir()]

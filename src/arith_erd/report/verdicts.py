@@ -1,4 +1,4 @@
-"""Verdicts from numbers alone, by the rules of ``docs/verdicts.md``. No file is read and no claim is named here."""
+"""Verdicts from numbers alone, by the rules of ``docs/verdicts.md``. This module reads no file and names no claim."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
@@ -12,13 +12,13 @@ Verdict: TypeAlias = Literal["reproduced", "differs", "inconclusive", "not run"]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "differs", "inconclusive", "not run")
 ROUNDING = 1e-9  # 0.9 - 0.88 is within 0.02
 LEVEL = 0.05
-NEAR = 0.05  # correlation by which a layer may be behind another and count as near
-LEARNS = 0.75  # between all answers right and the half that is right if one bit is left to chance
+NEAR = 0.05  # largest difference in correlation at which two layers count as near
+LEARNS = 0.75  # smallest accuracy that counts as learning: halfway to 0.5, at which one bit is left to chance
 SHARE = 0.2  # tolerance of a share of runs that learn: one in five
 
 
 class Modes(NamedTuple):
-    """Of the seeds of one kind of run, how many learn; the mean accuracies of these and of the others."""
+    """For the n seeds of one kind of run: how many learn, and the mean accuracies of these and of the others."""
 
     learning: int
     n: int
@@ -27,7 +27,7 @@ class Modes(NamedTuple):
 
     @classmethod
     def of(cls, accuracies: "np.ndarray") -> "Modes":
-        """From the accuracy of each seed; `LEARNS` or more is learning."""
+        """Count from the accuracy of each seed, with `LEARNS` or more as learning."""
         learns = accuracies >= LEARNS
         right = float(accuracies[learns].mean()) if learns.any() else 1.0
         wrong = float(accuracies[~learns].mean()) if not learns.all() else 0.0
@@ -39,7 +39,7 @@ class Modes(NamedTuple):
 
 
 def of_bound(accepted: Interval, interval: Interval | None) -> Verdict:
-    """Reproduced if the whole interval is within what is accepted, differs if it is outside."""
+    """Reproduced if the whole interval is within the accepted one, differs if it is outside."""
     if interval is None:
         return "inconclusive"
     slack = ROUNDING * max(1.0, *(abs(end) for end in accepted if np.isfinite(end)))
@@ -50,7 +50,7 @@ def of_bound(accepted: Interval, interval: Interval | None) -> Verdict:
 
 
 def of_mean(value: float, tolerance: float, ours: float, interval: Interval | None) -> Verdict:
-    """Compare with a published mean of runs: ours must be within the tolerance, its interval within twice that."""
+    """Compare with a published mean: ours must be within the tolerance, and its interval within twice the tolerance."""
     if interval is None:
         return "inconclusive"
     slack = ROUNDING * max(1.0, abs(value))
@@ -64,7 +64,7 @@ def _within(value: float, tolerance: float, interval: Interval) -> bool:
 
 
 def of_share(value: float, modes: Modes, interval: Interval) -> Verdict:
-    """Compare the share of seeds that learn with the share for which the published mean of five runs stands."""
+    """Compare the share of seeds that learn with the share that the published mean of five runs implies."""
     if modes.n < MIN_FOR_MEDIAN:
         return "inconclusive"
     share, ours = modes.published(value), modes.learning / modes.n
@@ -76,7 +76,7 @@ def of_share(value: float, modes: Modes, interval: Interval) -> Verdict:
 
 
 def of_votes(layer: int, votes: Mapping[int, int]) -> Verdict:
-    """Exact binomial tests: against one layer in six for the published layer, and against a majority for it."""
+    """Test the published layer's share of votes by exact binomial tests: against one in six, and against a half."""
     n, hits = sum(votes.values()), votes.get(layer, 0)
     others = max((count for other, count in votes.items() if other != layer), default=0)
     if n < MIN_SEEDS:
@@ -87,7 +87,7 @@ def of_votes(layer: int, votes: Mapping[int, int]) -> Verdict:
 
 
 def of_layer(layer: int, votes: Mapping[int, int], behind: Interval | None) -> Verdict:
-    """Votes, and by how much the published layer is behind the best: reproduced if it may be near, too."""
+    """Combine the votes with the published layer's distance to the best: reproduced also if it is near the best."""
     by_votes, by_distance = of_votes(layer, votes), of_bound((-np.inf, NEAR), behind)
     if "reproduced" in (by_votes, by_distance):
         return "reproduced"
@@ -95,7 +95,7 @@ def of_layer(layer: int, votes: Mapping[int, int], behind: Interval | None) -> V
 
 
 def of_ceiling(accepted: Interval, exact: float, limit: float, reached: "np.ndarray") -> Verdict:
-    """The exact ceiling against the published accuracy, if at least three seeds confirm that none exceeds its limit."""
+    """Compare the exact ceiling with the published accuracy; at least three seeds must stay below their own limit."""
     if not accepted[0] <= exact <= accepted[1]:
         return "differs"
     if not len(reached):

@@ -77,16 +77,16 @@ def changes_its_argument(a, b):
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"sum": lambda a, b: a + b + (a == 3)}, r"^causal model of add: sum, taken as the answer, is 4 for a=3, b=0"),
+        ({"sum": lambda a, b: a + b + (a == 3)}, r"^causal model of add: the output sum is 4 for a=3, b=0"),
         ({"sum": lambda a, z: a}, r"^variable sum: takes z; expected some of a_bit, b_bit, a, b, operands$"),
-        ({"x": lambda y: y, "y": lambda x: x, "sum": total}, r"a circle: "),
-        ({"sum": lambda a, b: (a + b) / 1}, r"^variable sum: gives float64 of shape \(64,\); expected integers"),
-        ({"x": lambda a: a[:, None], "sum": total}, r"^variable x: gives int64 of shape \(64, 1\)"),
+        ({"x": lambda y: y, "y": lambda x: x, "sum": total}, r"form a cycle: "),
+        ({"sum": lambda a, b: (a + b) / 1}, r"^variable sum: returned float64 of shape \(64,\); expected integers"),
+        ({"x": lambda a: a[:, None], "sum": total}, r"^variable x: returned int64 of shape \(64, 1\)"),
         ({"x": lambda a: 1 // 0, "sum": total}, r"^variable x: ZeroDivisionError"),
         ({"s": changes_its_argument}, r"^variable s: ValueError: output array is read-only"),
         ({}, r"variables: received \{\}; expected a function for each name"),
         (["sum"], r"variables: received \['sum'\]; expected a function"),
-        ({"a_bit": lambda a: a, "sum": total}, r"variables a_bit, sum: expected other names than the operands"),
+        ({"a_bit": lambda a: a, "sum": total}, r"variables a_bit, sum: expected names that differ from"),
     ],
 )
 def test_what_is_no_causal_model_is_refused_in_a_line(variables, message) -> None:
@@ -135,9 +135,9 @@ def test_sources_are_uniform_over_the_family() -> None:
 
 
 def test_impossible_families_are_refused_with_what_was_asked() -> None:
-    with pytest.raises(UserError, match=r"^vary=carry keep=xor: no two operands .* at digit 0"):
+    with pytest.raises(UserError, match=r"^vary=carry keep=xor: no pair of operands .* at digit 0"):
         CounterfactualDataset.sample(ADD, "carry", "xor", 50, digit=0)  # no carry enters bit 0
-    with pytest.raises(UserError, match=r"^vary=sum keep=xor,carry: no two operands"):
+    with pytest.raises(UserError, match=r"^vary=sum keep=xor,carry: no pair of operands"):
         CounterfactualDataset.sample(ADD, "sum", ["xor", "carry"])
 
 
@@ -168,7 +168,7 @@ def test_pool_in_any_order_keeps_the_family_and_holds_rows_of_the_table() -> Non
     assert np.isin([data.base, data.source], pool).all()
     with pytest.raises(UserError, match=r"^pool=1 \.\. 600: expected rows from 0 to 63"):
         CounterfactualDataset.sample(adder, pool=[1, 600])
-    with pytest.raises(UserError, match=r"no two operands differ"):
+    with pytest.raises(UserError, match=r"no pair of operands has"):
         CounterfactualDataset.sample(adder, vary="carry", pool=[])
 
 

@@ -61,7 +61,7 @@ def test_runs_are_found_by_folder_or_glob_and_missing_runs_and_seeds_refused_in_
         (lambda: load_run(tmp_path), "not a run directory"),
         (lambda: load_run(path, 4), r"^seed=4: .* has the seeds 3, 5$"),
         (lambda: load_run(path, 3.0), r"^seed=3\.0: .* has the seeds 3, 5$"),
-        (lambda: load_references("erd", (0,), Add(bits=5)), r"reference=erd: adds at task\.bits=7 in reverse order"),
+        (lambda: load_references("erd", (0,), Add(bits=5)), r"=erd: received .*; expected task=add, task\.bits=7"),
     ):
         with pytest.raises(UserError, match=said):
             call()

@@ -87,7 +87,7 @@ def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(p
     [
         ("mine.parts.silent", r"=mine\.parts\.silent: expected an annotated function, such as def silent\("),
         ("mine.parts.Net", r"=mine\.parts\.Net: expected a CausalModel"),
-        ("mine.parts.narrow", r"=mine\.parts\.narrow: expected what makes a CausalModel of the task"),
+        ("mine.parts.narrow", r"=mine\.parts\.narrow: expected a function or class that makes a CausalModel"),
         ("arith_erd.config.build.trust", r"=arith_erd\.config\.build\.trust: expected a class"),
     ],
 )
