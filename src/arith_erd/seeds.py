@@ -1,4 +1,4 @@
-"""Seeds: what people type, ``0-4,7``, and the independent random streams derived from each.
+"""Seeds: how they are typed, ``0-4,7``, and the independent random streams derived from each.
 
 Every random number of a training run comes from a `RandomStream`, through `derive`. There is no other
 generator state, so a run resumes exactly, and a replica is the same run alone or in a pack.
@@ -26,7 +26,7 @@ class RandomStream(StrEnum):
 
 
 def parse_seeds(spec: object) -> tuple[int, ...]:
-    """Seeds in ascending order. Every spelling of the same pack gives the same seeds.
+    """Parse seeds, and return them in ascending order. Every spelling of the same pack gives the same seeds.
 
     >>> parse_seeds("0-4,7")
     (0, 1, 2, 3, 4, 7)
@@ -57,7 +57,7 @@ def parse_seeds(spec: object) -> tuple[int, ...]:
 
 
 def format_seeds(seeds: tuple[int, ...]) -> str:
-    """``(0, 1, 2, 3, 4, 7)`` -> ``"0-4,7"``: the inverse of `parse_seeds`."""
+    """The inverse of `parse_seeds`: ``(0, 1, 2, 3, 4, 7)`` -> ``"0-4,7"``."""
     ranges: list[list[int]] = []
     for seed in sorted(seeds):
         if ranges and seed == ranges[-1][1] + 1:
@@ -68,7 +68,7 @@ def format_seeds(seeds: tuple[int, ...]) -> str:
 
 
 def derive(seed: int, stream: str, index: int = 0) -> int:
-    """A 63-bit seed for one random stream, a `RandomStream` or one of another name: a pure function of its arguments.
+    """A 63-bit seed for one random stream, by name: a pure function of its arguments.
 
     Streams never overlap, so the initial weights, the batch order of epoch 3 and the dropout of step 700
     are independent, and each can be computed without the draws before it.

@@ -1,1 +1,1 @@
-"""Runs on disk: their directories, what identifies them, and tables of them."""
+"""Runs on disk: their directories, their identity, and tables of them."""

@@ -1,4 +1,4 @@
-"""``arith-runs [RUNS ...]`` lists runs and how far each is, or their accuracy by a setting: a table, CSV or JSON."""
+"""``arith-runs [RUNS ...]`` lists runs with their progress, or accuracy by a setting, as a table, CSV or JSON."""
 
 import argparse
 import sys
@@ -13,8 +13,8 @@ from .directory import FINISHED
 from .table import accuracy_by_slice, load_table, mean_accuracies, percent, settings_columns
 
 COLUMNS = ["run", "state", "epochs", "max_epochs", "val_seq_acc", "worst", "device", "age"]
-"""Validation sequence accuracies after the last epoch, the mean over the seeds and the worst one, are fractions; the
-age is in seconds since something was written. Settings that differ follow."""
+"""Columns of a list, before the settings that differ. Accuracies are fractions of the validation sequences after the
+last epoch: the mean over the seeds, and the worst seed. The age is in seconds since the last write."""
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> pd.DataFrame:
-    """A row for each run of `load_table`: `COLUMNS`, and settings that differ; unknown values come last."""
+    """A row for each run of `load_table`: `COLUMNS`, then settings that differ. Unknown values are sorted last."""
     of_run = table.assign(worst=table["val_seq_acc"]).groupby("path", sort=False)
     how = dict.fromkeys([*COLUMNS, *settings_columns(table)], "first") | {"val_seq_acc": "mean", "worst": "min"}
     listed, column = of_run.agg(how), "val_seq_acc" if sort == "accuracy" else sort
@@ -66,9 +66,9 @@ def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> 
 
 
 def group_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """`mean_accuracies` by settings, ``task`` for ``task.name``; stderr says what is pooled, and what is left out.
+    """`mean_accuracies` by settings (``task`` means ``task.name``); stderr says what is pooled and left out.
 
-    One key may be ``length`` or ``longest_carry``, of runs on examples that were drawn: `accuracy_by_slice`.
+    For runs on drawn examples one key may be ``length`` or ``longest_carry`` (`accuracy_by_slice`).
     """
     known = settings_columns(table)
     kinds = [key for key in keys if key in ("length", "longest_carry")]
@@ -98,7 +98,7 @@ def means_for_people(means: pd.DataFrame) -> pd.DataFrame:
 
 
 def for_people(listed: pd.DataFrame) -> pd.DataFrame:
-    """The list for people. Names are last: they are long, and a terminal may wrap them."""
+    """Format the list for people. Names are last, since they are long and a terminal may wrap them."""
     return pd.DataFrame(
         {
             "epochs": [f"{a}/{b}" if pd.notna(a) else "" for a, b in listed[["epochs", "max_epochs"]].to_numpy()],
@@ -113,7 +113,7 @@ def for_people(listed: pd.DataFrame) -> pd.DataFrame:
 
 
 def format_table(shown: pd.DataFrame) -> str:
-    """A table in which the texts at the end are to the left."""
+    """A table as text, with the texts in the last columns aligned left."""
     for column in shown.columns.intersection(["state", "device", "run"]):
         shown[column] = shown[column].str.ljust(max(len(column), shown[column].str.len().max()))
     lines = shown.to_string(index=False, justify="left", max_colwidth=None, line_width=None).splitlines()
@@ -121,7 +121,7 @@ def format_table(shown: pd.DataFrame) -> str:
 
 
 def age(seconds: float) -> str:
-    """``40 s``, ``12 min``, ``3 h``, ``9 d``."""
+    """A duration as text: ``40 s``, ``12 min``, ``3 h``, ``9 d``."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"

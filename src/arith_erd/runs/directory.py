@@ -1,4 +1,4 @@
-"""A run directory as files, the rows of its epochs, and its identity, whose hash `config.names` puts into its name.
+"""A run directory: its files, the rows of its epochs, and its identity, whose hash is part of its name.
 
 ================================  =====================================================================
 ``config.yaml``                   the resolved configuration
@@ -63,7 +63,7 @@ METRICS = (*INTEGERS, "train_loss", "train_token_acc", "train_seq_acc", "val_tok
 MetricRow = dict[str, Any]
 """A row of ``metrics.csv``: `METRICS`."""
 SeedSummary = dict[str, Any]
-"""What ``summary.json`` says of a seed: its last row, without epoch and seconds, and what `training.run_pack` adds."""
+"""The entry of a seed in ``summary.json``: its last row, without epoch and seconds, and keys of `training.run_pack`."""
 
 FINISHED = "finished"
 
@@ -89,21 +89,21 @@ class Run:
     # Weights
 
     def weights(self, seed: int, epoch: int | None = None) -> Path:
-        """The file of a replica's final weights, or of those after an epoch."""
+        """The file of a replica's final weights, or of its weights after an epoch."""
         folder = self.path / "weights"
         return (folder if epoch is None else folder / f"epoch={epoch}") / f"seed={seed}.safetensors"
 
     def kept_epochs(self, seed: int) -> list[int]:
-        """The epochs after which the weights of a replica were kept, ascending."""
+        """The epochs whose weights of a replica were kept, ascending."""
         return sorted(epoch for epoch in self._epoch_folders() if self.weights(seed, epoch).is_file())
 
     def missing_epochs(self, keep: str, seeds: Sequence[int], last: int) -> list[int]:
-        """The epochs up to ``last`` that ``keep`` asks for, and after which the weights of some seed were not kept."""
+        """The epochs up to ``last`` that ``keep`` includes, but without the weights of some seed."""
         there = set.intersection(*(set(self.kept_epochs(seed)) for seed in seeds))
         return [epoch for epoch in kept_epochs(keep, last) if epoch not in there]
 
     def drop_kept_after(self, epoch: int) -> None:
-        """Remove weights that were kept after later epochs: the run resumes from an earlier one."""
+        """Remove weights of later epochs, since the run resumes from ``epoch``."""
         for later, folder in self._epoch_folders().items():
             if later > epoch:
                 for file in folder.glob("seed=*.safetensors"):
@@ -120,7 +120,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the summary is valid, and the weights of all the seeds that it lists exist."""
+        """Whether the summary is valid and the weights of all its seeds exist."""
         try:
             summary = self.summary()
             weights = [self.weights(int(entry["seed"])) for entry in summary["seeds"]]
@@ -129,7 +129,7 @@ class Run:
             return False
 
     def skip_message(self, keep: str = "none", sources: Mapping[str, str] | None = None) -> str:
-        """The line for a finished run; also if other code trained it, or it lacks weights for ``keep``."""
+        """The line printed for a finished run. It also says if other code trained it, or weights for ``keep`` lack."""
         summary, line = self.summary(), f"{self.path}: finished already, skipped{self.code_changes(sources)}"
         seeds = [row["seed"] for row in summary["seeds"]]
         try:
@@ -143,9 +143,9 @@ class Run:
         return line
 
     def code_changes(self, sources: Mapping[str, str] | None = None) -> str:
-        """How the code differs from that which finished the run, for the end of a line; empty if it does not.
+        """How the code has changed since the run was finished, for the end of a line; empty if it has not.
 
-        ``sources`` are the hashes of trusted packages today (`config.build.source_hashes`).
+        ``sources`` are the current hashes of trusted packages (`config.build.source_hashes`).
         """
         summary, now, changes = self.summary(), commit() or "", ""
         then, before = summary.get("versions", {}).get("commit"), summary.get("sources", {})
@@ -165,7 +165,7 @@ class Run:
         return Run(self.path.with_name(f".{self.name}.old"))
 
     def set_aside(self) -> None:
-        """Rename the run, unless a new one has its place already; refused if another process trains it."""
+        """Rename the run, unless a new one has its place already; an error if another process trains it."""
         if self.path.exists() and not self.backup.path.exists():
             with locked(self.path):
                 self.path.rename(self.backup.path)
@@ -181,7 +181,7 @@ class Run:
     # Contents
 
     def create(self, resolved: dict[str, Any]) -> None:
-        """Make the directory and write ``config.yaml``, the resolved configuration; only for who holds its lock."""
+        """Make the directory and write ``config.yaml``, the resolved configuration. The caller must hold its lock."""
         (self.path / "weights").mkdir(parents=True, exist_ok=True)
         for folder in (self.path, self.path / "weights", *self._epoch_folders().values()):
             remove_partial_files(folder)
@@ -202,9 +202,9 @@ class Run:
         return read_metrics(self.metrics_file)
 
     def summary(self) -> dict[str, Any]:
-        """The contents of ``summary.json``; a `UserError` if there is none, or it is not a JSON object.
+        """The contents of ``summary.json``; a `UserError` if it is missing or not a JSON object.
 
-        An `OSError` if it is there and cannot be read, since the run may be finished.
+        An `OSError` if it exists and cannot be read, since the run may be finished.
         """
         try:
             summary = json.loads(self.summary_file.read_text(encoding="utf-8"))
@@ -215,7 +215,7 @@ class Run:
         return summary
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write ``summary.json``, after the weights of all the seeds that it lists: the run is finished."""
+        """Write ``summary.json``, which makes the run finished. The weights of all its seeds must be written before."""
         text = json.dumps({"status": FINISHED, **summary})
         finite = json.loads(text, parse_constant=lambda _: None)  # JSON has neither NaN nor infinity
         write_atomically(self.summary_file, f"{json.dumps(finite, indent=2)}\n")
@@ -223,13 +223,13 @@ class Run:
 
 
 def run_directories(pattern: str) -> list[Path]:
-    """The run directories that a folder or a glob names, none if it names none."""
+    """The run directories that match a folder or a glob."""
     paths = [pattern] if os.path.isdir(pattern) else glob.glob(pattern)
     return sorted(Path(path) for path in paths if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))
 
 
 def read_metrics(path: Path) -> list[MetricRow]:
-    """The rows, oldest first; none without the file. An unfinished last line, cut off by a kill, is dropped."""
+    """The rows, oldest first; none without the file. A last line that a kill cut off is dropped."""
     try:
         rows = csv.DictReader(_whole_lines(path))
         return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
@@ -238,9 +238,9 @@ def read_metrics(path: Path) -> list[MetricRow]:
 
 
 def begin_rows(path: Path, names: Sequence[str], last: int) -> None:
-    """Rewrite a file, with these columns after epoch and seed: its rows up to an epoch.
+    """Rewrite a file with its rows up to epoch ``last``, and the columns ``names`` after epoch and seed.
 
-    A damaged file, in which a line does not begin with an epoch, is started again with a message.
+    If some line does not begin with an epoch, the file is damaged: it is started again, with a message.
     """
     try:
         kept = [line for line in _whole_lines(path)[1:] if 1 <= int(line.partition(",")[0]) <= last]
@@ -251,7 +251,7 @@ def begin_rows(path: Path, names: Sequence[str], last: int) -> None:
 
 
 def append_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
-    """Add the rows of one epoch and flush them to the disk, since the next checkpoint relies on them."""
+    """Append the rows of one epoch and flush them to the disk, since the next checkpoint relies on them."""
     with naming(path), path.open("a", encoding="utf-8") as file:
         file.write(_lines(rows))
         file.flush()
@@ -259,19 +259,19 @@ def append_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
 
 
 def _lines(rows: Iterable[Sequence[Any]]) -> str:
-    """CSV, real numbers with nine digits."""
+    """Rows as CSV, with real numbers in nine digits."""
     texts = ([f"{value:.9g}" if isinstance(value, float) else str(value) for value in row] for row in rows)
     return "".join(f"{','.join(row)}\n" for row in texts)
 
 
 def _whole_lines(path: Path) -> list[str]:
-    """The lines of a file, without one that a kill cut off; none without the file."""
+    """The lines of a file, without a last line that a kill cut off; none without the file."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return text[: text.rfind("\n") + 1].splitlines()
 
 
 def epochs_to(rows: Iterable[MetricRow], seed: int, accuracy: float) -> int | None:
-    """The first epoch at which a seed's validation sequence accuracy reached ``accuracy``; None if it never did."""
+    """The first epoch at which a seed's validation sequence accuracy is at least ``accuracy``; None if none is."""
     return min((r["epoch"] for r in rows if r["seed"] == seed and r["val_seq_acc"] >= accuracy), default=None)
 
 
@@ -291,8 +291,9 @@ def kept_epochs(keep: str, last: int) -> Sequence[int]:
 def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved configuration that can change the weights, with the seeds in canonical form.
 
-    Runs that agree in it are the same run, with one name. Paths, logger, launcher, checkpointing, device and
-    compilation are left out, and keys of `ADDED` at their first values: runs made before those keys keep their names.
+    Runs with equal identities are the same run, with one name. Paths, logger, launcher, checkpointing, device and
+    compilation are left out. Keys of `ADDED` at their first values are left out too, so that runs made before those
+    keys keep their names.
     """
     return without_added(
         {
@@ -313,7 +314,7 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leaves(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """``{"a": {"b": 1}}`` -> ``[("a.b", 1)]``; lists and empty groups are leaves."""
+    """Dotted keys and values: ``{"a": {"b": 1}}`` -> ``[("a.b", 1)]``; lists and empty groups are leaves."""
     items: list[tuple[str, Any]] = []
     for k, value in node.items():
         nested = isinstance(value, dict) and value
@@ -322,7 +323,7 @@ def leaves(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A configuration as the first version would have written it: without keys of `ADDED` at their original values."""
+    """A configuration without keys of `ADDED` at their first values, as the first version would have written it."""
     kept = {}
     for key, value in node.items():
         name = f"{prefix}{key}"
@@ -334,12 +335,12 @@ def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def short_hash(value: Any, digits: int = 8) -> str:
-    """Hexadecimal digits of a hash of plain values, the same for mappings of another order."""
+    """Hexadecimal digits of a hash of plain values; the order of mappings does not matter."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:digits]
 
 
 def require_name(key: str, value: object) -> str:
-    """Refuse, with the key, what cannot be part of a file's name, of a page and of a plot's title."""
+    """Raise a `UserError` unless ``value`` can be part of a file's name, of a page and of a plot's title."""
     if not isinstance(value, str) or not re.fullmatch(NAME, value):
         raise bad_value(key, value, NAMES)
     return value

@@ -1,4 +1,4 @@
-"""The content of a run directory: its epochs, and a row for each replica, one seed of one configuration."""
+"""Read a run directory: its epochs, and a row for each replica, that is each seed."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ NUMBERS = (
 )
 OF_TRAINING = ("train_loss", "train_token_acc")
 ReplicaRow = dict[str, Any]
-"""What a run directory says of one seed: columns of `report.collect.COLUMNS`."""
+"""The data of one seed in a run directory: columns of `report.collect.COLUMNS`."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class RunContents:
     config: dict[str, Any]
     metrics: pd.DataFrame  # the columns of ``metrics.csv``, one row for each epoch and seed
     replicas: list[ReplicaRow]  # one for each seed, without ``run``
-    problem: str  # why a run with a summary is not finished
+    problem: str  # the reason why a run with a summary is not finished
 
 
 def read_contents(run: Run) -> RunContents:
-    """Read a run directory; if its configuration or metrics are damaged it raises one of `UNREADABLE`, or `OSError`.
+    """Read a run directory. If its configuration or metrics are damaged, it raises one of `UNREADABLE`, or `OSError`.
 
     A run is finished if the summary has all seeds of the configuration, and ``metrics.csv`` all epochs of the summary.
-    The weights may be gone, as most of those in ``results/runs/``.
+    The weights may be missing, as most are in ``results/runs/``.
     """
     config = run.config()
     try:
@@ -61,7 +61,7 @@ def read_contents(run: Run) -> RunContents:
 
 
 def _of_the_configuration(config: Mapping[str, Any]) -> ReplicaRow:
-    """What a configuration says of all its replicas."""
+    """The columns that all replicas of a configuration share."""
     given, who = settings(config), identity(config)
     del who["seed"]
     path = who | {"trainer": {"precision": who["trainer"]["precision"]}}  # of the weights, however long
@@ -76,7 +76,7 @@ def _of_the_configuration(config: Mapping[str, Any]) -> ReplicaRow:
 
 
 def _of_the_summary(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.Series[int]") -> dict[int, ReplicaRow]:
-    """What a summary says of each seed; ``last`` is the last epoch in ``metrics.csv``, by seed."""
+    """Seed -> columns from the summary; ``last`` is the last epoch in ``metrics.csv``, by seed."""
     of_run: ReplicaRow = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
     of_run = {key: None if value is None else excerpt(str(value)) for key, value in of_run.items()}
     of_run |= {key: float(summary[key]) for key in ("params", "train_flops")}

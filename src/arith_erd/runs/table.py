@@ -1,4 +1,4 @@
-"""Runs as one pandas table, a row for each run and seed; and its means over seeds."""
+"""Runs as a pandas table with a row for each run and seed, and means over seeds."""
 
 import math
 import os
@@ -24,16 +24,16 @@ RESULTS = [name for name in METRICS if name.startswith(("train_", "val_"))]
 
 
 def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Sequence[str] = ()) -> pd.DataFrame:
-    """The runs in a folder, those that a glob names, or these run directories: a row for each run and seed.
+    """A table of the runs in a folder, of a glob, or in a list of run directories: a row for each run and seed.
 
-    Columns: ``run`` (its name), each setting that differs between the runs by its dotted key, ``seed``, ``epochs`` that
-    are done of ``max_epochs``, the columns of ``metrics.csv`` after the last of them (accuracies are fractions),
-    ``state``, ``device``, ``age`` (seconds since something was written) and ``path``. Settings that cannot change the
-    weights are left out; those in ``also`` have a column even if all runs are alike in them.
+    Columns: ``run`` (its name), each setting that differs between the runs by its dotted key, ``seed``, ``epochs`` done
+    of ``max_epochs``, the columns of ``metrics.csv`` after the last of them (accuracies are fractions), ``state``,
+    ``device``, ``age`` (seconds since the last write) and ``path``. Settings that cannot change the weights are left
+    out; those in ``also`` have a column even if all runs agree.
 
-    The state is ``finished``, ``training``, ``failed`` or ``stopped``; ``damaged`` for a run that had finished, but
-    whose ``summary.json`` does not fit its other files; ``unreadable`` for one whose configuration or metrics cannot be
-    read, which is one row; ``replaced`` for the old run of ``overwrite=true``. A `UserError` says that there is no run.
+    The state is ``finished``, ``training``, ``failed`` or ``stopped``; ``damaged`` if a finished run's ``summary.json``
+    does not fit its other files; ``unreadable`` if the configuration or metrics cannot be read, which gives a single
+    row; ``replaced`` for the old run of ``overwrite=true``. If there is no run, it raises a `UserError`.
 
     >>> import arith_erd as ae
     >>> table = ae.load_table("runs/add-*")  # doctest: +SKIP
@@ -59,7 +59,7 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
 
 
 def settings_columns(table: pd.DataFrame) -> list[str]:
-    """The columns of settings in a table of `load_table`."""
+    """The columns of a table of `load_table` that are settings."""
     return [key for key in table if "." in key]
 
 
@@ -75,10 +75,10 @@ def accuracy_by_slice(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Of finished runs, by these columns: ``seeds``, ``accuracy``, ``low``, ``high``.
+    """Group finished runs by some columns: a table with ``seeds``, ``accuracy``, ``low``, ``high``.
 
-    The accuracy is the mean final validation sequence accuracy over the seeds, with its 95% interval if there are three
-    or more (`stats`). A seed that is in several runs of the same settings counts once.
+    The accuracy is the mean final validation sequence accuracy over the seeds, with a 95% interval from three seeds on
+    (`stats`). A seed that is in several runs of the same settings counts once.
     """
     finished = table[table["state"] == FINISHED].drop_duplicates([*{*settings_columns(table), *keys, "seed"}])
     rows = []
@@ -91,7 +91,7 @@ def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 
 
 def percent(accuracy: float, low: float = math.nan, high: float = math.nan) -> str:
-    """``98.76% [97.30, 100.00]``, without an interval if its ends are not known, empty without an accuracy."""
+    """An accuracy as text: ``98.76% [97.30, 100.00]``, without the interval if it is NaN, empty if all are."""
     interval = "" if pd.isna(low) else f" [{100 * low:.2f}, {100 * high:.2f}]"
     return "" if pd.isna(accuracy) else f"{accuracy:.2%}{interval}"
 

@@ -1,7 +1,7 @@
 """The splits. The files in ``conf/split/`` name them in ``_target_``.
 
-A split is a function of the examples only: ``split(examples) -> (N,) bool``, True where held out. Those of the paper
-are in its sections 3.2 and 4.4.
+A split is a function of the examples only: ``split(examples) -> (N,) bool``, True for held-out examples. The paper's
+splits are in its sections 3.2 and 4.4.
 """
 
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ class RandomSplit:
     """Hold out a random ``fraction`` of the table.
 
     Args:
-        fraction: of the examples, strictly between 0 and 1. Each side keeps at least one example.
-        seed: of the split. All replicas of an experiment share it.
+        fraction: share of the examples, strictly between 0 and 1. Each side keeps at least one example.
+        seed: seed of the split. All replicas of an experiment share it.
     """
 
     fraction: float = 0.25
@@ -53,13 +53,13 @@ class RandomSplit:
 
 @dataclass(frozen=True)
 class TokenSplit:
-    """Hold out the quarter of the table nearest to a centroid in Hamming distance between prompts, in base 2 only.
+    """Hold out the quarter of the table whose prompts are nearest to a centroid in Hamming distance; only in base 2.
 
     The bits of the centroid alternate through ``a``, ``b`` and any further operands. They start with 1, least
     significant bit first: at seven bits ``1010101 + 0101010``, that is 85 + 42. The paper does not say how ties are
-    broken: 3473 pairs lie within distance 5, and 623 of the 3003 pairs at distance 6 complete the 4096. The authors'
-    code takes them in lexicographic order of the prompt with reversed bits. So does this class, whatever bit order the
-    model sees.
+    broken: 3473 pairs lie within distance 5, and 623 of the 3003 pairs at distance 6 complete the 4096. Like the
+    authors' code, we take these in lexicographic order of the prompt with reversed bits, whatever bit order the model
+    sees.
     """
 
     def __call__(self, examples: Examples) -> npt.NDArray[np.bool_]:
@@ -79,7 +79,7 @@ def _require_one_length(split: str, examples: Examples) -> None:
 
 
 def _mask(rows: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.bool_]:
-    """True in these rows of ``count``."""
+    """A mask (count,) that is True in ``rows``."""
     return np.isin(np.arange(count), rows)
 
 
@@ -105,9 +105,9 @@ class LengthSplit:
     For a task with operands of several lengths (``task.min_bits``). ``slices.csv`` has the accuracy of each length.
 
     Args:
-        trained: digits of the longest operands that are trained on, below ``task.bits``.
-        fraction: of the examples with no longer operands, from 0 to below 1: held out to see whether they are learnt.
-        seed: of the choice.
+        trained: digits of the longest training operands, below ``task.bits``.
+        fraction: share of the shorter examples to hold out too, from 0 to below 1.
+        seed: seed of the choice.
     """
 
     trained: int

@@ -1,1 +1,1 @@
-"""Files, locks, signals, requeueing, the machine: nothing here knows what is trained."""
+"""Files, locks, signals, requeueing and the machine, without any knowledge of training."""

@@ -1,4 +1,4 @@
-"""The boundary of a program: every exception leaves as one line, and a broken standard output ends nothing.
+"""The boundary of a program: every exception becomes one line, and a broken standard output does not end it.
 
 Exit statuses of ``train.py``, ``probe.py`` and the other programs:
 
@@ -34,7 +34,7 @@ BUSY = 75
 
 
 def line_and_status(error: Exception) -> tuple[str, int]:
-    """One line for people, and the exit status. A traceback is in the file of its note, or a new one."""
+    """An error as one line, and the exit status. Its traceback is in the file that a note names, or in a new file."""
     if isinstance(error, UserError):
         return str(error), BUSY if isinstance(error, InUseError) else FAILED
     if isinstance(error, OSError) and error.filename is not None:
@@ -57,7 +57,7 @@ def _notes(error: Exception, start: str) -> list[str]:
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Exit with a line on standard error if the block raises. `SystemExit`, a stop on a signal included, passes.
+    """If the block raises, print one line on standard error and exit. `SystemExit`, also after a signal, passes.
 
     Within the block a closed or full standard output or error is replaced by ``/dev/null`` instead of raising.
     """
@@ -79,7 +79,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 class LastingStream:
-    """A text stream whose writes do not fail: after the first `OSError` they go nowhere."""
+    """A text stream whose writes do not fail: after the first `OSError` they are discarded."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Files, written whole or not at all; and the lock on a run directory, in which one process at a time trains."""
+"""Write files whole or not at all, and lock a run directory, so that only one process trains in it."""
 
 import errno
 import fcntl
@@ -13,11 +13,11 @@ from pathlib import Path
 from ..errors import UserError
 
 PARTIAL = ".partial-"
-"""How the names of unfinished files begin."""
+"""Prefix of the names of unfinished files."""
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """`replacing`, for text, as UTF-8; half of a surrogate pair is escaped."""
+    """Write text as UTF-8 by `replacing`; half of a surrogate pair is escaped."""
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")
 
@@ -26,8 +26,8 @@ def write_atomically(path: Path, text: str) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Write a file whole or not at all: the block writes to the path it is given, in the same folder.
 
-    After the block that file is flushed and takes the place of ``path``; if the block fails it is removed. Several
-    processes may write the same file at once: the last one to finish wins. An `OSError` names ``path``.
+    After the block that file is flushed and replaces ``path``; if the block fails, it is removed. Several processes may
+    write the same file at once: the last one to finish wins. An `OSError` names ``path``.
     """
     partial = path.with_name(f"{PARTIAL}{secrets.token_hex(8)}")
     try:
@@ -51,7 +51,7 @@ def _flush(path: Path) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """An `OSError` of the block names ``path``. Else a failed write names no file, or a temporary one."""
+    """Make an `OSError` of the block name ``path``, since a failed write may name no file, or a temporary one."""
     try:
         yield
     except OSError as error:
@@ -59,13 +59,13 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def remove_partial_files(folder: Path) -> None:
-    """Remove what a killed `replacing` left in a folder. The caller must be the only one who writes there."""
+    """Remove the files that a killed `replacing` left in a folder. Only the caller may write there."""
     for path in folder.glob(f"{PARTIAL}*"):
         path.unlink(missing_ok=True)
 
 
 def require_writable(key: str, folder: Path | str) -> None:
-    """Refuse, naming the key that set it, a folder that cannot be made or written; nothing is left behind."""
+    """Raise a `UserError`, with the key, if a folder cannot be made or written; nothing is left behind."""
     whole = Path(folder).absolute()
     try:
         with tempfile.TemporaryDirectory(dir=next(path for path in (whole, *whole.parents) if path.exists())):
@@ -76,16 +76,16 @@ def require_writable(key: str, folder: Path | str) -> None:
 
 
 class InUseError(UserError):
-    """Another process has the folder; its name and host are in the message."""
+    """Another process uses the folder; its number and host are in the message."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold ``folder/.lock`` for the length of the block; the folder is made if it does not exist.
+    """Hold ``folder/.lock`` within the block. The folder is made if it does not exist.
 
-    If another process holds it, an `InUseError` names the process and its host. The kernel releases the lock when its
-    holder ends, however it ends. The file stays: without it two processes could lock two files of one name. On a file
-    system without locks the block runs unlocked, and says so.
+    If another process holds the lock, an `InUseError` names the process and its host. The kernel releases a lock when
+    its holder ends, however it ends. The file stays: if it were removed, two processes could lock two files of one
+    name. On a file system without locks the block runs unlocked, with a message.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process holds the lock of a folder; the file is only read."""
+    """Whether a process holds the lock of a folder. The file is only read."""
     try:
         with (folder / ".lock").open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The machine: device, versions and commit of a measurement; threads and matrix products that are quick on it."""
+"""The machine: device, versions and commit of a measurement; fast settings of threads and matrix products."""
 
 import contextlib
 import os
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     import torch
 
 SPINS = "30000"
-"""Number of turns, about 0.1 ms, that a waiting thread spins. GNU OpenMP's own 300,000 slow a step down
-several times where other programs compute too; threads that always sleep double its time: ``benchmarks/README.md``."""
+"""Number of turns, about 0.1 ms, that a waiting thread spins. GNU OpenMP's own 300,000 slow a step down several times
+if other programs compute too. Without any spinning a step takes twice as long: ``benchmarks/README.md``."""
 CHOSEN = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
-"""If one of these is set, how threads wait is left alone."""
+"""If one of these is set, we do not change how threads wait."""
 
 
 def cpu_name() -> str:
-    """``AMD EPYC 9V74 80-Core Processor`` on Linux; the architecture on other systems."""
+    """The processor's name on Linux, such as ``AMD EPYC 9V74 80-Core Processor``; elsewhere its architecture."""
     with contextlib.suppress(OSError):
         match = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
         if match:
@@ -31,7 +31,7 @@ def cpu_name() -> str:
 
 
 def device_name(device: "torch.device") -> str:
-    """``NVIDIA H200`` or ``AMD EPYC, 2 threads``."""
+    """The name of a device: ``NVIDIA H200`` or ``AMD EPYC, 2 threads``."""
     import torch  # not at the top: reports and benchmarks ask for names and versions without loading it
 
     if device.type == "cpu":
@@ -41,9 +41,9 @@ def device_name(device: "torch.device") -> str:
 
 
 def commit(checkout: Path = Path(__file__).parent) -> str | None:
-    """``4575d76``, with ``-dirty`` where code has changed since; None outside a git checkout.
+    """The commit, as ``4575d76``, with ``-dirty`` if code has changed since; None outside a git checkout.
 
-    Any change of a tracked file counts, but new files only in ``src`` and ``conf``: elsewhere they may be runs.
+    Every change of a tracked file counts. New files count only in ``src`` and ``conf``, since others may be runs.
     """
 
     def git(*words: str) -> str:
@@ -58,15 +58,15 @@ def commit(checkout: Path = Path(__file__).parent) -> str | None:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of everything that can change a number: this package, Python, torch, Lightning."""
+    """The versions that can change a number: those of this package, Python, torch and Lightning."""
     packages = {name: version(name) for name in ("torch", "lightning")}
     return {"arith_erd": __version__, "commit": commit(), "python": platform.python_version(), **packages}
 
 
 def configure_threads() -> None:
-    """Use the processors that affinity and the container's quota allow, and spin for a moment. Before torch is loaded.
+    """Set the number of threads, from affinity and the container's quota, and how long they spin; call before torch.
 
-    Neither depends on what else runs, so results do not either. ``OMP_NUM_THREADS`` and `CHOSEN` are kept if set.
+    Neither depends on other programs, so results do not either. ``OMP_NUM_THREADS`` and `CHOSEN` are kept if set.
     """
     from joblib import cpu_count  # not at the top: only a job that was accepted needs it
 
@@ -78,10 +78,10 @@ def configure_threads() -> None:
 
 
 def configure_matmul() -> None:
-    """Allow TF32 on CUDA, and have oneDNN multiply matrices on an AMD processor, if it keeps all digits.
+    """Allow TF32 on CUDA, and use oneDNN for matrix products on an AMD processor, if it keeps all digits.
 
-    MKL has half the speed there (`benchmarks/README.md`). torch hands products to oneDNN only with the precision
-    "medium" (TF32 on CUDA, torch 2.13), and oneDNN may then round them to bf16: a product makes sure.
+    MKL has half the speed there (`benchmarks/README.md`). torch uses oneDNN only with the precision "medium" (TF32 on
+    CUDA, torch 2.13). oneDNN may then round products to bf16, which we test on one product.
     """
     import torch
 

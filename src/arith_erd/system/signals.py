@@ -1,9 +1,9 @@
-"""Stopping on request: SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C end a program between two steps of training.
+"""Signals: SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C end a program between two steps of training.
 
 A checkpoint is written first (`training.checkpoint.ResumePoint`), and the same command resumes at that step. Slurm
 sends SIGUSR1 ahead of a time limit (``#SBATCH --signal=USR1@60``). Third-party handlers of SIGUSR1 and SIGUSR2 keep
-their signals, and are called between two steps too: under hydra-submitit-launcher, submitit requeues the job, and
-exits. `cli_errors` documents the exit status.
+their signals. They too are called between two steps: that of submitit, under hydra-submitit-launcher, requeues the job
+and exits. `cli_errors` documents the exit status.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
 OTHERS = (signal.SIGUSR1, signal.SIGUSR2)
 DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)
 GRACE = 3.0
-"""Seconds before a process that is still running is ended by force."""
+"""Seconds after a signal at which a process that is still running is ended by force."""
 
 
 class Preempted(SystemExit):
-    """Ends the program, including a sweep; no job's error handling catches it."""
+    """Raised to end the program, including a sweep. No job's error handling catches it."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(128 + number)
@@ -34,21 +34,21 @@ class Preempted(SystemExit):
 
 
 class SignalQueue:
-    """The signals that have arrived and are not handled yet. There is one for the process."""
+    """The signals that have arrived and are not handled yet. The process has one such queue."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None  # for us
-        self.waiting: dict[int, Callable[[], object]] = {}  # third-party handlers for the next `check`, by signal
+        self.waiting: dict[int, Callable[[], object]] = {}  # third-party handlers for `raise_pending`
         self.catching = self.deferring = False
 
     @contextlib.contextmanager
     def signals_caught(self) -> Iterator[None]:
-        """Turn the first of `SIGNALS` into `Preempted`: raised at once, or within `deferred` by `check`.
+        """Turn the first of `SIGNALS` into `Preempted`: raised at once, or within `deferred` by `raise_pending`.
 
         A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP), and SIGUSR1 stays
-        with a third-party handler if there is one. After a signal any other exception of the block is `Preempted` too:
-        the clean-up of third-party code may raise it in the signal's place. A nested block does no more than this; the
-        outermost one says that the process stops, and requeues it.
+        with a third-party handler if there is one. After a signal any other exception of the block becomes `Preempted`
+        too, since it may come from the clean-up of third-party code. Only the outermost of nested blocks prints that
+        the process stops, and requeues it.
         """
         if not _in_main_thread():
             yield
@@ -80,7 +80,7 @@ class SignalQueue:
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Within the block signals wait for the next `check`, or for its end; so do those of third-party handlers."""
+        """Within the block all signals, also third-party ones, wait for the next `raise_pending` or for its end."""
         if self.deferring or not _in_main_thread():
             yield  # the outer block checks
             return
@@ -98,11 +98,11 @@ class SignalQueue:
             self.raise_pending()  # also replaces Lightning's own SIGTERMException
 
     def pending(self) -> bool:
-        """Whether a signal waits."""
+        """Whether a signal is waiting."""
         return self.received is not None or bool(self.waiting)
 
     def raise_pending(self) -> None:
-        """Call the third-party handlers that wait; then raise `Preempted` if a signal was for us."""
+        """Call the waiting third-party handlers; then raise `Preempted` if a signal was for us."""
         if not _in_main_thread():
             return
         while self.waiting:
@@ -131,7 +131,7 @@ class SignalQueue:
             self.raise_pending()
 
     def _leave(self, *_: object) -> None:
-        """End a process stuck in a long step, or waiting for a server; files are atomic, so none is half-written."""
+        """End a process that is stuck in a long step or waits for a server. Files are atomic: none is half-written."""
         if self.received is not None:
             requeue(self.received)
             os._exit(128 + self.received)
@@ -153,9 +153,9 @@ def _exit_immediately() -> None:
 
 
 def requeue(number: signal.Signals) -> None:
-    """Put this Slurm job back into the queue after SIGUSR1, or a SIGTERM by which it is preempted.
+    """Requeue this Slurm job after SIGUSR1, or after a SIGTERM that preempts it, but not after that of `scancel`.
 
-    Slurm itself does not requeue a job that ends within its GraceTime. After the SIGTERM of `scancel` nothing happens.
+    Slurm itself does not requeue a job that ends within its GraceTime.
     """
     # Not SLURM_JOB_ID for a task of an array: that may be the id of the whole array, and would requeue every task.
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")

@@ -28,27 +28,27 @@ class Add(Task):
         return np.sum(np.broadcast_arrays(*operands), axis=0, dtype=np.int64)
 
     def carries(self, *operands: npt.ArrayLike) -> Array:
-        """Carry out of each digit (N, bits), least significant first. The last one is the sum above those digits."""
+        """The carry out of each digit (N, bits), lowest first. The last carry is the sum above those digits."""
         above = self.base ** np.arange(1, self.bits + 1, dtype=np.int64)
         return self.answer(*(np.asarray(x)[:, None] % above for x in operands)) // above
 
     def variables(self) -> dict[str, Callable[..., npt.ArrayLike]]:
-        """The digits' own sum (``xor``, in other bases ``digit_sum``), ``carry``, ``sum``, and what follows from it.
+        """The digits' own sum (``xor``, in other bases ``digit_sum``), ``carry``, ``sum``, and variables of the sum.
 
-        For ``3 + 5 = 8`` at three bits: xor ``0 1 1 0``, carry into bit t ``0 1 1 1``, sum ``8``, sum_mod
-        ``0 0 0 8`` (mod 2^(t+1)), prefix_remainder the same (sum_mod minus the lower bits of the answer). With two
-        operands also whether the digits below t ``generate`` a carry, ``0 1 0 0``, or ``propagate`` one, ``0 0 1 1``.
+        For ``3 + 5 = 8`` at three bits: xor ``0 1 1 0``, carry into bit t ``0 1 1 1``, sum ``8``, sum_mod ``0 0 0 8``
+        (mod 2^(t+1)), prefix_remainder the same (sum_mod minus the lower bits of the answer). Two operands also have
+        ``generate`` and ``propagate``: whether the digits at t - 1 do this to a carry, ``0 1 0 0`` and ``0 0 1 1``.
         """
         base, width = self.base, self.width
         place = base ** np.arange(width, dtype=np.int64)
         digit_sum = "xor" if base == 2 else "digit_sum"
 
         def digit_sums(operands: Array) -> Array:
-            """Of the digits at t, (N, width); not yet reduced."""
+            """The sums (N, width) of the digits at t, not yet reduced."""
             return bits.to_digits(operands, width, base).sum(axis=1)
 
         def below(operands: Array) -> Array:
-            """The same at t - 1; 0 at t = 0."""
+            """The sums at t - 1; 0 at t = 0."""
             return np.pad(digit_sums(operands)[:, :-1], [(0, 0), (1, 0)])
 
         def carries(generate: Array, propagate: Array) -> Array:
@@ -77,7 +77,7 @@ class Add(Task):
 
 
 def _joined(digit_sum: str, base: int) -> Callable[..., npt.ArrayLike]:
-    """The sum as a number, from its digits: a function of ``carry`` and of the digits' own sum."""
+    """A function of ``carry`` and of the digits' own sum that gives the sum as a number."""
     if digit_sum == "xor":
         return lambda xor, carry: bits.from_digits((xor + carry) % base, base)
     return lambda digit_sum, carry: bits.from_digits((digit_sum + carry) % base, base)
@@ -86,8 +86,8 @@ def _joined(digit_sum: str, base: int) -> Callable[..., npt.ArrayLike]:
 class Add3(Add):
     """``a + b + c``, where a carry can be 0, 1 or 2.
 
-    ``3 + 5 + 7 = 15`` at three bits: prompt ``110+101+111``, completion ``11110`` in the five bits that ``7 + 7 + 7``
-    takes, carries out of bits 0, 1, 2: ``1 1 1``. For ``7 + 7 + 7 = 21`` they are ``1 2 2``.
+    ``3 + 5 + 7 = 15`` at three bits: prompt ``110+101+111``, completion ``11110`` (five bits, as ``7 + 7 + 7`` needs),
+    carries out of bits 0, 1, 2: ``1 1 1``. For ``7 + 7 + 7 = 21`` they are ``1 2 2``.
     """
 
     name = "add3"
@@ -97,8 +97,8 @@ class Add3(Add):
 class AddScratchpad(Add):
     """``a + b`` with the carries written before the sum, as a scratchpad (Nye et al. 2021).
 
-    ``3 + 5 = 8`` at three bits: prompt ``110+101``, completion ``111`` for the carries out of bits 0, 1, 2, which are
-    named ``c1 c2 c3`` after the bits that they enter, then ``0001``.
+    ``3 + 5 = 8`` at three bits: prompt ``110+101``; completion ``111``, the carries out of bits 0, 1, 2, then ``0001``.
+    The carries are named ``c1 c2 c3`` after the bits that they enter.
     """
 
     name = "add_scratchpad"

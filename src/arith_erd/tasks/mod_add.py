@@ -17,8 +17,8 @@ class ModAdd(Task):
     ``3 + 4 = 2`` modulo 5 at three bits: prompt ``110+001``, completion ``010``.
 
     Args:
-        bits, prompt_order, completion_order, base: as of `Task`, but with up to 2 ** 20 numbers of that many digits,
-            since the table has ``modulus ** 2`` rows only.
+        bits, prompt_order, completion_order, base: as in `Task`, but with up to 2 ** 20 numbers of that many digits,
+            since the table has only ``modulus ** 2`` rows.
         modulus: from 2 to ``base ** bits``, and at most 1023, so that the table has fewer than 2 ** 20 rows.
     """
 
@@ -54,7 +54,7 @@ class ModAdd(Task):
         return np.add(a, b, dtype=np.int64) % self.modulus
 
     def variables(self) -> dict[str, Callable[..., npt.ArrayLike]]:
-        """``sum`` before the reduction, ``wrap``: whether it reaches the modulus, and ``residue``, the answer.
+        """``sum`` before the reduction, ``wrap`` (1 if it reaches the modulus), and ``residue``, the answer.
 
         For ``3 + 4 = 2`` modulo 5: sum 7, wrap 1, residue 2.
         """

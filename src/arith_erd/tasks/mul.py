@@ -30,10 +30,10 @@ class Mul(Task):
     def variables(self) -> dict[str, Callable[..., npt.ArrayLike]]:
         """The columns of long multiplication, and ``product``.
 
-        ``column_sum`` adds up a_i * b_j over i + j = t; ``carry`` is what the columns below t carry into it, which may
-        exceed one digit; ``running_sum`` is both together, and digit t of the product its remainder. ``product_mod`` is
-        the product mod 2^(t+1). The running sums of ``3 x 5`` at three bits are ``1 1 1 1 0 0``, those of ``7 x 7`` are
-        ``1 2 4 4 3 1``.
+        ``column_sum`` is the sum of a_i * b_j over i + j = t. ``carry`` is the carry from the columns below t, which
+        may exceed one digit. ``running_sum`` is the sum of both; its remainder is digit t of the product.
+        ``product_mod`` is the product mod 2^(t+1). The running sums of ``3 x 5`` at three bits are ``1 1 1 1 0 0``,
+        those of ``7 x 7`` are ``1 2 4 4 3 1``.
         """
         base, width = self.base, self.width
         place = base ** np.arange(width, dtype=np.int64)

@@ -15,8 +15,8 @@ class RandomOutput(Task):
     four-bit completion.
 
     Args:
-        bits, prompt_order, completion_order, base: as of `Task`.
-        seed: of the table. All replicas of an experiment memorise the same table.
+        bits, prompt_order, completion_order, base: as in `Task`.
+        seed: seed of the table. All replicas of an experiment memorise the same table.
     """
 
     name = "random_output"

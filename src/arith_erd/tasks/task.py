@@ -1,4 +1,4 @@
-"""A task: a function of a few integers, its examples as tokens, and the concepts that probes look for."""
+"""A task: a function of a few integers, its examples as tokens, and concepts for probes."""
 
 import math
 import random
@@ -19,17 +19,17 @@ from ..errors import UserError, bad_value, excerpt, require_integer
 POSITION_ENCODINGS = ("learned", "sinusoidal", "none", "rope", "abacus", "coupled")
 """Position encodings of `models.positions`; here, since configurations are checked without torch."""
 
-MAX_ROWS = 2**20  # every table that is listed whole has fewer
-SAMPLE = 4096  # examples in place of a table that is not
+MAX_ROWS = 2**20  # a table with this many rows or more is not listed
+SAMPLE = 4096  # number of examples in place of such a table
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The digits' places in a prompt, ``<start>`` and an answer without its last token, as position encodings need."""
+    """The places of digits in a network's input, prompt, ``<start>`` and prefix, as position encodings need them."""
 
-    places: tuple[int, ...]  # (P + m,); -1 for what is not a digit
+    places: tuple[int, ...]  # (P + m,); -1 for tokens that are not digits
     padded: bool = False
-    """Whether operands have several lengths: unused tokens then stand for the digits that an example lacks."""
+    """Whether operands have several lengths, so that shorter examples contain padding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Examples:
     prompt: Array  # (N, P)
     completion: Array  # (N, m)
     length: Array
-    """Digits that are written of each operand (N,); fewer than ``bits`` only if a task has several lengths."""
+    """Written digits of each operand (N,); fewer than ``bits`` only if a task has several lengths."""
 
     def __repr__(self) -> str:
         """``Examples(64 of 3 digits in base 2: [0, 0] -> 0, ..)``."""
@@ -58,7 +58,7 @@ class Examples:
         return len(self.answer)
 
     def __getitem__(self, rows: npt.ArrayLike) -> "Examples":
-        """The examples of these rows, one or several, or of a mask."""
+        """The examples of one or several rows, or of a mask."""
         names = ("operands", "answer", "prompt", "completion", "length")
         chosen: Any = [rows] if isinstance(rows, int | np.integer) else rows
         return replace(self, **{name: getattr(self, name)[chosen] for name in names})
@@ -75,7 +75,7 @@ class Examples:
 
 
 class ClassName:
-    """The name of a class without one: its own in lower case, not that of a class that it inherits from."""
+    """Default of ``Task.name``: the name of the class in lower case."""
 
     def __get__(self, instance: object, owner: type) -> str:
         return owner.__name__.lower()
@@ -94,21 +94,20 @@ class Task(ABC):
     >>> task.size, task.prompt_length, task.width, task.concept_names
     (64, 7, 4, ('value', 'completion_bits', 'operand_bits', 'operand_values', 'carries'))
 
-    A subclass defines ``width`` and ``answer``. It sets ``num_operands`` unless it takes two, ``name`` unless that of
-    the class in lower case will do, and ``operator``, the sign between operands, unless it is ``+``. It may add
-    concepts.
+    A subclass defines ``width`` and ``answer``. It may set ``num_operands`` (default 2), ``name`` (default: that of the
+    class, in lower case) and ``operator``, the sign between operands (default ``+``). It may add concepts.
 
     Args:
-        bits: digits of each operand, which are bits in base 2. At least 2 in base 2, 1 in others. A table of 2 ** 20
-            rows or more, 10 bits of two operands, is not listed: `examples` then gives a sample.
+        bits: number of digits of each operand, at least 2 in base 2 and 1 in other bases. A table of 2 ** 20 rows or
+            more, such as two operands of 10 bits, is not listed: `examples` then returns a sample.
         prompt_order: ``reverse`` (least significant digit first) or ``plain``.
         completion_order: likewise, for the answer.
-        base: of the digits, 2 to 16.
-        interleaved: write ``a0 b0 a1 b1 ..``, without an operator, in place of ``a0 a1 .. + b0 b1 ..``.
-        min_bits: of examples whose operands have that many digits or more, up to ``bits``; None: all have ``bits``.
+        base: base of the digits, 2 to 16.
+        interleaved: write ``a0 b0 a1 b1 ..``, without an operator, instead of ``a0 a1 .. + b0 b1 ..``.
+        min_bits: smallest number of digits of operands of several lengths, up to ``bits``; None: all have ``bits``.
 
     Raises:
-        UserError: for an option out of its range.
+        UserError: for an option outside its range.
     """
 
     name: ClassVar[str] = cast(str, ClassName())
@@ -147,41 +146,41 @@ class Task(ABC):
         self.completion_order = completion_order
 
     def __repr__(self) -> str:
-        """``Add(bits=5)``: the arguments that are not the defaults, and the bits."""
+        """A text such as ``Add(bits=5)``: the bits, and other arguments that are not defaults."""
         given = self._arguments()
         shown = [f"{k}={x!r}" for k, (x, default) in given.items() if k == "bits" or not _equal(x, default)]
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def same_as(self, other: "Task") -> bool:
-        """Whether a task is of the same class with the same arguments, so that it has the same examples."""
+        """Whether another task has the same class and arguments, so that it has the same examples."""
         if type(self) is not type(other):
             return False
         theirs = other._arguments()
         return all(_equal(x, theirs[name][0]) for name, (x, _) in self._arguments().items())
 
     def _arguments(self) -> dict[str, tuple[Any, Any]]:
-        """Arguments of the constructor: name -> the value, kept under the same name, and the default."""
+        """Arguments of the constructor: name -> value, from the attribute of this name, and default."""
         parameters = signature(type(self)).parameters.values()
         return {p.name: (getattr(self, p.name, p.default), p.default) for p in parameters if p.kind != p.VAR_KEYWORD}
 
     @classmethod
     def _widths(cls, base: int) -> tuple[int, int]:
-        """The fewest and most digits that an operand may have: a product of all operands is below 2 ** 62."""
+        """The smallest and largest number of digits of an operand: the product of all operands is below 2 ** 62."""
         return 2 if base == 2 else 1, max(n for n in range(1, 32) if base ** (max(cls.num_operands, 2) * n) <= 2**62)
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """Digits of the result: as many as the largest answer takes."""
+        """Number of digits of the result: as many as the largest answer needs."""
 
     # With Any, mypy lets a subclass name its operands: `answer(self, a, b)`.
     @abstractmethod
     def answer(self, *operands: Any, **named: Any) -> Array:
-        """Operands, each (N,) in [0, limit) -> answers (N,), none of them negative."""
+        """Operands, each (N,) in [0, limit) -> non-negative answers (N,)."""
 
     @property
     def limit(self) -> int:
-        """Operands are in [0, limit): all that can be written, unless a task takes fewer."""
+        """Operands are in [0, limit): by default all numbers of ``bits`` digits."""
         return self.base**self.bits
 
     @property
@@ -201,38 +200,38 @@ class Task(ABC):
 
     @property
     def vocab_size(self) -> int:
-        """Tokens that a network must know: 5 in base 2, 13 in base 10."""
+        """Number of tokens in the vocabulary: 5 in base 2, 13 in base 10."""
         return ZERO + self.base
 
     @property
     def enumerable(self) -> bool:
-        """Whether `examples` gives the whole table, and not a sample."""
+        """Whether `examples` returns the whole table, and not a sample."""
         return self.min_bits is None and self.size < MAX_ROWS
 
     def require_enumerable(self, asked: str) -> None:
-        """Refuse, with a `UserError`, a task that is not `enumerable` where what is ``asked`` needs the whole table."""
+        """Raise a `UserError` unless the task is `enumerable`; ``asked`` names what needs the whole table."""
         if not self.enumerable:
             what = "operands of several lengths" if self.min_bits else f"{self.size:,} examples"
             raise UserError(f"task={self.name}: {what}; {asked} needs a table that is listed whole")
 
     @property
     def prompt_length(self) -> int:
-        """Tokens of the prompt, P: the operands, and an operator between each two."""
+        """Number of tokens of the prompt, P: the operands, and an operator between each two."""
         return len(self.prompt_places)
 
     @property
     def answer_length(self) -> int:
-        """Tokens of the answer, m."""
+        """Number of tokens of the answer, m."""
         return len(self.answer_names)
 
     @property
     def operand_names(self) -> tuple[str, ...]:
-        """``a``, ``b``, ``c``, as many as there are operands."""
+        """The names ``a``, ``b``, .., one for each operand."""
         return tuple(chr(ord("a") + i) for i in range(self.num_operands))
 
     @property
     def prompt_places(self) -> list[tuple[int, int]]:
-        """For each token of the prompt the number of its operand and its digit; (i, -1) for the i-th operator."""
+        """For each token of the prompt its operand and digit, as numbers; (i, -1) for the i-th operator."""
         digits = [*reorder(np.arange(self.bits), self.prompt_order).tolist()]
         if self.interleaved:
             return [(operand, digit) for digit in digits for operand in range(self.num_operands)]
@@ -253,24 +252,24 @@ class Task(ABC):
 
     @property
     def answer_names(self) -> list[str]:
-        """Names of the answer's tokens: ``r0 r1 r2`` in reverse order. Position t of the decoder predicts the t-th."""
+        """Names of the answer's tokens: ``r0 r1 r2`` in reverse order. Decoder position t predicts the t-th token."""
         return [f"r{i}" for i in reorder(np.arange(self.width), self.completion_order)]
 
     @property
     def answer_positions(self) -> Array:
-        """The answer's token (width,) that holds each digit of the result, from the lowest."""
+        """The index (width,) of the answer token with each digit of the result, lowest first."""
         names = self.answer_names
         return np.array([names.index(f"r{i}") for i in range(self.width)])
 
     @property
     def layout(self) -> Layout:
-        """The digits' places, for the position encodings that count by them."""
+        """The digits' places, which some position encodings need."""
         in_answer = [int(name[1:]) if name[1:].isdigit() else -1 for name in self.answer_names]
         places = (*(digit for _, digit in self.prompt_places), -1, *in_answer[:-1])
         return Layout(places, self.min_bits is not None)
 
     def require_token_names(self) -> None:
-        """Refuse, with a `UserError`, a task whose names are not those of its tokens."""
+        """Raise a `UserError` unless the task names all its tokens, with distinct names."""
         own = type(self)
         overridden = own.examples is not Task.examples or own.completion is not Task.completion
         if overridden and (own.prompt_names, own.answer_names) == (Task.prompt_names, Task.answer_names):
@@ -283,7 +282,7 @@ class Task(ABC):
             raise UserError(f"task={self.name}: {twice[0]} names two tokens; expected a name of its own for each token")
 
     def require_lengths(self, examples: Examples) -> None:
-        """Refuse, with a `UserError`, examples that have more or fewer tokens than the task has names for them."""
+        """Raise a `UserError` unless examples have as many tokens as the task has names."""
         tokens = examples.prompt.shape[1], examples.completion.shape[1]
         for what, names, number in zip(
             ("prompt_names", "answer_names"), (self.prompt_names, self.answer_names), tokens, strict=True
@@ -292,16 +291,17 @@ class Task(ABC):
                 raise UserError(f"task={self.name}: {len(names)} {what} for {number} tokens; expected one for each")
 
     def examples(self, *operands: npt.ArrayLike, length: npt.ArrayLike | None = None) -> Examples:
-        """The given operands, each (N,) or a number, or the whole table: all ``size`` rows, the first operand slowest.
+        """The examples with these operands, each (N,) or a number; without operands the whole table.
 
-        In place of a table that is not `enumerable`, `SAMPLE` examples of it.
+        The table has ``size`` rows, with the first operand slowest. If it is not `enumerable`, `SAMPLE` examples are
+        drawn from it.
 
         Args:
-            length: digits to write of each operand (N,) or a number, from ``min_bits`` on; by default ``bits``.
+            length: written digits of each operand, (N,) or a number, at least ``min_bits``; by default ``bits``.
 
         Raises:
-            UserError: for another number of operands than the task has, operands that are not integers of the task,
-                lengths that do not hold them, or answers that are no integers of ``width`` digits.
+            UserError: for a wrong number of operands, operands that are not integers in range, lengths too short for
+                them, or answers that are not integers of ``width`` digits.
         """
         if not operands and not self.enumerable:
             return self.sample(SAMPLE)
@@ -348,17 +348,17 @@ class Task(ABC):
         )
 
     def _width_of(self, bits: int) -> int:
-        """Digits of the answer to operands of ``bits`` digits."""
+        """Number of digits of the answer to operands of ``bits`` digits."""
         shorter = copy(self)
         shorter.bits = bits
         return shorter.width
 
     def completion(self, operands: Array, answer: Array) -> Array:
-        """Operands (N, k) and their answers (N,) -> the tokens (N, m) that `answer_names` names."""
+        """Operands (N, k) and answers (N,) -> answer tokens (N, m), as named by `answer_names`."""
         return reorder(bit.to_digits(answer, self.width, self.base), self.completion_order) + ZERO
 
     def sample(self, count: int, seed: int = 0) -> Examples:
-        """Up to ``count`` different examples: of each length an equal share, at least one, or all that there are."""
+        """Draw up to ``count`` different examples, an equal share of each length: at least one, at most all."""
         lengths = range(self.min_bits or self.bits, self.bits + 1)
         rows, draw = [], random.Random(seed)
         for n in lengths:
@@ -369,7 +369,7 @@ class Task(ABC):
         return self.examples(*columns, length=length)
 
     def slices(self, examples: Examples) -> dict[str, Array]:
-        """Kinds of example that are measured apart if examples are drawn: name -> a number for each (N,)."""
+        """Kinds of examples to be measured separately if examples are drawn: name -> kind of each example (N,)."""
         carry = self.longest_carry(examples)
         return {"length": examples.length} | ({} if carry is None else {"longest_carry": carry})
 
@@ -386,16 +386,16 @@ class Task(ABC):
     def decode(self, tokens: npt.ArrayLike) -> Array:
         """Completion tokens (..., m) -> the integers (...,) that they encode.
 
-        A model may answer with a token that is not a digit. Such a token counts as wrong where tokens are compared.
-        Here, where a number is needed, it counts as 0.
+        A model may answer with a token that is not a digit. Such a token counts as 0 here, and as wrong if tokens are
+        compared.
         """
         digits = np.asarray(tokens, dtype=np.int64)[..., self.answer_positions] - ZERO  # the lowest first
         return bit.from_digits(np.where((digits >= 0) & (digits < self.base), digits, 0), self.base)
 
     def concepts(self, *operands: npt.ArrayLike | Examples) -> dict[str, Array]:
-        """Quantities that a probe looks for in an embedding: name -> (N, k), k numbers for each example.
+        """Quantities for which a probe searches in an embedding: name -> (N, k), k numbers for each example.
 
-        Of operands, each (N,), or of examples; by default of `examples`.
+        The arguments are operands, each (N,), or examples; by default all `examples`.
         """
         given: Any = operands
         examples = given[0] if given and isinstance(given[0], Examples) else self.examples(*given)
@@ -410,16 +410,16 @@ class Task(ABC):
         }
 
     def operand_digits(self, operands: npt.ArrayLike) -> Array:
-        """Operands (N, k) -> their digits (N, k * bits), those of the first operand first."""
+        """Operands (N, k) -> their digits (N, k * bits), with the first operand's first."""
         digits = bit.to_digits(operands, self.bits, self.base)  # (N, k, bits)
         return digits.reshape(len(digits), -1)
 
     def variables(self) -> dict[str, Callable[..., npt.ArrayLike]]:
         """Variables between operands and answer: the graph of `interp.causal_model.CausalModel`.
 
-        Name -> function of the operands and of other variables, which its arguments name. A value is an integer for
-        each example, (N,), or one for each digit t of the answer, (N, width), the lowest first. ``answer`` is the
-        output. A task adds what lies between; by default nothing does.
+        Each name maps to a function, whose arguments name operands and other variables. Values are integers: (N,), or
+        (N, width) with one for each digit t of the answer, lowest first. ``answer`` is the output. By default it is the
+        only variable.
         """
         return {"answer": lambda operands: bit.to_digits(self.answer(*operands.T), self.width, self.base)}
 

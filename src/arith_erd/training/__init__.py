@@ -1,1 +1,1 @@
-"""One run, from a job to a finished directory."""
+"""Train a run, from its job to a finished directory."""

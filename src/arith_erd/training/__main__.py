@@ -1,4 +1,4 @@
-"""The command ``arith-train``, which ``train.py`` is too: see ``python train.py --help``."""
+"""The command ``arith-train``, the same as ``train.py``: see ``python train.py --help``."""
 
 from ..config.job import Job
 from ..launch.cli import entry_point
@@ -8,7 +8,7 @@ from .train import train
 
 @entry_point("train")
 def main(job: Job) -> float:
-    """Train a job; the mean final validation sequence accuracy over its seeds, which a search maximises."""
+    """Train a job, and return the mean final validation sequence accuracy over its seeds, which a search maximises."""
     return float(load_table(train(job))["val_seq_acc"].mean())
 
 

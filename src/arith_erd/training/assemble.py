@@ -1,8 +1,8 @@
-"""From a job to the things that train it: its pack, loss, optimizer and schedule, tried before the run; data; trainer.
+"""Make the parts of a training run from its job (data, trainer, pack, loss, optimizer, schedule), and test them.
 
-A user's network, loss or optimizer may be wrong in a pack without raising anything. A pack has one optimizer
-for the stacks of all replicas' parameters, which must work on every number by itself, as Adam does. Adafactor, which
-divides by norms of whole tensors, would let replicas influence each other.
+A user's network, loss or optimizer may be wrong in a pack without raising an error. For example, a pack has one
+optimizer for the stacked parameters of all replicas. It must treat every number by itself, as Adam does. Adafactor
+divides by norms of whole tensors, so replicas would influence each other.
 """
 
 import inspect
@@ -32,15 +32,15 @@ from .data import TableData
 from .module import LitPack, change_rate
 from .pack import Pack, wants_compile
 
-EXAMPLES = 2  # of each replica; with one, a loss for each example would look like one for each replica
+EXAMPLES = 2  # of each replica; with a single one, a loss per example would look like a loss per replica
 STEPS = 3
-CLOSE = 1e-6  # of the largest update; rounding in 64 bits is far below, a norm over two replicas far above
+CLOSE = 1e-6  # relative to the largest update; rounding in 64 bits is far below, a norm over two replicas far above
 
 MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
 
 def assemble(job: Job, device: torch.device, data: TableData | None = None) -> LitPack:
-    """The pack of a job's seeds, still on the CPU; a `UserError` if the network or its recipe cannot train one."""
+    """Make the pack of a job's seeds, still on the CPU; a `UserError` if network or recipe cannot train a pack."""
     configure_matmul()
     data = data or table_data(job)
     if job.trainer.compile is True and not data.loss.compiles:
@@ -58,7 +58,7 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
 
 
 def table_data(job: Job) -> TableData:
-    """The task's table, cut in two by the split, with the targets of the loss; a `UserError` if one part is empty."""
+    """The task's table, divided by the split, with the targets of the loss; a `UserError` if one part is empty."""
     data = TableData(job.task, job.split, job.seeds, job.data.batch_size, job.model.loss.build(Loss), job.data.examples)
     held_out, whole = len(data.validation[0]), data.size
     if not 0 < held_out < whole:
@@ -70,7 +70,7 @@ def table_data(job: Job) -> TableData:
 
 
 def make_trainer(options: Training, callbacks: list[L.Callback]) -> L.Trainer:
-    """A trainer that leaves logging and saving to callbacks; a `UserError` if it lacks the device or precision."""
+    """Make a trainer that leaves logging and saving to callbacks; a `UserError` without the device or precision."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
     # Apple's GPU, which Lightning would choose too, has no 64-bit numbers.
@@ -98,7 +98,7 @@ def make_trainer(options: Training, callbacks: list[L.Callback]) -> L.Trainer:
 
 
 def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
-    """Have a pack's loss make its parameters; try it and the network: a few examples, eager, all replicas at once.
+    """Let a pack's loss make its parameters, and test loss and network on a few examples, eager, with all replicas.
 
     The network may have no state besides its parameters.
     """
@@ -116,7 +116,7 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
         logits = pack.dry_run(*batch[:2])
     expected = (*batch[1].shape, job.task.vocab_size)
     if logits.shape != expected:
-        raise net.fault(f"gives logits of shape {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
+        raise net.fault(f"returned logits {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
     buffers = dict(pack.stacked.named_buffers())
     for name, buffer in other.named_buffers():
         if not torch.equal(buffer, buffers[name]):
@@ -125,13 +125,13 @@ def begin_loss(job: Job, pack: Pack, data: TableData) -> None:
         pack.begin_loss(*(x[:EXAMPLES] for x in data.train[:2]))
         own = pack.dry_run(*batch, loss=True)
     if own.shape != (replicas,):
-        raise loss.fault(f"gives a tensor of shape {tuple(own.shape[1:])}; expected one number")
+        raise loss.fault(f"returned a tensor of shape {tuple(own.shape[1:])}; expected one number")
     if not own.requires_grad:
-        raise loss.fault("does not depend on a parameter that requires gradients; expected one at least")
+        raise loss.fault("does not depend on a parameter that requires gradients; expected at least one")
 
 
 def optimizer_of(job: Job, device: torch.device) -> MakeOptimizer:
-    """The factory of a job's optimizer; a `UserError` if it refuses its options, or lets replicas influence others."""
+    """The factory of a job's optimizer; a `UserError` if its options are wrong, or replicas influence each other."""
     make = partial(job.model.optimizer.build, Optimizer)
     with job.model.optimizer.blamed():  # it may raise anything at a tensor or a gradient that it cannot use
         alone = replicas_are_independent(make, device)
@@ -144,9 +144,9 @@ def optimizer_of(job: Job, device: torch.device) -> MakeOptimizer:
 
 
 def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
-    """Whether a few steps on a stack of two replicas move the first one as steps on it alone do.
+    """Whether a few steps on a stack of two replicas change the first replica as steps on it alone do.
 
-    The second replica's gradients are a thousand times larger, so that any quantity taken over both shows.
+    The second replica's gradients are a thousand times larger, to reveal any quantity that is computed over both.
     """
     generator = torch.Generator().manual_seed(0)
     shapes = ((2, 3, 4), (2, 5))  # of a matrix and a vector of each replica
@@ -170,10 +170,10 @@ def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
 def schedule_of(
     job: Job, data: TableData, make: MakeOptimizer
 ) -> tuple[Callable[[Optimizer], LRScheduler] | None, str]:
-    """The factory of a job's scheduler, None for a constant rate, and after each of what the rate changes: ``step``.
+    """The factory of a job's scheduler (None for a constant rate), and its interval, ``step`` or ``epoch``.
 
-    A class that takes ``steps_per_epoch``, as torch's `OneCycleLR` does, is told how often it changes in an epoch. The
-    first step is tried: a class that refuses its options, or needs more than the number of steps, is a `UserError`.
+    If the class has an argument ``steps_per_epoch``, as torch's `OneCycleLR` does, it is filled in. The first step is
+    tried: a class that refuses its options, or whose step needs an argument, is a `UserError`.
     """
     if job.model.scheduler is None:
         return None, "step"

@@ -1,4 +1,4 @@
-"""Callbacks of an epoch: write rows and weights, show progress, end the run early."""
+"""Callbacks that write rows and weights after an epoch, show progress, and end a run early."""
 
 import time
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ from .checkpoint import progress_text, save_weights
 
 
 class MetricsWriter(L.Callback):
-    """After every epoch: rows of metrics, tokens and slices, the logger, and the weights of epochs in ``keep``.
+    """After every epoch, writes rows of metrics, tokens and slices, calls the logger, and keeps weights (``keep``).
 
-    Where a run resumes, it drops the rows and weights of epochs that ended after the checkpoint.
+    When a run resumes, it drops the rows and weights of epochs that ended after the checkpoint.
     """
 
     def __init__(self, run: Run, logger: Logger, tokens: Sequence[str] = (), keep: str = "none") -> None:
         self.run, self.logger, self.tokens, self.keep = run, logger, tokens, keep
-        self.started: float | None = None  # when the epoch began, for `time.perf_counter`; None before training
-        self.spent = 0.0  # seconds, on this epoch before an interruption
-        self.learning_rate = 0.0  # of the last step: when an epoch ends, the optimizer has that of the next already
+        self.started: float | None = None  # `time.perf_counter` at the beginning of the epoch; None before training
+        self.spent = 0.0  # seconds spent on this epoch before an interruption
+        self.learning_rate = 0.0  # rate of the last step: at the end of an epoch the optimizer has the next one
 
     @property
     def seconds(self) -> float:
@@ -75,11 +75,11 @@ class MetricsWriter(L.Callback):
 
 
 class StopAtAccuracy(L.Callback):
-    """End each replica after the first epoch in which its validation sequence accuracy reaches ``accuracy``.
+    """Ends each replica after the first epoch in which its validation sequence accuracy reaches ``accuracy``.
 
     A replica that has ended waits for the others of its pack: its weights are restored after every step, and its row of
-    results is repeated. So it has the same weights and results as its seed alone. The run ends with its last replica.
-    The checkpoint holds nothing of this: the rows of the last epoch show which replicas have ended.
+    results is repeated. So it has the same weights and results as if its seed were trained alone. The run ends with its
+    last replica. The checkpoint does not store this: the rows of the last epoch show which replicas have ended.
     """
 
     def __init__(self, run: Run, accuracy: float) -> None:
@@ -109,7 +109,7 @@ class StopAtAccuracy(L.Callback):
 
 
 class EpochProgress(L.Callback):
-    """A bar on a terminal that moves with every step, and the last epoch's mean over the replicas beside it."""
+    """A progress bar on a terminal, with the last epoch's mean over the replicas beside it."""
 
     def __init__(self) -> None:
         console = Console(stderr=True)
@@ -130,7 +130,7 @@ class EpochProgress(L.Callback):
         self.on_train_batch_end(trainer)
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any, **fields: Any) -> None:
-        """Move to the epochs that are done, with the steps of this one, also those before an interruption."""
+        """Update the bar to the number of epochs done; the steps of this epoch count as a fraction."""
         done: Any = trainer.global_step / trainer.num_training_batches  # rich takes fractions
         self.progress.update(self.bar, completed=done, **fields)
 

@@ -1,8 +1,8 @@
-"""Checkpoints: written atomically between two steps, checked, and resumed from; and the weights of the replicas.
+"""Write checkpoints atomically between two steps, check them, and resume from them; write the replicas' weights.
 
-Random streams need nothing: they are functions of the step. A run with more epochs continues from the end of a shorter
-one that still has its ``last.ckpt`` (`continue_shorter`): two runs that differ in ``trainer.max_epochs`` alone share
-their first epochs bit for bit. A schedule has the number of epochs in its own options, so such runs differ in more.
+Random streams need no state, since they are functions of the step. A run with more epochs continues from the end of a
+shorter run that still has its ``last.ckpt`` (`continue_shorter`): two runs that differ only in ``trainer.max_epochs``
+share their first epochs bit for bit. Runs with a schedule differ in more, as its options have the number of epochs.
 """
 
 import errno
@@ -32,14 +32,14 @@ from .pack import Pack
 
 
 class ResumePoint(Checkpoint):
-    """Writes ``last.ckpt`` every few epochs and when a signal asks the run to stop; then it prints what comes next.
+    """Writes ``last.ckpt`` every few epochs and when a signal stops the run, and then prints where it will resume.
 
-    With ``at_end`` it also writes one after the last epoch, for a longer run to continue from.
+    With ``at_end`` it also writes one after the last epoch, from which a longer run can continue.
     """
 
     def __init__(self, run: Run, every_n_epochs: int = 1, at_end: bool = True) -> None:
         self.run, self.every_n_epochs, self.at_end = run, every_n_epochs, at_end
-        self.after_restart = "starts again"  # what the same command will do
+        self.after_restart = "starts again"  # effect of the same command
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.global_step > 0:
@@ -70,7 +70,7 @@ class ResumePoint(Checkpoint):
             signals.raise_pending()
 
     def save(self, trainer: L.Trainer, where: str) -> None:
-        """Replace the checkpoint; ``where`` says at which epoch and step the run will resume."""
+        """Replace the checkpoint; ``where`` names the epoch and step at which the run will resume."""
         with replacing(self.run.checkpoint) as partial:
             trainer.save_checkpoint(partial)
         self.after_restart = f"resumes from {where}"
@@ -81,14 +81,14 @@ class ResumePoint(Checkpoint):
 
 
 def progress_text(trainer: L.Trainer) -> str:
-    """``epoch 3``, or ``epoch 3, after 41 of 96 steps``."""
+    """The progress of a run as text: ``epoch 3``, or ``epoch 3, after 41 of 96 steps``."""
     steps = int(trainer.num_training_batches)
     taken = trainer.global_step - trainer.current_epoch * steps
     return f"epoch {trainer.current_epoch + 1}" + (f", after {taken} of {steps} steps" if taken else "")
 
 
 class CheckpointFile(TorchCheckpointIO):
-    """Writes to the given path in one go. Lightning's own writer stages elsewhere; PyTorch raises no `OSError`."""
+    """Writes a checkpoint to the given path at once. Lightning writes elsewhere first; PyTorch raises no `OSError`."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         whole = io.BytesIO()
@@ -97,7 +97,7 @@ class CheckpointFile(TorchCheckpointIO):
 
 
 def find_checkpoint(run: Run, module: LitPack) -> Path | None:
-    """The last checkpoint; None for a run that starts; a `UserError` if the run cannot continue from it."""
+    """The last checkpoint; None if there is none; a `UserError` if the run cannot continue from it."""
     path = run.checkpoint
     if not path.is_file():
         return None
@@ -132,7 +132,7 @@ def require_rows(run: Run, epochs: int, seeds: Sequence[int]) -> None:
 
 
 def continue_shorter(job: Job, module: LitPack, sources: Mapping[str, str]) -> None:
-    """Copy the state of the longest shorter run that can be read into the directory of a job's run, which has none."""
+    """Copy the state of the longest readable shorter run into the new directory of a job's run, if there is any."""
     run = job.run
     for shorter, epochs in sorted(_shorter_runs(job), key=lambda found: found[1], reverse=True):
         try:
@@ -155,7 +155,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _shorter_runs(job: Job) -> Iterator[tuple[Run, int]]:
-    """Finished runs beside a job's own that differ from it in a smaller number of epochs alone; and that number."""
+    """Finished runs that differ from a job's own only in a smaller number of epochs, with that number."""
     own = identity(job.resolved)
     start = "-".join(own[group]["name"] for group in ("task", "split", "model", "ablation"))
     for run in map(Run, job.runs_dir.glob(f"{start}-*")):
@@ -170,7 +170,7 @@ def _shorter_runs(job: Job) -> Iterator[tuple[Run, int]]:
 
 
 def _moments_fit(saved: dict[str, Any], module: LitPack) -> bool:
-    """Whether the moments in an optimizer's state are shaped like the parameters: a fused step does not check it."""
+    """Whether the moments in an optimizer's state have the parameters' shapes, which a fused step does not check."""
     places = [place for group in saved["param_groups"] for place in group["params"]]
     shapes = [parameter.shape for group in module.parameter_groups() for parameter in group["params"]]
     shape = dict(zip(places, shapes, strict=True))

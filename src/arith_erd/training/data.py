@@ -1,4 +1,4 @@
-"""The examples of a task as tensors on the device: no files, no workers, batches by index."""
+"""The examples of a task as tensors on the device, and their batches."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -19,8 +19,8 @@ Batch = tuple[Tensor, ...]
 class TrainBatches:
     """The training batches of an epoch for R replicas, each in its own order.
 
-    A batch is a pure function of (seed, step), so a replica sees the same ones alone, in a pack, or after an
-    interruption: iteration continues after ``step()`` optimizer steps. The last batch of an epoch may be smaller.
+    A batch is a pure function of (seed, step), so a replica gets the same batches alone, in a pack, or after an
+    interruption. Iteration continues after ``step()`` optimizer steps. The last batch of an epoch may be smaller.
     ``examples`` are all prompts (N, P), completions (N, m), and targets (N, k) if the loss has any.
     """
 
@@ -31,12 +31,12 @@ class TrainBatches:
         return -(-len(self.examples[0]) // self.batch_size)
 
     def order(self, seed: int, epoch: int) -> Tensor:
-        """The permutation (N,) in which a seed sees the examples; drawn on the CPU, whatever the device."""
+        """A seed's permutation (N,) of the examples, drawn on the CPU for any device."""
         generator = torch.Generator().manual_seed(derive(seed, RandomStream.BATCHES, epoch))
         return torch.randperm(len(self.examples[0]), generator=generator)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Prompts (R, B, P), completions (R, B, m), and perhaps targets (R, B, k)."""
+        """Yield prompts (R, B, P), completions (R, B, m), and targets (R, B, k) if there are any."""
         epoch, taken = divmod(self.step(), len(self))
         order = torch.stack([self.order(seed, epoch) for seed in self.seeds]).to(self.examples[0].device)
         for index in order.split(self.batch_size, dim=1)[taken:]:
@@ -46,7 +46,7 @@ class TrainBatches:
 class EvaluationBatches(list[Batch]):
     """Examples in table order, the same for all replicas: prompts (B, P) and completions (B, m).
 
-    A list of its own type, since Lightning takes plain ones apart.
+    It is a subclass of list, since Lightning treats a plain list as several loaders.
     """
 
     def __init__(self, prompt: Tensor, completion: Tensor, batch_size: int) -> None:
@@ -54,10 +54,10 @@ class EvaluationBatches(list[Batch]):
 
 
 class TableData(L.LightningDataModule):
-    """A task's table, cut in two by a split: ``train`` and ``validation``. The loss may want targets too.
+    """A task's table, divided by a split into ``train`` and ``validation``, with targets if the loss has any.
 
-    Of a table that is not listed, ``drawn`` examples. Then ``slices`` (N, G) says which of the G kinds of ``kinds``,
-    such as ``("length", 5)``, each example of ``validation`` is of.
+    If the table is not listed, ``drawn`` examples are drawn. Then ``slices`` (N, G) marks to which of the G ``kinds``,
+    such as ``("length", 5)``, each example of ``validation`` belongs.
     """
 
     def __init__(
@@ -110,9 +110,9 @@ class TableData(L.LightningDataModule):
 
 
 def evaluation_batch_size(device: torch.device, replicas: int) -> int:
-    """Examples in one forward pass without gradients: few enough for a CPU's caches, enough to keep a GPU busy.
+    """Number of examples in a forward pass without gradients: few enough for a CPU's caches, enough for a GPU.
 
-    A power of two up to 4096, so that the paper's examples make batches of one size: each new size is compiled.
+    It is a power of two up to 4096, so that the paper's examples make batches of one size, since each size is compiled.
     """
     if device.type == "cpu":
         return 256

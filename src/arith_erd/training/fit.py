@@ -1,4 +1,4 @@
-"""Train from Python: `fit`."""
+"""Train networks from Python with `fit`."""
 
 import inspect
 import tempfile

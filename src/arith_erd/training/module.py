@@ -1,4 +1,4 @@
-"""The LightningModule: the loss of a pack, its exact accuracies after every epoch, its optimizer."""
+"""The LightningModule of a pack: its loss, its exact accuracies after every epoch, its optimizer."""
 
 import math
 from collections.abc import Callable
@@ -21,10 +21,10 @@ from .pack import Pack
 
 
 def accuracies(predicted: Tensor, completion: Tensor) -> Tensor:
-    """Fractions (R, 2 + m) of what is right: of all tokens, of whole answers, of each token; nan for one never used.
+    """Accuracies (R, 2 + m): of all tokens, of whole answers, and of each token (NaN if it is always padding).
 
-    Predicted tokens (R, N, m) follow the right ones (paper, section 3.2); completions are (N, m). Accuracies of whole
-    answers are the autoregressive ones exactly: see `arith_erd.models.network.greedy_tokens`.
+    Tokens (R, N, m) are predicted under teacher forcing (paper, section 3.2); completions are (N, m). The accuracy of
+    whole answers is exactly that of greedy decoding: see `arith_erd.models.network.greedy_tokens`.
     """
     used = completion != PAD  # (N, m)
     hits = (predicted == completion) & used  # (R, N, m)
@@ -35,9 +35,9 @@ def accuracies(predicted: Tensor, completion: Tensor) -> Tensor:
 
 
 class LitPack(L.LightningModule):
-    """Trains a pack on the sum of its replicas' losses: no gradient crosses from one replica to another.
+    """Trains a pack on the sum of its replicas' losses, so no gradient crosses from one replica to another.
 
-    ``schedule`` makes what changes the optimizer's rate after each ``interval``; None for a constant rate.
+    ``schedule`` makes the scheduler that changes the optimizer's rate after each ``interval``; None keeps it constant.
     """
 
     loss_sum: Tensor  # (R,), over the examples that this epoch has seen
@@ -71,7 +71,7 @@ class LitPack(L.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": scheduler}
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Weight decay, if any, on matrices only; matrices are recognised by their unstacked shape."""
+        """Matrices, and vectors without weight decay, recognised by their unstacked shape."""
         parameters = [p for p in self.pack.parameters() if p.requires_grad]
         matrices, vectors = ([p for p in parameters if (p.dim() - 1 >= 2) is matrix] for matrix in (True, False))
         return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
@@ -96,7 +96,7 @@ class LitPack(L.LightningModule):
         return losses.sum()
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
-        """Clip each replica's gradient to its own norm, as `torch.nn.utils.clip_grad_norm_` would."""
+        """Clip each replica's gradient by its own norm, as `torch.nn.utils.clip_grad_norm_` would."""
         if self.gradient_clip is None:
             return
         gradients = [p.grad for p in self.pack.parameters() if p.grad is not None]
@@ -118,9 +118,9 @@ class LitPack(L.LightningModule):
         (self.of_validation if dataloader_idx else self.of_train).update(tokens.movedim(1, 0))
 
     def on_validation_epoch_end(self) -> None:
-        """Collect `rows`, `tokens` and `slices`: the one place in an epoch where the host waits for the device.
+        """Collect `rows`, `tokens` and `slices`. Nowhere else in an epoch does the host wait for the device.
 
-        A loss or a weight that is not finite is a `UserError`.
+        A loss or a weight that is not finite raises a `UserError`.
         """
         epoch, seeds = self.current_epoch + 1, self.pack.seeds
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
@@ -155,7 +155,7 @@ class LitPack(L.LightningModule):
 
 
 def change_rate(scheduler: LRScheduler) -> None:
-    """Take a scheduler one step further; a `UserError` if it raises, as `OneCycleLR` does after its last step."""
+    """Advance a scheduler by one step; a `UserError` if it raises, as `OneCycleLR` does after its last step."""
     try:
         scheduler.step()
     except Exception as error:  # ReduceLROnPlateau wants a number, and any class may raise anything

@@ -1,9 +1,9 @@
-"""A pack: R replicas of one network, trained and evaluated as one; whether it is compiled, and how.
+"""Packs: R replicas of one network, trained and evaluated together, and their compilation.
 
 A network of 0.7M parameters leaves a GPU idle. So each parameter of a pack is the stack of its replicas' parameters,
-``(R, ...)``, and one `torch.func.vmap` evaluates them all. A CPU is busy with one: there a compiled pack runs its
-replicas one after another. A replica never sees the others: it has its own initial weights and its own dropout masks,
-and Adam on stacked leaves is R Adams (see `assemble`).
+``(R, ...)``, and one `torch.func.vmap` evaluates them all. On a CPU one replica is enough work: a compiled pack runs
+its replicas one after another. Replicas are independent: each has its own initial weights and dropout masks, and Adam
+on stacked parameters is R Adams (see `assemble`).
 """
 
 import os
@@ -35,9 +35,9 @@ LARGE = 100_000  # parameters from which a replica keeps two CPU cores busy by i
 
 
 class Pack(nn.Module):
-    """R replicas of one network, one for each seed, with the parameters of the loss that they minimise.
+    """R replicas of one network, one for each seed, with the parameters of their loss.
 
-    PyTorch's global generator has to be the only randomness of ``make_network``.
+    PyTorch's global generator must be the only randomness of ``make_network``.
     """
 
     replica_keys: Tensor  # (R, 2) int32, from which every dropout mask follows
@@ -75,11 +75,11 @@ class Pack(nn.Module):
         self._graphs = compile and cuda_graphs
 
     def _compile(self) -> None:
-        """Have everything compiled when it first runs, once the device is known.
+        """Set up compilation at the first run; called once the device is known.
 
-        On a CPU layers are compiled one by one, and replicas run in turn: equal layers share their code, so six cost as
-        much as one. A layer inside which the loss reads stays eager, since equal layers share a graph (torch 2.13).
-        Elsewhere the whole pack is one graph, from the embedding to the loss: `torch.compile` goes outside `vmap`.
+        On a CPU layers are compiled one by one, and replicas run in turn. Equal layers share their code, so compiling
+        six costs as much as one. For the same reason a layer inside which the loss reads stays eager (torch 2.13).
+        Elsewhere the whole pack is one graph, from the embedding to the loss, with `torch.compile` outside `vmap`.
         """
         self._to_compile = False
         # By default the ninth version of a function runs eager, and each size of a batch and kind of layer is one.
@@ -100,7 +100,7 @@ class Pack(nn.Module):
             self._train = torch.compile(self._train, dynamic=False, options=chosen)
 
     def forward(self, prompt: Tensor, answer_in: Tensor, step: int | None = None) -> Tensor:
-        """Prompt (R, B, P) and answer_in (R, B, m), or (B, ..) for all replicas alike -> logits (R, B, m, V).
+        """Prompt (R, B, P) and answer_in (R, B, m), or both (B, ..) for all replicas -> logits (R, B, m, V).
 
         Dropout masks are those of an optimizer ``step``; None evaluates without dropout.
         """
@@ -109,7 +109,7 @@ class Pack(nn.Module):
         return self._evaluate(self._stacks(), keys, prompt, answer_in)
 
     def losses(self, prompt: Tensor, completion: Tensor, step: int, *targets: Tensor) -> Tensor:
-        """The losses (R,) of an optimizer step: prompt (R, B, P), completion (R, B, m), perhaps targets (R, B, k)."""
+        """The losses (R,) of an optimizer step, from prompt (R, B, P), completion (R, B, m) and targets (R, B, k)."""
         self._begin(training=True)
         keys = self._keys(step)
         # Inductor would keep dropout masks and the signs before each ReLU as booleans for the backward pass. On a CPU
@@ -118,7 +118,7 @@ class Pack(nn.Module):
             return self._train(self._stacks(), keys, prompt, completion, *targets)
 
     def dry_run(self, prompt: Tensor, completion: Tensor, *targets: Tensor, loss: bool = False) -> Tensor:
-        """Logits (R, B, m, V) or losses (R,) of the first step, by vmap and not compiled, whatever training will do."""
+        """Logits (R, B, m, V) or losses (R,) of the first step, always by vmap and without compilation."""
         self._skeleton[0].train()
         in_turn, self._in_turn = self._in_turn, False
         try:
@@ -129,7 +129,7 @@ class Pack(nn.Module):
             self._in_turn = in_turn
 
     def begin_loss(self, prompt: Tensor, completion: Tensor) -> None:
-        """Have the loss make its parameters, of a few examples (B, P), (B, m); each replica gets a copy of them."""
+        """Let the loss make its parameters, from a few examples (B, P), (B, m). Each replica gets a copy of them."""
         self.loss.begin(self._skeleton[0].eval(), prompt.to("meta"), completion.to("meta"))
         for name, parameter in [*self.loss.named_parameters()]:
             registry, leaf = place = _place(self.loss, name)
@@ -137,11 +137,11 @@ class Pack(nn.Module):
             self._stack_places[f"loss:{name}"] = self._places[f"loss:{name}"] = place
 
     def _stacks(self) -> dict[str, Tensor]:
-        """``stacked.named_parameters()`` without its walk through all modules, which takes 1% of a step on a CPU."""
+        """The result of ``stacked.named_parameters()``, whose walk through all modules takes 1% of a step on a CPU."""
         return {name: registry[leaf] for name, (registry, leaf) in self._stack_places.items()}
 
     def _swap(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Give the skeleton these values, and return its own: 4% of a step quicker than `functional_call` on a CPU."""
+        """Set values in the skeleton and return its own, which saves 4% of a step over `functional_call` on a CPU."""
         before = {}
         for name, value in values.items():
             registry, leaf = self._places[name]
@@ -149,7 +149,7 @@ class Pack(nn.Module):
         return before
 
     def _keys(self, step: int) -> Keys:
-        """The dropout keys of a step, (R, 2) for each site; unbound here, so that equal layers share kernels."""
+        """The dropout keys of a step, a tensor (R, 2) for each site, so that equal layers share kernels."""
         return dropout_keys(self.replica_keys, step, len(self._key_names)).unbind(1)
 
     def _begin(self, training: bool) -> None:
@@ -170,7 +170,7 @@ class Pack(nn.Module):
     def _each(
         self, function: Callable[..., Tensor], parameters: dict[str, Tensor], keys: Keys, *batch: Tensor
     ) -> Tensor:
-        """The results (R, ...) of a function of a network and of its part of a batch, in the mode of the skeleton."""
+        """Apply a function of a network and its part of a batch to each replica -> (R, ...)."""
 
         def of_replica(weights: dict[str, Tensor], own_keys: Keys, *own: Tensor) -> Tensor:
             (skeleton,) = self._skeleton
@@ -204,7 +204,7 @@ class Pack(nn.Module):
 
 
 def _place(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
-    """Where a network keeps a parameter or a buffer: the registry of its module, and the name there."""
+    """The place of a parameter or a buffer: the registry of its module, and its name there."""
     path, _, leaf = name.rpartition(".")
     module = network.get_submodule(path)
     return (module._parameters if leaf in module._parameters else module._buffers), leaf
@@ -214,7 +214,7 @@ def _place(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
 
 
 def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
-    """Whether to compile; ``auto`` does so on CUDA, and on a CPU with a C++ compiler if a run is long enough."""
+    """Whether to compile. ``auto`` compiles on CUDA, and on a CPU with a C++ compiler if the run is long enough."""
     option = job.trainer.compile
     if option != "auto":
         return bool(option)
@@ -234,13 +234,13 @@ def _has_compiler() -> bool:
 
 
 def compiles_layers(network: nn.Module, replicas: int, device: torch.device) -> bool:
-    """Whether a compiled pack is a graph for each kind of layer, used by replicas in turn, or one graph of all."""
+    """Whether a pack is compiled as one graph per kind of layer, used by replicas in turn, and not as one graph."""
     large = sum(parameter.numel() for parameter in network.parameters()) >= LARGE
     return device.type == "cpu" and (replicas == 1 or large)
 
 
 def regions(network: Network) -> list[nn.Module]:
-    """The modules to compile: the layers that a network repeats, or the whole network if it has none."""
+    """The modules to compile: the repeated layers of a network, or the whole network if it has none."""
     stacks = [module for module in network.children() if isinstance(module, nn.ModuleList)]
     return [layer for stack in stacks for layer in stack] or [network]
 
@@ -261,9 +261,9 @@ def compile_options(device: torch.device, cuda_graphs: bool) -> dict[str, Any]:
 
 
 class AddBiasLater(CustomGraphPass):
-    """Leave a bias out of the matrix product, for the loop that reads the product to add: 3% of a step on a CPU.
+    """Move the addition of a bias from the matrix product to the loop that reads it: saves 3% of a step on a CPU.
 
-    In 16 bits the product would be rounded once more, so there the bias stays. On GPUs Inductor does this by itself.
+    In 16 bits the product would be rounded once more, so the bias stays there. On GPUs Inductor does this by itself.
     """
 
     def __call__(self, graph: torch.fx.Graph) -> None:
@@ -280,7 +280,7 @@ class AddBiasLater(CustomGraphPass):
             graph.erase_node(node)
 
     def uuid(self) -> bytes:
-        """Changes with this file, so that code compiled before a change is not reused."""
+        """A hash of this file, so that code compiled before a change is not reused."""
         return get_hash_for_files((__file__,))
 
 

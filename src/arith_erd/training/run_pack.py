@@ -1,4 +1,4 @@
-"""One run, a pack, from its job to a finished directory: assemble, check the memory, resume, train, summarise."""
+"""Train one pack, from its job to a finished directory: check memory, assemble, resume, train, summarise."""
 
 import gc
 import os
@@ -39,9 +39,9 @@ COPIES = 4  # of each weight: itself, its gradient and Adam's two moments
 
 
 def train_pack(job: Job) -> None:
-    """Train the seeds of a job as one pack, and write everything that a run directory holds.
+    """Train the seeds of a job as one pack, and write its run directory.
 
-    It raises `signals.Preempted` if a signal asked to stop: the same call resumes.
+    It raises `signals.Preempted` after a signal to stop. The same call then resumes.
     """
     run = job.run
     # Assemble: every refusal comes before anything is written.
@@ -108,7 +108,7 @@ def train_pack(job: Job) -> None:
 
 @contextmanager
 def errors_kept(run: Run) -> Iterator[None]:
-    """Leave ``error.txt`` in the directory of a run that fails: the message of a `UserError`, else the traceback."""
+    """If a run fails, write ``error.txt`` into its directory: the message of a `UserError`, else the traceback."""
     try:
         yield
     except Exception as error:
@@ -124,7 +124,7 @@ def errors_kept(run: Run) -> Iterator[None]:
 
 
 def require_room(job: Job, device: torch.device) -> None:
-    """Raise a `UserError` for a pack that needs more memory than there is: how much, and what to make smaller."""
+    """Raise a `UserError` if a pack needs more memory than there is. It says how much, and what to make smaller."""
     free, needed = available_bytes(device), len(job.seeds) * replica_bytes(job)
     if needed > free:
         raise _does_not_fit(job, device, f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
@@ -132,7 +132,7 @@ def require_room(job: Job, device: torch.device) -> None:
 
 @contextmanager
 def memory_errors_explained(job: Job, device: torch.device) -> Iterator[None]:
-    """Turn an allocation that fails, on a CPU or a GPU, into a `UserError`."""
+    """Turn a failed allocation, on a CPU or a GPU, into a `UserError`."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -152,7 +152,7 @@ def _does_not_fit(job: Job, device: torch.device, why: str) -> UserError:
 
 
 def replica_bytes(job: Job) -> int:
-    """Bytes that a replica keeps during a training step: `COPIES` of its weights, and what the backward pass reads."""
+    """Bytes of a replica during a training step: `COPIES` of its weights, and tensors saved for the backward pass."""
     saved = dict[int, int]()  # bytes by storage: many saved tensors are views of the same one
 
     def note(tensor: Tensor) -> Tensor:
@@ -174,7 +174,7 @@ def replica_bytes(job: Job) -> int:
 
 
 def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
-    """On CUDA what the driver says is free; else what the machine and its control groups (containers, Slurm) allow."""
+    """Free memory: on CUDA by the driver, else the limits of the machine and its control groups (containers, Slurm)."""
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()  # left by an earlier job of a sweep
@@ -194,7 +194,7 @@ def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
 
 
 def summarise(run: Run, pack: Pack, data: TableData) -> list[SeedSummary]:
-    """The summary of each replica. Decoding happens only here, and only for sequences that fail."""
+    """The summary of each replica. Only here are answers decoded, and only those that teacher forcing gets wrong."""
     rows, summaries = run.metrics(), []
     prompt, completion = data.validation
     right = completion.cpu()
@@ -213,7 +213,7 @@ def summarise(run: Run, pack: Pack, data: TableData) -> list[SeedSummary]:
 
 
 def never_learnt(network: Network, data: TableData) -> list[str]:
-    """The names of the answer tokens that are no better than the most common answer, in training and held out."""
+    """The answer tokens that are no better than the most common answer, on training and held-out examples."""
     if data.task.min_bits is not None:  # of the tokens of the longest operands training may have none
         return []
     counted = (_counts(network, *half[:2]) for half in (data.train, data.validation))
@@ -222,7 +222,7 @@ def never_learnt(network: Network, data: TableData) -> list[str]:
 
 
 def _counts(network: Network, prompt: Tensor, completion: Tensor) -> list[Counts]:
-    """Of each answer token, after the right ones before it: prompts (N, P), completions (N, m)."""
+    """The counts of each answer token under teacher forcing, from prompts (N, P) and completions (N, m)."""
     n, hits = len(completion), (teacher_forced_tokens(network, prompt, completion) == completion).sum(dim=0)
     most_common = (int(token.bincount().max()) for token in completion.cpu().T)
     return [(right, n, most / n) for right, most in zip(hits.tolist(), most_common, strict=True)]
@@ -253,7 +253,7 @@ def num_parameters(pack: Pack) -> int:
 
 
 def describe(summary: SeedSummary) -> str:
-    """One line for people."""
+    """A replica's summary as one line."""
     reached = summary["epochs_to_95"]
     return (
         f"seed {summary['seed']}: train {summary['train_seq_acc']:.2%}, validation {summary['val_seq_acc']:.2%} of "

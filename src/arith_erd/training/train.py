@@ -10,7 +10,7 @@ from ..system.machine import configure_threads
 
 
 def train(job: Job) -> list[Run]:
-    """Train a job, pack after pack; a finished pack is skipped, an interrupted one resumes. Returns their directories.
+    """Train the packs of a job, and return their directories. Finished packs are skipped, interrupted ones resume.
 
     >>> from arith_erd import compose
     >>> tiny = ["task.bits=2", "trainer.max_epochs=1", "model.net.num_layers=1", "trainer.accelerator=cpu"]

@@ -209,7 +209,7 @@ def tied(self) -> None:
 
 
 HERE = r"\(test_assemble\.py, line \d+\)$"
-LOGITS = r"gives logits of shape \(2, 3, 5\); expected \(B, m, V\), here \(2, 4, 5\)$"
+LOGITS = r"returned logits \(2, 3, 5\); expected \(B, m, V\), here \(2, 4, 5\)$"
 NOISE = "RuntimeError: vmap: called random operation"
 BAD = {  # name -> base, a method by its name, and the message with three seeds
     "Failing": (Good, "middle", lambda self, x: x @ torch.zeros(3, 3), rf"RuntimeError: .* {HERE}"),
@@ -222,7 +222,7 @@ BAD = {  # name -> base, a method by its name, and the message with three seeds
         CrossEntropy,
         "forward",
         lambda self, net, *t: net(*t).exp()[0, 0],
-        r"gives a tensor of shape \(5,\)",
+        r"returned a tensor of shape \(5,\)",
     ),
     "Noisy": (CrossEntropy, "forward", lambda *t: CrossEntropy.forward(*t) * torch.rand(()), NOISE),
     "Constant": (CrossEntropy, "forward", lambda *t: torch.zeros(()), "does not depend on a parameter"),
