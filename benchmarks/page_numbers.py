@@ -203,15 +203,12 @@ def random_answers() -> Facts:
 
 def ablations() -> Facts:
     table = claims()
-    *others, last = sorted(map(int, table.loc["table3-add-no_feed_forward", "values"].split()))
     paper, mul = (
         {name: float(table.loc[f"table3-{task}-{name}", "paper"]) for name in ("squeezed_encoder", "none")}
         for task in ("add", "mul")
     )
     authors = pd.read_csv(RESULTS / "authors-epochs.csv").query("what == 'add d_model=32' and seed == 23")
     return {
-        "no_feed_forward_last": str(last),
-        "no_feed_forward_others": span(others, ".0f"),
         "paper_squeezing": f"{paper['squeezed_encoder'] / paper['none']:.1f}",
         "paper_mul_squeezing": f"{mul['squeezed_encoder'] / mul['none']:.1f}",
         "mul_squeezed_ends": span(
