@@ -272,7 +272,7 @@ CRITERIA = {
     "swap_own": ("swap own", "99%"), "swap_earlier": ("swap earlier", "1%"), "vectors": ("encoder table", "99%"),
     "agreement": ("agreement", "90%"), "equal_c": ("same c", "15%"), "more_c": ("c + 1", "90%"),
     "slopes": ("slope error", "0.20"), "graded_agreement": ("agreement with the rival", "90%"),
-    "graded_form": ("sides with the rule", "10%"), "graded_range": ("c + 1, where bit t is 1", "10%"),
+    "graded_form": ("answers as the rule", "10%"), "graded_range": ("c + 1, where bit t is 1", "10%"),
 }  # fmt: skip
 SHOWN = ("swap_own", "swap_earlier", "vectors", "agreement", "equal_c", "more_c", "slopes")
 CLAUSES = {
