@@ -31,7 +31,8 @@ from arith_erd.stats import Estimate, Mean, hodges_lehmann_ratio
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 FOUND = ("index", "amnesic", "mechanism", "methods", "length", "appendix")
-PAGES = ("README.md", "docs/verdicts.md", "docs/paper/article.md", *(f"docs/found/{name}.md" for name in FOUND))
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("tutorial", "verdicts", "paper/article")))
+PAGES += tuple(f"docs/found/{name}.md" for name in FOUND)
 MARKED = re.compile(r"<!--([\w:.-]+)-->(.*?)<!--/-->", re.S)
 HEADLINES = r"fig1-(add|mul)|fig3-add-vs_[tv]|appD-after|figE7-mul"  # claims of README, by their id
 PLAIN = "add-random-transformer-none-prompt_plain-completion_plain-ep60"
