@@ -69,10 +69,7 @@ def contrast(terms: Sequence[Mean]) -> Interval | None:
 
 
 def _around(middle: float, error: float, n: int, a: float, level: float = CONFIDENCE) -> Interval | None:
-    """The interval around ``middle`` at Student's quantiles, corrected for the skewness ``a``.
-
-    Hall's cubic is monotone; the interval's ends are middle - error * t, where t solves cubic(t) = quantile.
-    """
+    """Middle minus error times t, where t solves Hall's monotone cubic for Student's quantiles."""
     if n < MIN_SEEDS or not math.isfinite(middle) or not math.isfinite(error):
         return None
     quantile = float(special.stdtrit(n - 1, (1 + level) / 2))

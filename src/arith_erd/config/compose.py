@@ -219,10 +219,7 @@ def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
 def checked_job(config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str]) -> Job | ProbeJob:
     """Check a composed configuration, without its ``hydra`` node, and make a job of it.
 
-    ``typed`` are the words of the command line. Only they may set ``trust`` and ``overwrite``.
-
-    Raises:
-        UserError: if the job could not be run.
+    ``typed`` are the words of the command line; only they may set ``trust`` and ``overwrite``.
     """
     choices = hydra_node.runtime.choices
     overrides: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)

@@ -233,9 +233,6 @@ class ControlledDAS(DASSearch):
         activation, is interchanged. ``chosen`` marks the smallest rank within 0.02 of the best on the validation set.
         ``span`` is the number of axes along which real activations vary; if span <= rank, every subspace is the whole
         space. The columns of `controls`, `angles` and, for the chosen rank, `negative_controls` follow.
-
-        Raises:
-            UserError: for an unknown variable, or if the site varies in fewer directions than the lowest rank.
         """
         span, site, sets = self.x.rank, self.site, self.pairs(variable)
         if not span:

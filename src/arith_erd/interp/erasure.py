@@ -112,9 +112,6 @@ def inlp(x: Tensor | Whitened, z: Tensor, iterations: int) -> Eraser:
 
     Fit a linear probe with intercept, of least norm; project onto the nullspace of its weights; fit the next probe on
     the projected embeddings. Unlike the other two, INLP need not hide z: other directions may hold it too.
-
-    Raises:
-        UserError: if the iterations would remove more directions than x has.
     """
     x = _whitened(x)
     correlation = _correlation(x, z)

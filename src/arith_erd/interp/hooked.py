@@ -233,8 +233,7 @@ class Hooked:
     ) -> tuple[Tensor, Cache]:
         """Logits (N, m, V), and the outputs of sites, site -> (N, k, ...); patterns are (N, T, nh, S), positions first.
 
-        With ``include_prompt`` a site's output has all its positions and not only its own: P + m in a decoder-only
-        network.
+        ``include_prompt`` caches all positions of a site, not only its own: P + m in a decoder-only network.
         """
         sites = [sites] if isinstance(sites, str) else [*dict.fromkeys(sites)]
         interventions = listed_interventions(interventions)

@@ -117,11 +117,7 @@ def require_same_task(model: Hooked, causal_model: CausalModel, data: Counterfac
 
 
 def chosen_variable(data: CounterfactualDataset, variable: str | None) -> str:
-    """The variable to interchange, by default the one that the data vary.
-
-    Raises:
-        UserError: if the causal model lacks it, or if its interchange changes none of the answers.
-    """
+    """The variable to interchange, by default the one that the data vary; a `UserError` if it changes no answer."""
     if variable is None and len(data.family.vary) != 1:
         known = ", ".join(data.causal_model.variables)
         raise UserError(f"variable: not given, and the data do not vary a single one; expected one of {known}")
@@ -182,9 +178,8 @@ class Trials:
 def balanced_accuracy(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> float:
     """Interchange-intervention accuracy: the mean of the accuracies on tokens that should change and that should not.
 
-    The arguments are tokens (n, k): the network's, the causal model's, and the right ones of the bases. Without an
-    intervention, a network that is always right scores 0.5. If all tokens should change, only they count. If none
-    should, the result is NaN.
+    The arguments are tokens (n, k): the network's, the causal model's, and the right ones of the bases. A network that
+    is always right scores 0.5 without an intervention. NaN if no token should change.
     """
     right, moved = tokens == expected, expected != unchanged
     if not moved.any():

@@ -286,11 +286,7 @@ class PartialForward:
         self.batches = [(batch, x, self._known(site, x) if site else {}) for batch, x in batches]
 
     def __call__(self, interventions: Intervention | Sequence[Intervention] = ()) -> Tensor:
-        """Logits (N, m, V) with interventions at the site or after it. Gradients pass to values that require them.
-
-        Raises:
-            UserError: for an intervention at a site before the one at which the pass resumes.
-        """
+        """Logits (N, m, V) with interventions at the site or after it. Gradients pass to values that require them."""
         done = self.done
         interventions = listed_interventions(interventions)
         for site in (intervention.site for intervention in interventions):

@@ -127,12 +127,10 @@ def threshold(scores: npt.NDArray[np.float64], sums: npt.NDArray[np.bool_]) -> f
     """The smallest score that is named ``sum``: the threshold with the highest balanced accuracy.
 
     Candidates lie halfway between scores (n,), or beyond all of them; of equally good ones the middle one is taken.
+    If all networks have the same algorithm, it raises a `UserError`.
 
     >>> threshold(np.array([0.0, 0.2, 0.6, 1.0]), np.array([False, False, True, True]))
     0.4
-
-    Raises:
-        UserError: if all networks have the same algorithm.
     """
     if sums.all() or not sums.any():
         raise UserError("networks: one half lacks sum or carries; expected both, among even and among odd seeds")

@@ -47,11 +47,7 @@ def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "site") 
 
 
 def chosen_sites(models: "Sequence[Hooked]", site: str | Sequence[str] | None) -> list[str]:
-    """The sites that ``probe.site`` names: one, a list of them, or ``all`` layers; None for the decoder's middle layer.
-
-    Raises:
-        UserError: if a network lacks one, or has no layers to choose from.
-    """
+    """The sites of ``probe.site``: one, a list of them, or ``all`` layers; None for the decoder's middle layer."""
     if site is None or site == "all":
         whole = layers(models[0].sites)
         decoder = [layer for layer in whole if layer.startswith("dec.")]

@@ -170,10 +170,7 @@ class InterchangeTraining(CrossEntropy):
 def _taking(
     network: Network, site: str, dims: Sequence[int], source: Tensor, answer: int, by_column: bool = False
 ) -> Iterator[None]:
-    """Within the context a site takes coordinates of ``source`` (B, T, F) at the answer's positions.
-
-    With ``by_column`` example i takes them at position ``i % m`` only.
-    """
+    """Within the context the answer's positions take coordinates of ``source``, with ``by_column`` only ``i % m``."""
 
     def hook(module: nn.Module, given: Any, output: Tensor) -> Tensor:
         x = output.movedim(position_axis(module), 1)  # (B, T, F); the answer's positions are the last
@@ -203,10 +200,7 @@ def _place(name: str, at: Any) -> tuple[str, tuple[int, ...]]:
 
 
 def _labels(model: CausalModel, examples: Examples, value: Array, name: str) -> Array:
-    """Tokens (N, values, m) of the answers after the variable is set to each value.
-
-    A variable with columns is set one column at a time, and only that column's token is kept.
-    """
+    """Tokens (N, values, m) of the answers after the variable, or the column of the token, is set to each value."""
     width, order = model.task.width, model.task.completion_order
     tables = []
     for new in range(int(value.max()) + 1):

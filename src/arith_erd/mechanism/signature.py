@@ -158,7 +158,7 @@ def _different(columns: ColumnSums, count: int, rng: np.random.Generator) -> Exa
 def expectations(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
     """Yield each component's name, the bits (N,) that it predicts, and a mask (N,) of the examples that count.
 
-    Ties, where a hypothesis predicts -1, count in `WITH_TIES` only; for `RIVALS` only differences count.
+    Ties (-1) count in `WITH_TIES` only; for `RIVALS` only differences count.
     """
     clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
     for name, bits in expected.items():
@@ -306,10 +306,7 @@ def _distance(squares: np.ndarray) -> float:
 
 
 def _part(squares: np.ndarray, part: str) -> float:
-    """Root mean square of a part in units of its limit; 0 if nothing was measured.
-
-    Each bit counts equally, with the mean over its finite components.
-    """
+    """Root mean square of a part over bits and their finite components, in units of its limit; 0 if unmeasured."""
     of_part = squares[PARTS[part]]
     known = of_part[:, np.isfinite(of_part).any(axis=0)]
     return float(np.sqrt(np.nanmean(known, axis=0).mean())) / LIMITS[part] if known.size else 0.0

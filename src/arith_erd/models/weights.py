@@ -107,10 +107,7 @@ def load_authors_network(path: str | Path, task: Task) -> Transformer:
     Their buffers (positions and causal mask) have fixed values, which our network computes itself. Only the shapes of
     the positions are used: they show the model's lengths of prompt and answer. Nothing else about the task can be
     checked, so addition and random output are indistinguishable. The file is read as tensors only, so no code in it can
-    run.
-
-    Raises:
-        UserError: for anything but such a state dict, with the keys that are missing, unknown or of the wrong shape.
+    run. A `UserError` names the keys that are missing, unknown or of the wrong shape.
     """
     state = read_state(Path(path), "a PyTorch state dict")
     state.pop("nopeak_mask", None)

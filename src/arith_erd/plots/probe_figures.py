@@ -62,8 +62,7 @@ CONTROLS = (  # columns, place below the line of an erasure, colour, label
 def draw_correlations(tasks: Mapping[str, pd.DataFrame], besides: Mapping[str, pd.DataFrame] | None = None) -> Figure:
     """Draw the table of correlations and the curves over the decoder's layers, one row of panels per task.
 
-    ``tasks`` has the rows of one correlation method by title; ``besides`` has those of the authors' weights, drawn as
-    thin crosses.
+    ``tasks`` has the rows of one correlation method by title, ``besides`` those of the authors' weights (crosses).
     """
     lines = [len(_sites(rows)) for rows in tasks.values()]
     height = sum(max(1.6 + 0.24 * number, 3.2) for number in lines)

@@ -21,8 +21,7 @@ class Ceilings(Probe):
 
     Without attention the Transformer's decoder sees nothing of the prompt, so a constant answer is the best. Without
     positions a prompt is a bag of tokens, so the best is one answer for each bag. All other ablations leave the prompt
-    whole. The ceiling does not hold for a decoder-only network without positions, which can count positions by its
-    causal mask.
+    whole. A decoder-only network can count positions by its causal mask, so its ceiling may be higher.
 
     A row is an ablation and a subset: ``all`` pairs, those held out or those trained on. The best answers are chosen
     for each subset.

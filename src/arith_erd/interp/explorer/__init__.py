@@ -46,7 +46,7 @@ class Page(str):
 
 @torch.no_grad()
 def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
-    """The data of one network for the page. Some of its fields::
+    """The data of one network for the page; a `UserError` if it is neither a `Transformer` nor a `NanoGPT`. Fields::
 
         right       accuracy on ``pairs`` random examples
         missed      the answer position with the most errors on held-out pairs, their share, and one such pair
@@ -56,9 +56,6 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
     Tensors besides the weights: ``answers`` to all pairs; ``EMBEDDING.positions`` (T, C), added to the embeddings of
     tokens; means ``mean.SITE`` (T, C), and ``tokens.SITE`` (P, V, C) by token; ``carry.SITE`` and ``value.SITE``
     (m, C), the directions of one carry and of one unit of the answer.
-
-    Raises:
-        UserError: if the network is neither a `Transformer` nor a `NanoGPT`.
     """
     kind, task = type(model.network).__name__, model.task
     if type(model.network) not in (Transformer, NanoGPT):
@@ -126,11 +123,7 @@ def _tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
 
 
 def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
-    """Write the page of networks from `export_network`. It opens with the first, and links ``docs`` if given.
-
-    Raises:
-        UserError: if the networks have different tasks.
-    """
+    """Write the page of networks of one task, from `export_network`; it opens with the first, and links ``docs``."""
     task = networks[0]["task"]
     for other in [one for one in networks if one["task"] != task]:
         answers = "{name}, {bits} {digit_noun}".format(**other["task"])
