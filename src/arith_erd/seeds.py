@@ -52,7 +52,7 @@ def parse_seeds(spec: object) -> tuple[int, ...]:
         raise bad_value("seed", spec, ACCEPTED)
     if len(set(seeds)) < len(seeds):
         twice = next(seed for seed in seeds if seeds.count(seed) > 1)
-        raise bad_value("seed", spec, f"each seed once, but {twice} is there twice")
+        raise bad_value("seed", spec, f"each seed once; {twice} is given twice")
     return tuple(sorted(seeds))
 
 

@@ -86,7 +86,7 @@ def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known:
             continue
         ablation = choices.get("ablation")
         if key in dict(leaves(_chosen_option("ablation", ablation) or {})):
-            accepted = f"expected ablation=none, or another model than {choices['model']}, which does not have it"
+            accepted = f"expected ablation=none, or a model that has this key; model={choices['model']} does not"
             raise UserError(f"ablation={ablation}: sets {key}={value}; {accepted}")
         raise no_such_key(key, known)
     there = {*keys, *(group[:-1] for group in own if any(key.startswith(group) for key in keys))}
@@ -229,9 +229,9 @@ def checked_job(config_name: str, composed: DictConfig, hydra_node: DictConfig, 
     inside = any(choices.get(group) not in PLAIN for group in PRESETS)  # most only choose options and seeds
     for key, _, value in (override.partition("=") for override in overrides):
         if key in (*GROUPS, *PRESETS) and value.startswith("["):  # Hydra would take the last one
-            raise bad_value(key, value, f"one option, or with -m a job of each: {key}={value.strip('[]')}")
+            raise bad_value(key, value, f"one option, or -m for a job of each: {key}={value.strip('[]')}")
         if key == "epochs" and value[:1] != "{":
-            raise bad_value(key, value, f"a length for each task; for this run trainer.max_epochs={value}")
+            raise bad_value(key, value, f"{{TASK: EPOCHS}}; for this run use trainer.max_epochs={value}")
         inside = inside or "." in key or key.startswith(("+", "~"))
     defaults: Mapping[str, Any] = {}
     if inside:

@@ -153,12 +153,12 @@ class Job(BaseJob):
         if scheme == "rope" and channels // heads % 2:
             raise bad_value("model.net.d_model", channels, f"an even number for each of {heads} heads, for rope")
         if scheme not in (None, own, "none") and not net.get("positional_encoding", True):
-            accepted = f"{own}, since positional_encoding=false takes positions away"
+            accepted = f"{own}, since positional_encoding=false removes positions"
             raise bad_value("model.net.positions", scheme, accepted)
         if examples is None and task.min_bits is not None:
             raise bad_value("data.examples", "null", f"how many to draw, since task.min_bits={task.min_bits}")
         if examples is not None and task.enumerable:
-            whole = f"null: all {task.size:,} examples are used, and split.fraction keeps some out"
+            whole = f"null: all {task.size:,} examples are used, and split.fraction holds some out"
             raise bad_value("data.examples", examples, whole)
         if examples is None and not task.enumerable:
             raise bad_value("task.bits", task.bits, f"a smaller table than {task.size:,}, or data.examples=N to draw N")

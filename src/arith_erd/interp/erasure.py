@@ -39,7 +39,7 @@ class Eraser:
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.shape[-1] != len(self.mean):
-            raise UserError(f"an eraser of {len(self.mean)} dimensions does not fit activations of {x.shape[-1]}")
+            raise UserError(f"an eraser of {len(self.mean)} dimensions does not fit activations of size {x.shape[-1]}")
         taken = (x.to(self.mean) - self.mean) @ self.right @ self.left.T  # (N, d)
         return (x.to(self.mean) - taken).to(x)
 

@@ -113,7 +113,7 @@ def require_same_task(model: Hooked, causal_model: CausalModel, data: Counterfac
             raise UserError(f"received a {type(given).__name__}; expected a {kind.__name__}")
     for what, other in (("causal model", causal_model.task), ("data", data.causal_model.task)):
         if not other.same_as(model.task):
-            raise UserError(f"{what}: received the task {other}; expected the network's, {model.task}")
+            raise UserError(f"{what}: received one for {other}; expected the network's task, {model.task}")
 
 
 def chosen_variable(data: CounterfactualDataset, variable: str | None) -> str:

@@ -103,7 +103,7 @@ class Intervention:
     position: Position
 
     def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
-        """Activations (B, C) at one position, or (B, k, C) at all -> new ones of the same shape."""
+        """Activations (B, C) at one position, or (B, k, C) at all -> changed activations of the same shape."""
         raise NotImplementedError
 
 

@@ -122,7 +122,7 @@ class CheckedSweeper(Sweeper):
         typed = [argument for argument in arguments if not argument.startswith("item=")]
         jobs = expand(self.hydra_context.config_loader, self.params, typed)
         if not jobs:  # of a glob that matches nothing
-            raise UserError(f"{' '.join(typed)}: gives no job; expected one value or more for each key")
+            raise UserError(f"{' '.join(typed)}: makes no job; expected at least one value for each key")
         item = items[-1] if items else self.config.get("item")
         if item in (None, "null"):
             return dict(enumerate(jobs))
@@ -144,7 +144,7 @@ class CheckedSweeper(Sweeper):
                     if hydra_node.sweeper.params and not self.params:
                         experiment = hydra_node.runtime.choices.get("experiment")
                         raise UserError(
-                            f"experiment={experiment}: a sweep of its own; expected one experiment a command"
+                            f"experiment={experiment}: is a sweep of its own; expected one experiment per command"
                         )
                     job.job = checked_job(config_name, own, hydra_node, sys.argv[1:])
                 if isinstance(job.job, ProbeJob):

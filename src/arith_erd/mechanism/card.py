@@ -51,7 +51,7 @@ class _Frozen(BaseModel):
 
 
 class Bit(_Frozen):
-    """How bit t = ``position`` of the answer responds; None for what was not measured.
+    """The responses of bit t = ``position`` of the answer; None if not measured.
 
     ``follows`` names the steering steps that the bit follows (`STEERED`). ``follows_prefix`` is the share of answers
     that change after a random prefix, ``needs_prefix`` the share that change if r_(t-1) is ablated. ``as_user_model``
@@ -119,7 +119,7 @@ class NetworkCard(_Frozen):
 
 
 class Card(_Frozen):
-    """Several seeds of one network; ``verdict`` is theirs if all have the same, else ``undecided``."""
+    """The cards of several seeds of one network; ``verdict`` is their common verdict, or ``undecided``."""
 
     task: Text
     bits: int
@@ -136,7 +136,7 @@ class Card(_Frozen):
 
     @classmethod
     def from_json(cls, text: str) -> "Card":
-        """The inverse of `to_json`; a ValueError if the text is not that of a card."""
+        """The inverse of `to_json`; a ValueError if the text is not a card."""
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:

@@ -102,7 +102,7 @@ class PrefixedExamples:
         return torch.from_numpy(self.columns.task.examples(self.a, self.b).prompt), torch.from_numpy(decoder_input)
 
     def answers(self, model: Hooked, *interventions: Replace) -> Array:
-        """Bit t (N,), the likelier one of 0 and 1."""
+        """Bit t (N,) of the network's answers, the likelier of 0 and 1."""
         logits = model.run(self.tensors(), interventions, batch_size=BATCH)  # (N, t + 1, V)
         bits: Array = (logits[:, -1, ONE] > logits[:, -1, ZERO]).long().cpu().numpy()
         return bits
@@ -162,7 +162,7 @@ def slopes(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
 
 
 def ideal_slope(place: int, t: int, operands: bool) -> float:
-    """The slope of a bit if it counted with its place value; that of the operand bits t - 1 is 1."""
+    """The slope of a bit by its place value, relative to the operand bits t - 1."""
     return (1 if operands else -1) * 2.0 ** (place - t + 1)
 
 

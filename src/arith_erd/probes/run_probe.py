@@ -139,7 +139,7 @@ def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeRe
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as JSON holds them; objects, such as a causal model, as text."""
+    """Convert options to plain JSON values; objects, such as a causal model, become text."""
     plain: dict[str, Any] = json.loads(json.dumps(options, default=str))
     return plain
 

@@ -126,7 +126,7 @@ class Task(ABC):
     ) -> None:
         for attribute in ("name", "operator"):
             if not isinstance(getattr(self, attribute), str):
-                raise UserError(f"{type(self).__name__}: {attribute}: expected a text, an attribute of the class")
+                raise UserError(f"{type(self).__name__}: {attribute}: expected a string, as a class attribute")
         require_integer("task.base", base, 2, MAX_BASE)
         require_integer("task.bits", bits, *self._widths(base))
         for key, order in (("prompt_order", prompt_order), ("completion_order", completion_order)):
@@ -212,7 +212,7 @@ class Task(ABC):
         """Raise a `UserError` unless the task is `enumerable`; ``asked`` names what needs the whole table."""
         if not self.enumerable:
             what = "operands of several lengths" if self.min_bits else f"{self.size:,} examples"
-            raise UserError(f"task={self.name}: {what}; {asked} needs a table that is listed whole")
+            raise UserError(f"task={self.name}: {what}; {asked} needs one length, and fewer than {MAX_ROWS:,} examples")
 
     @property
     def prompt_length(self) -> int:
@@ -279,7 +279,7 @@ class Task(ABC):
         self.require_lengths(one)
         names = [*self.prompt_names, *self.answer_names]
         if twice := [name for name in names if names.count(name) > 1]:
-            raise UserError(f"task={self.name}: {twice[0]} names two tokens; expected a name of its own for each token")
+            raise UserError(f"task={self.name}: {twice[0]} names two tokens; expected a distinct name for each token")
 
     def require_lengths(self, examples: Examples) -> None:
         """Raise a `UserError` unless examples have as many tokens as the task has names."""
@@ -307,11 +307,11 @@ class Task(ABC):
             return self.sample(SAMPLE)
         columns = operands or tuple(np.indices(self.shape).reshape(self.num_operands, -1))
         if len(columns) != self.num_operands:
-            raise UserError(f"{self.name} takes {self.num_operands} operands, received {len(columns)}")
+            raise UserError(f"{self.name}: received {len(columns)} operands; expected {self.num_operands}")
         given = [np.atleast_1d(x) for x in columns]
         if len({x.shape for x in given} - {(1,)}) > 1 or any(x.ndim > 1 for x in given):
             shapes = ", ".join(str(x.shape) for x in given)
-            raise UserError(f"{self.name}: operands of shapes {shapes}; expected one length N")
+            raise UserError(f"{self.name}: received operands of shapes {shapes}; expected vectors of equal length")
         for name, x, limit in zip(self.operand_names, given, self.shape, strict=True):
             if x.size and (x.dtype.kind not in "iub" or x.min() < 0 or x.max() >= limit):
                 raise bad_value(name, excerpt(str(x.tolist())), f"integers from 0 to {limit - 1}")

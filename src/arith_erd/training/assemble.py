@@ -44,7 +44,7 @@ def assemble(job: Job, device: torch.device, data: TableData | None = None) -> L
     configure_matmul()
     data = data or table_data(job)
     if job.trainer.compile is True and not data.loss.compiles:
-        raise bad_value("trainer.compile", "true", "auto or false, since a pack with this loss is not compiled")
+        raise bad_value("trainer.compile", "true", "auto or false, since a pack with this loss cannot be compiled")
     compile = data.loss.compiles and wants_compile(job, device, data.steps_per_epoch)
     if compile:
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs

@@ -132,7 +132,7 @@ def _files(group: str) -> dict[str, str]:
 
 
 def public_path(made: type) -> str:
-    """The import path of a class, as ``arith_erd.tasks.Add``: that of its package if it is there, else its module's."""
+    """The import path of a class: from its package if possible, as ``arith_erd.tasks.Add``, else from its module."""
     package = made.__module__.rpartition(".")[0]
     above = getattr(import_module(package), made.__name__, None) if "." in package else None
     return f"{package if above is made else made.__module__}.{made.__name__}"

@@ -195,7 +195,7 @@ def test_group_takes_one_option(key):
     with pytest.raises(UserError, match=rf"^{key}=a,b: expected -m too, for a job of each value$"):
         compose(program, [f"{key}=a,b"])
     listed = ",".join(sorted(path.stem for path in (CONF / key).glob("*.yaml"))[:2])
-    with pytest.raises(UserError, match=rf"^{key}=\[{listed}\]: expected one option, or with -m a job of each: {key}="):
+    with pytest.raises(UserError, match=rf"^{key}=\[{listed}\]: expected one option, or -m for a job of each: {key}="):
         compose(program, [f"{key}=[{listed}]"])
 
 

@@ -227,7 +227,7 @@ def test_positions_and_resumed_runs_of_a_network_whose_layers_have_other_names()
     assert equal(resumed(step), model.run(CLEAN, [step]))
     assert network.calls == 1  # of the whole run
     assert vars(network.encoder)["forward"] == network.counted
-    with pytest.raises(UserError, match="an eraser of 6 dimensions does not fit activations of 24"):
+    with pytest.raises(UserError, match="an eraser of 6 dimensions does not fit activations of size 24"):
         model.run(CLEAN, Erase("decoder.0", None, leace(torch.randn(9, 6), torch.arange(9) % 2)))
 
 
@@ -304,7 +304,7 @@ def test_what_does_not_fit_is_one_line() -> None:
         (lambda: model.accuracy(TASK.examples([], [])), r"received no examples; expected one or more"),
         (lambda: model.run([3, 5]), r"^Transformer: received list; expected task\.examples"),
         (lambda: model.run(CLEAN, batch_size=0), r"^batch_size=0: expected an integer"),
-        (lambda: model.predict([[1, 2]], [[3, 4]]), r"^add: operands of shapes \(1, 2\), \(1, 2\)"),
+        (lambda: model.predict([[1, 2]], [[3, 4]]), r"^add: received operands of shapes \(1, 2\), \(1, 2\)"),
         (lambda: model.run(CLEAN, Interchange("dec.2", None, two, x)), r"^Subspace\(rank 2 of 16\): does not fit"),
         (lambda: Subspace(torch.ones(16, 2)), r"^Subspace: .* shape \(16, 2\); expected orthonormal"),
         (lambda: both.run(CLEAN), r"^Transformer: returned a tuple; expected logits"),

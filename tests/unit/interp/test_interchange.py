@@ -129,11 +129,11 @@ def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.
     for sites, intervention in (((), None), ("h", ae.Interchange("h", np.int64(1)))):
         with pytest.raises(UserError, match=r"^interchange_accuracy: expected either an intervention or sites"):
             interchange_accuracy(model, adder, kept, intervention, sites=sites)
-    with pytest.raises(UserError, match=r"^causal model: received the task Add\(bits=5\); expected the network"):
+    with pytest.raises(UserError, match=r"^causal model: received one for Add\(bits=5\); expected the network"):
         interchange_accuracy(model, CausalModel(Add(5)), kept, sites="h")
     with pytest.raises(UserError, match=r"^received a Add; expected a CausalModel"):
         fit_das(model, Add(3), kept, "h", 1)
-    with pytest.raises(UserError, match=r"^data of Add\(bits=5\)"):
+    with pytest.raises(UserError, match=r"^data: received one for Add\(bits=5\)"):
         fit_das(model, adder, CounterfactualDataset.sample(CausalModel(Add(5)), vary="carry"), "h", 1)
 
 

@@ -215,7 +215,7 @@ def test_bad_job_is_refused_before_the_first_one(command, ran, capsys, tmp_path,
 def test_sweep_without_a_job_is_refused(command, ran, capsys):
     assert command(finish, "-m", "seed=glob(*)") == FAILED
     assert not ran
-    assert re.match(r"error: seed=glob.*: gives no job; expected", capsys.readouterr().err)
+    assert re.match(r"error: seed=glob.*: makes no job; expected", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
