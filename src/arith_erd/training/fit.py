@@ -51,7 +51,7 @@ def fit(
             class of your own gets nanoGPT's.
         seeds: of initial weights, batches and dropout; also as on the command line, ``"0-4"``.
         epochs: by default as many as the paper's (50 for addition, 250 for multiplication).
-        split: the held-out region; by default a random quarter of the examples.
+        split: says which examples are held out; by default a random quarter.
         overrides: further settings, as typed after ``python train.py``, such as ``["data.batch_size=32"]``. None of
             them may repeat another argument.
         out: a folder for the run directories; None keeps nothing.

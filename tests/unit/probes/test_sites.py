@@ -151,13 +151,13 @@ def test_large_tables_are_sampled_and_said_so_and_several_lengths_or_no_names_re
     for ask, message in (
         (
             lambda: ae.CounterfactualDataset.sample(ae.CausalModel(Add(12)), "carry"),
-            "16,777,216 examples; a dataset of pairs needs a table that is listed",
+            "16,777,216 examples; a dataset of pairs needs one length",
         ),
-        (lambda: ae.probe("discontinuity", task=Add(20)), ".* examples; probe=discontinuity needs a table that is"),
+        (lambda: ae.probe("discontinuity", task=Add(20)), ".* examples; probe=discontinuity needs one length"),
         (lambda: ae.probe("dataset", task=Add(20)), ".* examples; probe=dataset needs one length, and fewer"),
         (lambda: ae.probe("ceilings", task=Add(20)), ".* examples; probe=ceilings needs one length, and fewer"),
         (lambda: ae.probe("logit_lens", hooked(named(["q", "r"]))), "2 prompt_names for 5 tokens; expected one"),
-        (lambda: ae.probe("logit_lens", hooked(named(["q"] * 5))), "q names two tokens; expected a name of its own"),
+        (lambda: ae.probe("logit_lens", hooked(named(["q"] * 5))), "q names two tokens; expected a distinct name"),
         (lambda: ae.probe("logit_lens", hooked(named(["p", "q", "r0", "s", "t"]))), "r0 names two tokens"),
         (lambda: ae.probe("logit_lens", hooked(Add(3, min_bits=1))), "has operands of 1 to 3 bits; expected one"),
         (lambda: ae.probe("logit_lens", hooked(Unnamed(2))), "has tokens without names; expected its class to define"),
