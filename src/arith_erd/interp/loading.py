@@ -125,7 +125,7 @@ def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
             job = read_run(run)
         except UserError:
             continue
-        kept = [seed for seed in job.seeds if run.weights(seed).is_file()]  # `report.publish` may have left some out
+        kept = [seed for seed in job.seeds if run.weights(seed).is_file()]  # `benchmarks/publish.py` may leave some out
         runs[short_name(job)] |= dict.fromkeys(kept, run.path)
     return {name: dict(sorted(seeds.items())) for name, seeds in sorted(runs.items()) if seeds}
 

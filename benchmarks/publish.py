@@ -1,4 +1,4 @@
-"""Bring ``results/`` up to date with finished runs: ``python -m arith_erd.report.publish runs/ --results results``.
+"""Bring ``results/`` up to date with finished runs: ``python benchmarks/publish.py runs/ --results results``.
 
 ``results/runs/`` has the data behind every published number, as run directories with the weights of seed 0 and without
 pictures and checkpoints; ``results/README.md`` has the rest. ``make numbers`` then updates the pages.
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import yaml
 
-from ..errors import UserError
-from ..runs.directory import Run
-from ..system.cli_errors import one_line_errors
-from ..system.files import write_atomically
-from .__main__ import build
-from .paper import MINI, PAPER
+from arith_erd.errors import UserError
+from arith_erd.report.__main__ import build
+from arith_erd.report.paper import MINI, PAPER
+from arith_erd.runs.directory import Run
+from arith_erd.system.cli_errors import one_line_errors
+from arith_erd.system.files import write_atomically
 
 WEIGHTS = "weights/seed=0.safetensors"
 LARGEST = 2**19  # bytes of a table; probe=dataset and probe=errors write more, and no published number needs them
@@ -59,7 +59,7 @@ def publish(results: Path, claimed: Path = PAPER) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m arith_erd.report.publish", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="*", help="folders of runs to add; none to recompute only")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder to bring up to date (results)")
     parser.add_argument("--mini", action="store_true", help="the runs are those of scale=mini")
