@@ -22,11 +22,11 @@ from mechanism_numbers import Facts, markdown, span
 from one_sentence import COUNTS
 from scipy.stats import bootstrap, fisher_exact, kendalltau
 
-from arith_erd.report.claims import tally
+from arith_erd.plots.sheet import mean_text
+from arith_erd.report.claims import LEARNS, tally
 from arith_erd.report.page import cell
-from arith_erd.report.verdicts import LEARNS
-from arith_erd.runs.table import load_table, percent
-from arith_erd.stats import Estimate, Mean, hodges_lehmann_ratio
+from arith_erd.runs.table import load_table
+from arith_erd.stats import hodges_lehmann_ratio
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -50,12 +50,6 @@ def joined(values: Iterable[object]) -> str:
 
 def share(accuracy: float) -> str:
     return "100%" if accuracy == 1 else f"{accuracy:.1%}"
-
-
-def mean_text(accuracies: pd.Series) -> str:
-    """``98.30% [93.18, 100.00]``, over seeds."""
-    low, high = Estimate.of_means([Mean.of(accuracies)], (0.0, 1.0)).interval or (math.nan, math.nan)
-    return percent(float(accuracies.mean()), low, high)
 
 
 def claims(folder: str = ".") -> pd.DataFrame:
@@ -275,7 +269,7 @@ def erasure() -> Facts:
     )
     authors = probe("amnesic").query("concept == 'value' and method == 'inlp' and site == 'dec.3'").iloc[0]
     right = pd.read_csv(RESULTS / "nullspace.csv").set_index("variant")["right"]
-    pairs = int(claims().loc["examples", "ours"].partition(".")[0])
+    pairs = 2**14
     two, many = right["INLP, 2 iterations"], right["INLP, 160 iterations"]
     return {
         "inlp_after": span(inlp["probe_error_after"]),
@@ -313,7 +307,7 @@ def facts() -> Facts:
 
 def verdicts() -> Facts:
     """The main results, and how many of all were reproduced; a claim counts once."""
-    own, mini = (table.query("kind == 'result' and same_as == ''") for table in (claims(), claims("mini")))
+    own, mini = (table.query("same_as == ''") for table in (claims(), claims("mini")))
     shown = own[own.index.str.fullmatch(HEADLINES) & (own["verdict"] != "not run")]
     table = markdown(SHOWN.values(), *([cell(text) for text in row] for row in shown[[*SHOWN]].values))
     counted = f"Of {len(own)} results of the paper: {tally(own['verdict'])}. The main ones so far:"
@@ -348,7 +342,8 @@ def positions(file: str) -> str:
     for name, seeds in pd.read_csv(RESULTS / file).groupby("positions"):
         ends = seeds.loc[seeds["train_seq_acc"] >= LEARNS, "val_seq_acc"]
         reached = " to ".join(dict.fromkeys(f"{end:.0%}" for end in (ends.min(), ends.max()))) if len(ends) else ""
-        lines.append([f"`{name}`", f"{len(ends)} of {len(seeds)}", reached, mean_text(seeds["val_seq_acc"])])
+        every = mean_text(seeds["val_seq_acc"], "accuracy")
+        lines.append([f"`{name}`", f"{len(ends)} of {len(seeds)}", reached, every])
     return markdown(*lines)
 
 
@@ -370,7 +365,7 @@ def baselines() -> str:
         for split in ("random", "vs_t", "vs_v"):
             seeds = of_model[of_model["split.name"] == split]
             learned = f", {(seeds['train_seq_acc'] >= LEARNS).sum()} of {len(seeds)} learned"
-            lines[-1].append(mean_text(seeds["val_seq_acc"]) + learned if len(seeds) else "")
+            lines[-1].append(mean_text(seeds["val_seq_acc"], "accuracy") + learned if len(seeds) else "")
     return markdown(*lines)
 
 

@@ -4,9 +4,9 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -190,25 +190,15 @@ def _mann_whitney(m: int, n: int) -> Floats:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate over seeds, from ``low`` to ``high``; the two differ only if seeds are censored.
+    """An estimate over seeds: the smallest and the largest that it can be, which differ only where seeds are censored.
 
-    ``interval_for(n)`` is the 95% interval if there were n such seeds of each kind, and ``interval_for(None)`` that of
-    these seeds; None for too few. ``interval`` is clipped to ``span``, the range of the measure.
+    ``interval`` is the 95% interval, None if there are too few seeds.
     """
 
     low: float
     high: float
     method: str
-    interval_for: Callable[[int | None], Interval | None]
-    span: Interval = (-math.inf, math.inf)
-
-    @cached_property
-    def interval(self) -> Interval | None:
-        return self.of_seeds(None)
-
-    def of_seeds(self, n: int | None) -> Interval | None:
-        interval = self.interval_for(n)
-        return (max(interval[0], self.span[0]), min(interval[1], self.span[1])) if interval else None
+    interval: Interval | None
 
     @property
     def value(self) -> float | None:
@@ -216,47 +206,40 @@ class Estimate:
 
     @classmethod
     def exact(cls, value: float) -> "Estimate":
-        return cls(value, value, EXACTLY, lambda n: (value, value))
+        return cls(value, value, EXACTLY, (value, value))
 
     @classmethod
     def of_means(cls, terms: Sequence[Mean], span: Interval = (-math.inf, math.inf)) -> "Estimate":
-        """A weighted sum of means."""
+        """A weighted sum of means, whose values lie in ``span``."""
         value = sum(term.weight * term.mean for term in terms)
         method = f"{'mean' if len(terms) == 1 else 'difference of means'}, t corrected for skewness"
-        return cls(value, value, method, lambda n: contrast([term._replace(n=n or term.n) for term in terms]), span)
+        return cls(value, value, method, _within(span, contrast(terms)))
 
     @classmethod
     def of_prediction(cls, sample: Mean, runs: int, span: Interval = (-math.inf, math.inf)) -> "Estimate":
         """A mean, with the prediction interval for the mean of ``runs`` further runs."""
         method = f"mean, prediction interval for a mean of {runs} runs"
-        again = partial(prediction_interval, runs=runs)
-        return cls(sample.mean, sample.mean, method, lambda n: again(sample._replace(n=n or sample.n)), span)
+        return cls(sample.mean, sample.mean, method, _within(span, prediction_interval(sample, runs)))
 
     @classmethod
     def of_median(cls, seeds: Bounds, whole_range: bool = False) -> "Estimate":
         low, high = (float(np.median(np.asarray(bound, dtype=float))) for bound in seeds)
-        return cls(low, high, "median, order statistics", lambda n: median_interval(*_repeated(seeds, n), whole_range))
+        return cls(low, high, "median, order statistics", median_interval(*seeds, whole_range))
 
     @classmethod
     def of_ratio(cls, above: Bounds, below: Bounds) -> "Estimate":
-        def again(n: int | None) -> Interval | None:
-            return hodges_lehmann_ratio(_repeated(above, n), _repeated(below, n))[1]
-
-        return cls(*hodges_lehmann_ratio(above, below)[0], "Hodges-Lehmann, Mann-Whitney", again)
+        (low, high), interval = hodges_lehmann_ratio(above, below)
+        return cls(low, high, "Hodges-Lehmann, Mann-Whitney", interval)
 
     @classmethod
     def of_shares(cls, terms: Sequence[tuple[float, int, int]]) -> "Estimate":
         """A weighted sum of shares of seeds ``(weight, hits, n)``."""
-
-        def again(number: int | None) -> Interval:
-            return shares_interval([(w, round(hits * (number or n) / n), number or n) for w, hits, n in terms])
-
         value = sum(weight * hits / n for weight, hits, n in terms)
         one, reach = len(terms) == 1, (len(terms) + 1) // 2
         method = "share of seeds that learn, Clopper-Pearson" if one else "difference of shares of seeds that learn"
-        return cls(value, value, method, again, (0.0, 1.0) if one else (-reach, reach))
+        return cls(value, value, method, _within((0.0, 1.0) if one else (-reach, reach), shares_interval(terms)))
 
 
-def _repeated(seeds: Bounds, n: int | None) -> Bounds:
-    low, high = (np.resize(bound, n or np.size(bound)) for bound in seeds)
-    return low, high
+def _within(span: Interval, interval: Interval | None) -> Interval | None:
+    """The part of an interval that lies in the span of a measure."""
+    return (max(interval[0], span[0]), min(interval[1], span[1])) if interval else None

@@ -29,7 +29,8 @@ from rich.text import Text
 from ..config.compose import checked_job, explained_errors, without_hydra
 from ..config.job import Job, ProbeJob
 from ..errors import UserError, bad_value
-from ..runs.table import load_table, mean_accuracies, percent
+from ..plots.sheet import measured
+from ..runs.table import load_table, mean_accuracies
 from ..system.cli_errors import BUSY, FAILED, FAILURE, line_and_status, one_line_errors
 from ..system.signals import Preempted, signals_caught
 
@@ -63,7 +64,7 @@ class SweepJob:
         if not (isinstance(self.job, Job) and self.status in ("finished", "skipped") and self.finished):
             return ""
         means = mean_accuracies(load_table([run.path for run in self.job.runs()]), ["state"])
-        return "".join(percent(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float))
+        return "".join(measured(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float))
 
     def fail(self, error: Exception) -> None:
         """Store an error, and print it now rather than at the end of a long sweep."""

@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import textwrap
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,14 +25,14 @@ class Wandb(Logger):
     """Logs every epoch of every seed to Weights & Biases.
 
     ``mode=offline`` needs neither account nor network; ``wandb sync`` uploads later. With ``mode=online``, if the
-    server fails, logging continues offline after at most ``timeout`` seconds in total, and the sync command is printed.
-    If W&B does not start at all, training continues without it. The run directory has all numbers in any case.
+    server fails, logging continues offline, and the sync command is printed. If W&B does not start at all, training
+    continues without it. The run directory has all numbers in any case.
 
     Args:
         project: W&B project.
         entity: W&B user or team; None for the account's default.
         mode: offline, online or disabled.
-        timeout: seconds that a run may wait for W&B in total, from its start to its end.
+        timeout: seconds that a run may wait for W&B at its start, and again at its end.
         artifacts: whether to upload the final weights and ``config.yaml`` of each seed, as an artifact ``model``.
     """
 
@@ -44,52 +43,45 @@ class Wandb(Logger):
     artifacts: bool = False
 
     def __post_init__(self) -> None:
-        self.asked = self.mode
         self.runs: dict[int, Any] = {}
+        self.suffix = ""  # of ids, after a failed online start, which has taken the plain one
         self.failed = self.told = False  # told how to upload what was logged offline
 
     def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
         with self._never_in_the_way("training continues without it"):
-            self._begin(folder)
-            for place, seed in enumerate(seeds):
-                run = self._open(name, seed, len(seeds) - place, config={**config, "seed": seed})
-                self.runs[seed] = run
-                run.define_metric("*", step_metric="epoch")
+            for seed in seeds:
+                self.runs[seed] = self._open(folder, name, seed, len(seeds), config={**config, "seed": seed})
+                self.runs[seed].define_metric("*", step_metric="epoch")
 
-    def _begin(self, folder: Path) -> None:
+    def _open(self, folder: Path, name: str, seed: int, seeds: int, config: dict[str, Any] | None = None) -> Any:
         self.folder = folder
-        self.until = time.monotonic() + self.timeout
         if self.mode == "online" and not _has_key():
             self._stay_offline("no API key (set WANDB_API_KEY, or `wandb login`)")
-
-    def _open(self, name: str, seed: int, sharing: int, config: dict[str, Any] | None = None) -> Any:
         try:
-            return self._init(name, seed, sharing, config)
+            return self._init(name, seed, seeds, config)
         except (wandb.Error, OSError) as error:
             if self.mode != "online":
                 raise
             self._stay_offline("the server refused the API key" if "401" in str(error) else _reason(error))
-            return self._init(name, seed, sharing, config)
+            return self._init(name, seed, seeds, config)
 
-    def _init(self, name: str, seed: int, sharing: int, config: dict[str, Any] | None) -> Any:
-        online = self.mode == "online"
-        run_id = re.sub(r"[^\w-]", "_", f"{name}-of-{seed}")  # fixed, so that a resumed run or a probe continues it
-        left = max(self.until - time.monotonic(), 0.1)
+    def _init(self, name: str, seed: int, seeds: int, config: dict[str, Any] | None) -> Any:
         return wandb.init(
             project=str(self.project),  # logger.project=3 is a number on the command line
             entity=self.entity,
             group=name,
             name=f"{name}/seed={seed}",
-            id=run_id if self.asked == self.mode else f"{run_id}-offline",  # the failed online start has taken the id
-            resume="allow" if online else None,
+            # Fixed, so that a resumed run or a probe continues it.
+            id=re.sub(r"[^\w-]", "_", f"{name}-of-{seed}{self.suffix}"),
+            resume="allow" if self.mode == "online" else None,
             config=config,
             tags=None if config is None else _tags(config),
             dir=str(self.folder),
             mode=self.mode,
             reinit="create_new",
             settings=wandb.Settings(
-                init_timeout=left if online else self.timeout,
-                finish_timeout=left / sharing,
+                init_timeout=self.timeout,
+                finish_timeout=self.timeout / seeds,  # of each, so that all together wait no longer
                 finish_timeout_raises=True,
                 silent=True,
                 console="off",
@@ -100,7 +92,7 @@ class Wandb(Logger):
 
     def _stay_offline(self, why: str) -> None:
         print(f"W&B: {why}; logging offline. To upload later: {self._sync('offline-run')}")
-        self.mode = "offline"
+        self.mode, self.suffix, self.told = "offline", "-offline", True
 
     def _sync(self, prefix: str) -> str:
         return f"wandb sync {shlex.quote(str(self.folder))}/wandb/{prefix}-*"
@@ -132,8 +124,7 @@ class Wandb(Logger):
 
     def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path, folder: Path) -> None:
         with self._never_in_the_way("the files of the probe are complete without it"):
-            self._begin(folder)
-            self.runs[seed] = self._open(run, seed, 1)
+            self.runs[seed] = self._open(folder, run, seed, 1)
             logged = {f"{name}/rows": wandb.Table(dataframe=rows), f"{name}/figure": wandb.Image(str(figure))}
             self.runs[seed].log(logged)
         self._close(0)
@@ -142,7 +133,7 @@ class Wandb(Logger):
         for run in self.runs.values():
             with self._never_in_the_way():
                 run.finish(exit_code=exit_code)
-        if self.runs and self.asked == "offline" and not (self.failed or self.told):
+        if self.runs and self.mode == "offline" and not (self.failed or self.told):
             self.told = True
             print(f"W&B: logged offline. To upload: {self._sync('offline-run')}")
         self.runs = {}

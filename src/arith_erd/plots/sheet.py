@@ -12,19 +12,13 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from ..errors import excerpt
-from ..stats import MIN_SEEDS, Estimate, Interval, mean_interval
+from ..stats import Estimate, Interval, Mean
 
 TEXT, INTEGER, NUMBER = "text", "integer", "number"
-UNITS = (
-    *("accuracy", "points", "percent", "epochs", "ratio", "layer", "value", "correlation", "minutes"),
-    *("count", "tokens", "examples", "bits", "parameters", "operations"),
-)
-UNIT_NAMES = {"points": " points", "ratio": " times", "epochs": " epochs", "minutes": " min"}
-UNIT_NAMES |= {unit: f" {unit}" for unit in ("tokens", "examples", "bits")}
-SPANS = {"accuracy": (0.0, 1.0), "correlation": (-1.0, 1.0), "value": (0.0, np.inf), "minutes": (0.0, np.inf)}
+UNITS = ("accuracy", "points", "percent", "epochs", "ratio", "layer", "value", "correlation", "bits")
+UNIT_NAMES = {"points": " points", "ratio": " times", "epochs": " epochs", "bits": " bits"}
+SPANS = {"accuracy": (0.0, 1.0), "correlation": (-1.0, 1.0), "value": (0.0, np.inf)}
 """Unit -> range of its means, to which intervals are clipped. A value is an error."""
-DIGITS = {"percent": 1, "accuracy": 1, "correlation": 2, NUMBER: 3}
-"""Decimals by unit; an accuracy is written in percent."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +73,7 @@ class Sheet:
 def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
     """The table of a probe, as text: each measure's mean over the seeds with its 95% interval.
 
-    ``0.889 [0.871, 0.902]``; there is no interval for fewer than three seeds, or if all are equal. Unknown means are
-    empty.
+    ``0.889 [0.871, 0.902]``; without the brackets from fewer than three seeds, or where all are equal.
     """
     texts = [column for column in sheet.keys if sheet.columns[column] == TEXT]
     rows = rows.assign(**{column: rows[column].fillna("").astype(str) for column in texts})
@@ -114,23 +107,25 @@ def _count(groups: Any, sheet: Sheet) -> pd.DataFrame:
 
 
 def mean_text(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
-    """A mean with its interval: ``0.889 [0.871, 0.902]``, ``88.9% [87.1, 90.2]``; empty if a value is NaN."""
-    if np.isnan(values).any():
+    """The `measured` mean of one value per seed; empty if there are none, or one is not known."""
+    if not len(values):
         return ""
-    scale, sign = (100, "%") if unit == "accuracy" else (1, "")
-    digits = DIGITS.get(unit, DIGITS[NUMBER])
-    interval = mean_interval(values)
-    if unit in SPANS and interval:
-        low, high = SPANS[unit]
-        interval = max(interval[0], low), min(interval[1], high)
-    text = f"{scale * values.mean():.{digits}f}{sign}"
-    if interval is None or interval[0] == interval[1]:
-        return text
-    return f"{text} [{scale * interval[0]:.{digits}f}, {scale * interval[1]:.{digits}f}]"
+    estimate = Estimate.of_means([Mean.of(values)], SPANS.get(unit, (-math.inf, math.inf)))
+    return measured(estimate.low, *(estimate.interval or (math.nan, math.nan)), unit)
 
 
-def seeds_note(seeds: int) -> str:
-    return "1 seed" if seeds == 1 else f"mean of {seeds} seeds" + (" and 95% interval" if seeds >= MIN_SEEDS else "")
+def measured(value: float, low: float = math.nan, high: float = math.nan, unit: str = "accuracy") -> str:
+    """``98.76% [97.30, 100]``; without an interval that is not known or a single point, empty without a value."""
+    if pd.isna(value):
+        return ""
+    return bare(value, unit) + ("" if pd.isna(low) or low == high else f" {interval_text((low, high), unit)}")
+
+
+def format_table(table: pd.DataFrame) -> str:
+    """Texts in columns, two spaces apart, for a terminal."""
+    columns = [[str(name), *map(str, table[name])] for name in table]
+    padded = [[text.ljust(max(map(len, column))) for text in column] for column in columns]
+    return "\n".join("  ".join(line).rstrip() for line in zip(*padded, strict=True))
 
 
 def number(value: float, unit: str, brief: bool = False) -> str:
@@ -169,13 +164,9 @@ def bare(value: float, unit: str, brief: bool = False) -> str:
             return f"{value:.{1 if brief else 2}f}%"
         case "ratio" | "epochs":
             return f"{value:.2f}" if unit == "ratio" else f"{value:.4g}"
-        case "operations":
-            return f"{value / 1e12:.{0 if brief else 1}f}e12"
-        case "parameters":
-            return f"{value / 1000:.0f}K" if brief else f"{value:,.0f}"
-        case "tokens" | "examples" | "bits" | "count" | "layer":
-            if value >= 1e6:
-                return f"{value / 1e6:.{0 if brief else 2}f}M"
-            return f"{value:,.10g}" if value == int(value) else f"{value:.2f}"
+        case "bits" | "layer":
+            return f"{value:.10g}" if value == int(value) else f"{value:.2f}"
+        case "number":
+            return f"{value:.3f}"
         case _:
             return f"{value:.3g}"

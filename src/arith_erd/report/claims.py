@@ -5,23 +5,49 @@ The rules are those of ``docs/verdicts.md``. A claim is also judged by the rules
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binomtest, fisher_exact
 
 from ..plots.sheet import SPANS
 from ..seeds import format_seeds
 from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Mean
-from . import verdicts
 from .collect import AUTHORS, TASK_ALONE, Collection
 from .measures import Ceiling, EpochsTo, Metrics, ProbeColumn
 from .paper import Claim, Paper
-from .verdicts import VERDICTS, Modes, Verdict
 
-SEEDS_TRIED = (*range(MIN_SEEDS, 31), 40, 50, 75, 100, 150, 200, 300, 500, 1000)
+Verdict: TypeAlias = Literal["reproduced", "differs", "inconclusive", "not run"]
+VERDICTS: tuple[Verdict, ...] = ("reproduced", "differs", "inconclusive", "not run")
+ROUNDING = 1e-9  # 0.9 - 0.88 is within 0.02
+LEVEL = 0.05
+NEAR = 0.05  # largest difference in correlation at which two layers count as near
+LEARNS = 0.75  # smallest accuracy that counts as learning: halfway to 0.5, at which one bit is left to chance
+SHARE = 0.2  # tolerance of a share of runs that learn: one in five
+
+
+class Modes(NamedTuple):
+    """For the n seeds of one kind of run: how many learn, and the mean accuracies of these and of the others."""
+
+    learning: int
+    n: int
+    right: float
+    wrong: float
+
+    @classmethod
+    def of(cls, accuracies: np.ndarray) -> "Modes":
+        """Count from the accuracy of each seed, with `LEARNS` or more as learning."""
+        learns = accuracies >= LEARNS
+        right = float(accuracies[learns].mean()) if learns.any() else 1.0
+        wrong = float(accuracies[~learns].mean()) if not learns.all() else 0.0
+        return cls(int(learns.sum()), len(learns), right, wrong)
+
+    def published(self, value: float) -> float:
+        """The share of learning runs at which the mean over all runs equals the published value."""
+        return float(np.clip((value - self.wrong) / (self.right - self.wrong), 0.0, 1.0))
 
 
 @dataclass(eq=False)
@@ -38,7 +64,6 @@ class Result:
     theirs: float | None = None  # measured on the authors' weights
     unfinished: int = 0
     averaged: int | None = None  # epochs until the curve averaged over the seeds gets there
-    seeds_needed: int | None = None  # per kind of run, for a verdict, if further seeds are like these
     votes: Mapping[int, int] = field(default_factory=dict)  # seeds by the layer that they name, most first
     behind: Estimate | None = None  # by how much the published layer is behind the best one
     modes: Sequence[Modes] = ()  # of each kind of run, if some seed of any does not learn
@@ -79,7 +104,7 @@ def evaluate(paper: Paper, found: Collection) -> list[Result]:
     for result in results.values():
         if result.modes and result.claim.mean_of and result.claim.unit == "points":  # those of its accuracy
             same = results[result.claim.same_as]
-            result.verdict, result.cause, result.seeds_needed = same.verdict, same.cause, same.seeds_needed
+            result.verdict, result.cause = same.verdict, same.cause
     return [*results.values()]
 
 
@@ -108,10 +133,8 @@ def judge(claim: Claim, found: Collection) -> Result:
     if isinstance(measure, ProbeColumn) and claim.compare == "votes":
         result.votes, result.behind = _votes(result, measure, found)
     result.estimate = _estimate(result)
-    result.verdict = _verdict(result, result.estimate.interval)
-    if result.verdict == "inconclusive":
-        result.seeds_needed = _seeds_needed(result)
-    result.cause = _cause(result, found)
+    result.verdict = _verdict(result, result.estimate)
+    result.cause = _cause(result)
     return result
 
 
@@ -161,7 +184,7 @@ def _votes(result: Result, measure: ProbeColumn, found: Collection) -> tuple[dic
 def _modes(claim: Claim, found: Collection) -> list[Modes]:
     """The numbers of seeds that learn, if some do not and the claim is about networks that do; else empty."""
     measure = claim.measure
-    about = claim.value >= verdicts.LEARNS if claim.unit == "accuracy" else claim.mean_of or len(measure.arms) > 1
+    about = claim.value >= LEARNS if claim.unit == "accuracy" else claim.mean_of or len(measure.arms) > 1
     compared = claim.compare in ("mean", "prediction") and not claim.old
     if not compared or not isinstance(measure, Metrics) or not measure.tail or not about:
         return []
@@ -170,47 +193,98 @@ def _modes(claim: Claim, found: Collection) -> list[Modes]:
     return modes if any(of.learning < of.n for of in modes) else []
 
 
-def _verdict(result: Result, interval: Interval | None) -> Verdict:
-    """The verdict, given an interval of the estimate."""
-    claim, estimate, measure = result.claim, result.estimate, result.claim.measure
-    if estimate is None or (result.source == AUTHORS and claim.kind == "result"):
+def _verdict(result: Result, estimate: Estimate) -> Verdict:
+    claim, measure, interval = result.claim, result.claim.measure, estimate.interval
+    if result.source == AUTHORS:
         return "inconclusive"
     if isinstance(measure, Ceiling):
-        return verdicts.of_ceiling(
-            claim.accepted, estimate.low, measure.limit("validation"), result.samples[0]["low"].to_numpy()
-        )
+        reached = result.samples[0]["low"].to_numpy()
+        return of_ceiling(claim.accepted, estimate.low, measure.limit("validation"), reached)
     if claim.compare == "votes":
         if claim.old:
-            return verdicts.of_votes(int(claim.value), result.votes)
-        return verdicts.of_layer(int(claim.value), result.votes, result.behind.interval if result.behind else None)
+            return of_votes(int(claim.value), result.votes)
+        return of_layer(int(claim.value), result.votes, result.behind.interval if result.behind else None)
     if len(result.modes) == 1:
-        return verdicts.of_share(claim.value, result.modes[0], interval or (0.0, 1.0))
+        return of_share(claim.value, result.modes[0], interval or (0.0, 1.0))
     if result.modes and result.n < MIN_FOR_MEDIAN:
         return "inconclusive"
     if claim.compare == "prediction":
-        return verdicts.of_mean(claim.value, claim.value - claim.accepted[0], estimate.low, interval)
-    return verdicts.of_bound(claim.accepted, interval)
+        return of_mean(claim.value, claim.value - claim.accepted[0], estimate.low, interval)
+    return of_bound(claim.accepted, interval)
 
 
-def _seeds_needed(result: Result) -> int | None:
-    """How many seeds like these would give a verdict; None if there are too few now, or no number would."""
-    if result.n < result.least or not result.estimate or result.claim.compare == "ceiling":
-        return None
-    for n in (n for n in SEEDS_TRIED if n > result.n):
-        votes = {layer: int(count * n / result.n) for layer, count in result.votes.items()}
-        if votes:
-            votes[max(votes, key=lambda layer: votes[layer])] += n - sum(votes.values())
-        modes = [of._replace(learning=round(of.learning * n / of.n), n=n) for of in result.modes]
-        if _verdict(replace(result, votes=votes, modes=modes), result.estimate.of_seeds(n)) != "inconclusive":
-            return n
-    return None
+# The rules, from numbers alone
 
 
-def _cause(result: Result, found: Collection) -> str:
+def of_bound(accepted: Interval, interval: Interval | None) -> Verdict:
+    """Reproduced if the whole interval is within the accepted one, differs if it is outside."""
+    if interval is None:
+        return "inconclusive"
+    slack = ROUNDING * max(1.0, *(abs(end) for end in accepted if np.isfinite(end)))
+    low, high = accepted[0] - slack, accepted[1] + slack
+    if low <= interval[0] and interval[1] <= high:
+        return "reproduced"
+    return "differs" if interval[1] < low or interval[0] > high else "inconclusive"
+
+
+def of_mean(value: float, tolerance: float, ours: float, interval: Interval | None) -> Verdict:
+    """Compare with a published mean: ours must be within the tolerance, and its interval within twice the tolerance."""
+    if interval is None:
+        return "inconclusive"
+    slack = ROUNDING * max(1.0, abs(value))
+    if abs(ours - value) <= tolerance + slack:
+        return "reproduced" if _within(value, tolerance, interval) else "inconclusive"
+    return "inconclusive" if interval[0] - slack <= value <= interval[1] + slack else "differs"
+
+
+def _within(value: float, tolerance: float, interval: Interval) -> bool:
+    return of_bound((value - 2 * tolerance, value + 2 * tolerance), interval) == "reproduced"
+
+
+def of_share(value: float, modes: Modes, interval: Interval) -> Verdict:
+    """Compare the share of seeds that learn with the share that the published mean of five runs implies."""
+    if modes.n < MIN_FOR_MEDIAN:
+        return "inconclusive"
+    share, ours = modes.published(value), modes.learning / modes.n
+    if abs(ours - share) <= SHARE + ROUNDING:
+        return "reproduced" if _within(share, SHARE, interval) else "inconclusive"
+    theirs = round(5 * share)
+    table = [[modes.learning, modes.n - modes.learning], [theirs, 5 - theirs]]
+    return "differs" if fisher_exact(table).pvalue <= LEVEL else "inconclusive"
+
+
+def of_votes(layer: int, votes: Mapping[int, int]) -> Verdict:
+    """Test the published layer's share of votes by exact binomial tests: against one in six, and against a half."""
+    n, hits = sum(votes.values()), votes.get(layer, 0)
+    others = max((count for other, count in votes.items() if other != layer), default=0)
+    if n < MIN_SEEDS:
+        return "inconclusive"
+    if hits > others and binomtest(hits, n, 1 / 6, "greater").pvalue <= LEVEL:
+        return "reproduced"
+    return "differs" if binomtest(hits, n, 0.5, "less").pvalue <= LEVEL else "inconclusive"
+
+
+def of_layer(layer: int, votes: Mapping[int, int], behind: Interval | None) -> Verdict:
+    """Combine the votes with the published layer's distance to the best: reproduced also if it is near the best."""
+    by_votes, by_distance = of_votes(layer, votes), of_bound((-np.inf, NEAR), behind)
+    if "reproduced" in (by_votes, by_distance):
+        return "reproduced"
+    return "differs" if by_votes == by_distance == "differs" else "inconclusive"
+
+
+def of_ceiling(accepted: Interval, exact: float, limit: float, reached: np.ndarray) -> Verdict:
+    """Compare the exact ceiling with the published accuracy; at least three seeds must stay below their own limit."""
+    if not accepted[0] <= exact <= accepted[1]:
+        return "differs"
+    if not len(reached):
+        return "not run"
+    return "reproduced" if len(reached) >= MIN_SEEDS and (reached <= limit + ROUNDING).all() else "inconclusive"
+
+
+def _cause(result: Result) -> str:
     claim, measure = result.claim, result.claim.measure
     causes: list[str] = []
     if result.verdict == "differs":
-        devices = ", ".join(sorted(set(found.replicas.loc[result.replicas, "device"].dropna())))
         outside = "the whole interval lies outside the tolerance"
         if result.votes:
             outside = "too few seeds name the published layer for a majority"
@@ -218,7 +292,7 @@ def _cause(result: Result, found: Collection) -> str:
             outside = "the share of seeds that learn is not the published one"
         elif claim.compare == "prediction":
             outside = "the published number lies outside the prediction interval"
-        causes += [claim.cause.format(device=devices or "another device") or ("" if result.exact else outside)]
+        causes += [claim.cause or ("" if result.exact else outside)]
     elif result.verdict == "inconclusive":
         if result.n < result.least:
             causes += [f"{result.n} seed{'s' if result.n != 1 else ''}, and a verdict takes {result.least}"]
@@ -226,11 +300,8 @@ def _cause(result: Result, found: Collection) -> str:
             causes += ["a seed exceeds the ceiling of its validation set, so the argument is wrong"]
         else:
             few = result.estimate is None or result.estimate.interval is None
-            causes += [
-                "too few seeds for an interval" if few else "" if result.votes else "the interval crosses the tolerance"
-            ]
-            needed = result.seeds_needed
-            causes += [f"about {needed} seeds needed" if needed else "more seeds would not decide it"]
+            crossing = "no layer wins clearly" if result.votes else "the interval crosses the tolerance"
+            causes += ["too few seeds for an interval" if few else crossing]
     if isinstance(measure, Ceiling):
         causes += [f"exact ceiling; that of the validation set is {measure.limit('validation'):.2%}"]
     if result.censored:

@@ -9,10 +9,9 @@ from typing import Any
 import pandas as pd
 
 from ..errors import UNREADABLE, excerpt
-from ..mechanism.card import Card
 from ..plots.sheet import INTEGER, TEXT, Sheet
-from ..runs.directory import METRICS, Run, settings
-from ..runs.replicas import GROUPS, NUMBERS, OF_TRAINING, ORDERS, VERSIONS, ReplicaRow, read_contents
+from ..runs.directory import FINISHED, METRICS, Run, settings
+from ..runs.table import GROUPS, NUMBERS, ORDERS, VERSIONS, Row, read_replicas
 
 OURS, AUTHORS, OTHER, TASK_ALONE = "our runs", "authors' weights", "weights given to the probe", "task"
 COLUMNS = {  # of replicas, with their types
@@ -25,7 +24,7 @@ COLUMNS = {  # of replicas, with their types
     **dict.fromkeys(("departs", "kind", "key", "trajectory"), "object"),
     **dict.fromkeys(NUMBERS, "float64"),
     **dict.fromkeys(("never_learnt", "device", *VERSIONS), "object"),
-    **dict.fromkeys(OF_TRAINING, "float64"),
+    **dict.fromkeys(("train_loss", "train_token_acc"), "float64"),
 }
 _NO_EPOCHS = pd.DataFrame(columns=[*METRICS, "run"]).astype(dict.fromkeys(METRICS, "float64"))
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
@@ -43,16 +42,14 @@ class Collection:
 
     ``metrics`` has ``replica``, the index of that table, and the columns of ``metrics.csv``. ``problems`` maps paths to
     read errors. ``probes`` has the rows of each probe with ``task``, ``split``, ``source``, ``replica`` (-1 if there is
-    none), ``departs``, and ``experiment``, equal for rows that differ only in the seed.
+    none) and ``departs``. ``drawn`` maps folders of probes to the page or the figure in them.
     """
 
     replicas: pd.DataFrame
     metrics: pd.DataFrame
     problems: dict[str, str] = field(default_factory=dict)
     probes: dict[str, pd.DataFrame] = field(default_factory=dict)
-    sheets: dict[str, Sheet] = field(default_factory=dict)  # how to read the rows of each probe
-    cards: list[tuple[Card, Path]] = field(default_factory=list)  # of probe=mechanism, and where their figures may be
-    explorers: dict[str, Path] = field(default_factory=dict)  # pages, by run
+    drawn: dict[str, Path] = field(default_factory=dict)
 
     def chosen(self, runs: Mapping[str, Any], finished: bool = False) -> pd.DataFrame:
         """Replicas with these options, else those of `DEFAULTS`, and the published settings."""
@@ -63,7 +60,7 @@ class Collection:
 
 def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collection:
     """Read every run under some folders, at any depth; ``setup`` holds the published settings (`departures`)."""
-    rows: list[ReplicaRow] = []
+    rows: list[Row] = []
     metrics: dict[str, pd.DataFrame] = {}
     folders: list[tuple[Path, str, str]] = []  # of probes, with their run, empty for those outside of runs, and a name
     problems: dict[str, str] = {}
@@ -76,16 +73,16 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collectio
                 folders.append((path, "", name))
                 continue
             try:
-                contents = read_contents(Run(path))
+                seeds, epochs = read_replicas(Run(path))
             except (*UNREADABLE, OSError) as error:  # one damaged run ends nothing else
                 problems[name] = excerpt(str(error)).removeprefix(f"{path}: ").removeprefix(f"{path}/")
                 continue
-            if contents.problem:
-                problems[name] = contents.problem
-            metrics[name] = contents.metrics.assign(run=name)
-            departing = ", ".join(departures(settings(contents.config), setup))
-            of_run = {"run": name, "rank": rank, "departs": departing, "kind": kind_of(contents.replicas[0])}
-            rows += [row | of_run for row in contents.replicas]
+            first = seeds[0]
+            problems |= {name: first["problem"]} if first["problem"] else {}
+            metrics[name] = epochs.assign(run=name)
+            of_run = {"run": name, "rank": rank, "finished": first["state"] == FINISHED, "kind": kind_of(first)}
+            of_run["departs"] = ", ".join(departures(first["settings"], setup))
+            rows += [row | of_run for row in seeds]
             folders.append((path / "probes", name, f"{name}/probes"))
     replicas, members = _replicas(rows)
     ids = replicas.reset_index(names="replica")[["run", "seed", "replica"]]
@@ -96,7 +93,7 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collectio
     return found
 
 
-def _replicas(rows: list[ReplicaRow]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _replicas(rows: list[Row]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row for each replica, from the first folder that has it; and ``run, seed, replica`` with all duplicates."""
     table = pd.DataFrame(rows, columns=[*COLUMNS, "rank"]).astype(COLUMNS)
     order = ["finished", "rank", "epochs", "run"]
@@ -111,22 +108,19 @@ def _add_probes(
 ) -> None:
     tables: dict[str, list[pd.DataFrame]] = {}
     for folder, run, name in folders:
-        if run and (pages := sorted(folder.glob("explorer*/explorer.html"))):
-            found.explorers[run] = pages[0]
+        pictures = [*folder.glob("*/figure.png"), *folder.glob("*/explorer.html")]  # of both, the page
+        found.drawn |= {f"{name}/{excerpt(path.parent.name)}": path for path in pictures}
         for path in sorted(folder.glob("*/rows.csv")):
             try:
                 read = _read_probe(path, run, members, found.replicas, setup)
-                card = path.with_name("card.json")
-                if read and card.exists():
-                    found.cards.append((Card.from_json(card.read_text(encoding="utf-8")), path.with_name("figure.png")))
             except (OSError, *UNREADABLE) as error:
                 where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
                 found.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
                 continue
             if read is None:
                 continue
-            sheet, rows = read
-            found.sheets[sheet.name], parts = sheet, tables.setdefault(sheet.name, [])
+            probe, rows = read
+            parts = tables.setdefault(probe, [])
             seen = {replica for part in parts for replica in set(part["replica"])} - {-1}
             parts.append(rows[~rows["replica"].isin(seen)])  # a replica in two packs counts once
     for probe, parts in tables.items():
@@ -172,8 +166,8 @@ def kind_of(options: Mapping[str, Any]) -> str:
 
 def _read_probe(
     path: Path, run: str, members: pd.DataFrame, replicas: pd.DataFrame, setup: Mapping[str, Any]
-) -> tuple[Sheet, pd.DataFrame] | None:
-    """Read ``probe.json`` and ``rows.csv``, with the columns of `Collection.probes`; None for rows over epochs."""
+) -> tuple[str, pd.DataFrame] | None:
+    """A probe's name and its ``rows.csv``, with the columns of `Collection.probes`; None for rows over epochs."""
     sheet = Sheet.from_json(path.with_name("probe.json").read_text(encoding="utf-8"))
     dtypes = {column: {TEXT: str, INTEGER: int}.get(kind, float) for column, kind in sheet.columns.items()}
     rows = pd.read_csv(path, dtype=dtypes)
@@ -190,9 +184,8 @@ def _read_probe(
     if run:  # of trained networks, whose task and split are those of the run
         rows = rows.merge(members.loc[members["run"] == run, ["seed", "replica"]], on="seed", how="inner")
         known = replicas.loc[rows["replica"]]
-        about = {"task": known["task"], "split": known["split"], "experiment": known["key"]}
-        return sheet, rows.assign(source=OURS, **{name: column.to_numpy() for name, column in about.items()})
+        return sheet.name, rows.assign(source=OURS, task=known["task"].to_numpy(), split=known["split"].to_numpy())
     # Of a task alone, or of weights that came without a run.
     named = {group: str(sheet.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
     source = TASK_ALONE if "seed" not in rows else OTHER if "weights" in sheet.settings else AUTHORS
-    return sheet, rows.assign(source=source, **named, replica=-1, experiment=path.parent.name)
+    return sheet.name, rows.assign(source=source, **named, replica=-1)

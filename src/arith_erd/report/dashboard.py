@@ -18,7 +18,7 @@ from wandb_workspaces.workspaces import interface as ws
 
 from ..config.compose import CONF
 from ..errors import UserError, first_line
-from ..runs.replicas import GROUPS
+from ..runs.table import GROUPS
 from ..system.cli_errors import one_line_errors
 from .collect import DEFAULTS, OURS
 from .measures import EpochsTo, Metrics, ProbeColumn
@@ -57,7 +57,7 @@ def build_report(entity: str, project: str, paper: Paper) -> wr.Report:
     for figure in paper.figures:
         claims = [claim for claim in paper.claims if claim.figure == figure.name and claim.measure.source == OURS]
         if claims:
-            numbers = "; ".join(f"{claim.statement}: {claim.text}" for claim in claims if claim.kind == "result")
+            numbers = "; ".join(f"{claim.statement}: {claim.text}" for claim in claims)
             commands = [wr.P([wr.InlineCode(paper.command(make, Path("runs")))]) for make in figure.make]
             blocks += [wr.H2(figure.title), wr.P(figure.caption), wr.P(f"The paper: {numbers}."), *commands]
             blocks.append(wr.PanelGrid(_runsets(claims), panels=_panels(claims)))

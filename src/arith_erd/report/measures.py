@@ -1,18 +1,16 @@
 """Measures of claims, a class for each kind. A measure has one value per replica, and says which data are missing."""
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..bits import VOCAB_SIZE
 from ..plots.curves import forward_filled
 from ..probes.ceilings import ceiling
 from ..splits import RandomSplit, TokenSplit, ValueSplit
-from ..tasks import Add, Examples, Mul, RandomOutput
+from ..tasks import Add, Mul
 from .collect import AUTHORS, DEFAULTS, OURS, TASK_ALONE, Collection, kind_of
 
 Runs: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; others have their default
@@ -149,8 +147,9 @@ class Ceiling(Measure):
 
     def limit(self, subset: str = "") -> float:
         """The ceiling of all pairs, or of the validation pairs with the answers chosen for these."""
-        examples, held_out = _examples(str(self.runs["task"]), str(self.runs.get("split", "random")), self.bits)
-        chosen = held_out if subset else held_out | True
+        examples = {"add": Add, "mul": Mul}[self.runs["task"]](bits=self.bits).examples()
+        held_out = {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}[self.runs.get("split", "random")]
+        chosen = held_out()(examples) if subset else slice(None)
         return ceiling(examples.prompt[chosen], examples.completion[chosen], str(self.runs["ablation"]))
 
 
@@ -276,30 +275,4 @@ class ProbeColumn(Measure):
         return float(BY_PLACE[self.reduce](by_place, self.at)) if len(by_place) >= 3 else np.nan
 
 
-class ExampleCount(Measure):
-    """A number that follows from the definition of a task and a split, without any run."""
-
-    way: Literal["examples"] = Field("examples", alias="from")
-    count: Literal["pairs", "prompt_tokens", "completion_tokens", "tokens", "vocabulary", "largest_operand"]
-    subset: Literal["", "train", "validation"] = ""
-    bits: int = 7
-    source: ClassVar[str] = TASK_ALONE
-
-    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
-        examples, held_out = _examples(str(runs["task"]), str(runs.get("split", "random")), self.bits)
-        pairs = {"": len(examples), "train": (~held_out).sum(), "validation": held_out.sum()}
-        prompt, completion = examples.prompt.shape[1], examples.completion.shape[1]
-        number = {"pairs": pairs[self.subset], "prompt_tokens": prompt, "completion_tokens": completion}
-        number |= {"tokens": prompt + completion, "vocabulary": VOCAB_SIZE, "largest_operand": examples.a.max()}
-        return _one(float(number[self.count]))
-
-
-@cache
-def _examples(task: str, split: str, bits: int) -> tuple[Examples, np.ndarray[Any, Any]]:
-    examples = {"add": Add, "mul": Mul, "random_output": RandomOutput}[task](bits=bits).examples()
-    return examples, {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}[split]()(examples)
-
-
-AnyMeasure: TypeAlias = Annotated[
-    Metrics | Ceiling | Summary | EpochsTo | ProbeColumn | ExampleCount, Field(discriminator="way")
-]
+AnyMeasure: TypeAlias = Annotated[Metrics | Ceiling | Summary | EpochsTo | ProbeColumn, Field(discriminator="way")]

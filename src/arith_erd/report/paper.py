@@ -41,7 +41,6 @@ class Claim(Closed):
     old: bool = False
     before: "Claim | None" = None
     make: str = ""
-    kind: Literal["result", "setup"] = "result"
     same_as: str = ""
     paper: str = ""
     figure: str = ""
@@ -66,14 +65,13 @@ class Claim(Closed):
 
     @property
     def counted(self) -> bool:
-        """Whether the claim counts: not a set-up check, nor the same fact as another claim."""
-        return self.kind == "result" and not self.same_as
+        """Whether it is a result of its own, not the same fact as another claim."""
+        return not self.same_as
 
     @property
     def compare(self) -> Compare:
         """The statistic to compare with the paper's number; see ``docs/verdicts.md``."""
-        # Set-up checks in these two units are measured; all others count or define.
-        if self.measure.source != OURS or (self.kind == "setup" and self.unit not in ("minutes", "accuracy")):
+        if self.measure.source != OURS:
             return "value"
         if isinstance(self.measure, ProbeColumn) and self.measure.reduce in ("argmin", "argmax"):
             return "votes"

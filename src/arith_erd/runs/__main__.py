@@ -7,10 +7,11 @@ from pathlib import Path
 import pandas as pd
 
 from ..errors import UserError, bad_value, printable
+from ..plots.sheet import format_table, measured
 from ..system.cli_errors import one_line_errors
 from ..system.files import replacing
 from .directory import FINISHED
-from .table import accuracy_by_slice, load_table, mean_accuracies, percent, settings_columns
+from .table import accuracy_by_slice, load_table, mean_accuracies, settings_columns
 
 COLUMNS = ["run", "state", "epochs", "max_epochs", "val_seq_acc", "worst", "device", "age"]
 """Columns of a list, before the settings that differ. Accuracies are fractions of the validation sequences after the
@@ -52,7 +53,7 @@ def main() -> None:
         elif options.csv:
             print(shown.to_csv(index=False), end="")
         else:
-            print(format_table(means_for_people(shown) if options.by else for_people(shown)))
+            print(format_table(means_for_people(shown) if keys else for_people(shown)))
 
 
 def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> pd.DataFrame:
@@ -93,8 +94,8 @@ def group_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def means_for_people(means: pd.DataFrame) -> pd.DataFrame:
-    texts = [percent(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float)]
-    return means.drop(columns=["low", "high"]).assign(accuracy=texts).rename(columns={"accuracy": "accuracy [95%]"})
+    texts = [measured(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float)]
+    return means.drop(columns=["accuracy", "low", "high"]).assign(**{"accuracy [95%]": texts})
 
 
 def for_people(listed: pd.DataFrame) -> pd.DataFrame:
@@ -102,22 +103,14 @@ def for_people(listed: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "epochs": [f"{a}/{b}" if pd.notna(a) else "" for a, b in listed[["epochs", "max_epochs"]].to_numpy()],
-            "accuracy": listed["val_seq_acc"].map(percent),
-            "worst": listed["worst"].map(percent),
+            "accuracy": listed["val_seq_acc"].map(measured),
+            "worst": listed["worst"].map(measured),
             "age": listed["age"].map(age),
             "state": listed["state"],
             "device": listed["device"].fillna("").str[:40],
             "run": listed["run"].map(printable),
         }
     )
-
-
-def format_table(shown: pd.DataFrame) -> str:
-    """A table as text, with the texts in the last columns aligned left."""
-    for column in shown.columns.intersection(["state", "device", "run"]):
-        shown[column] = shown[column].str.ljust(max(len(column), shown[column].str.len().max()))
-    lines = shown.to_string(index=False, justify="left", max_colwidth=None, line_width=None).splitlines()
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def age(seconds: float) -> str:

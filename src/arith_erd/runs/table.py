@@ -1,26 +1,108 @@
-"""Runs as a pandas table with a row for each run and seed, and means over seeds."""
+"""Read run directories: a row for each run and seed, a pandas table of them, and means over seeds."""
 
 import math
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from ..errors import UNREADABLE, UserError
+from ..errors import UNREADABLE, UserError, excerpt
+from ..seeds import format_seeds, parse_seeds
 from ..stats import Estimate, Mean
 from ..system.files import is_locked
-from .directory import ADDED, DEFAULT_POSITIONS, FINISHED, METRICS, Run, identity, leaves
-from .replicas import read_contents
+from .directory import (
+    ADDED,
+    DEFAULT_POSITIONS,
+    FINISHED,
+    HASHED,
+    HASHED_OF_TRAINER,
+    METRICS,
+    Run,
+    identity,
+    leaves,
+    require_name,
+    settings,
+    short_hash,
+)
 
-TableRow = dict[str, Any]
-"""A row of `load_table`."""
+GROUPS = ("task", "split", "model", "ablation")
+ORDERS = ("prompt_order", "completion_order")
+VERSIONS = ("arith_erd", "commit", "python", "torch", "lightning")
 RESULTS = [name for name in METRICS if name.startswith(("train_", "val_"))]
+NUMBERS = (
+    *("train_seq_acc", "val_seq_acc", "val_token_acc", "val_token_acc_autoregressive", "val_mae", "epochs_to_95"),
+    *("params", "train_flops", "train_tokens", "minutes"),
+)
+Row = dict[str, Any]
+
+
+def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
+    """Read a run directory: a row for each seed, and ``metrics.csv`` with a row for each epoch and seed.
+
+    The rows have everything that tables show, ``settings`` as one mapping, and the ``state`` of the run. It is
+    ``finished`` if the summary has all seeds of the configuration, and ``metrics.csv`` all epochs of the summary. The
+    weights may be missing, as most are in ``results/runs/``. A damaged summary is described in ``problem``; a damaged
+    configuration or ``metrics.csv`` raises one of `UNREADABLE`, or `OSError`.
+    """
+    config, written = run.config(), run.metrics()
+    try:
+        seeds, of_run = parse_seeds(config["seed"]), _of_the_configuration(config)
+    except UNREADABLE as error:
+        raise UserError(f"config.yaml: not that of a run ({type(error).__name__}: {error})") from error
+    metrics = pd.DataFrame(written, columns=list(METRICS), dtype="float64")
+    metrics = metrics.astype({"epoch": "int64", "seed": "int64"}).drop_duplicates(["epoch", "seed"], keep="last")
+    last = metrics.drop_duplicates("seed", keep="last").set_index("seed")
+    of_seeds: dict[int, Row] = {}
+    state, problem = "failed" if run.error.is_file() else "stopped", ""
+    if run.summary_file.exists():
+        try:
+            of_seeds, state = _of_the_summary(run.summary(), seeds, last["epoch"]), FINISHED
+        except UNREADABLE as error:
+            state, problem = "damaged", f"summary.json: not that of a finished run ({excerpt(str(error))})"
+    of_run |= {"state": "training" if state != FINISHED and is_locked(run.path) else state, "problem": problem}
+    ends = last.rename(columns={"epoch": "epochs"})[["epochs", *RESULTS]].to_dict("index")
+    return [of_run | {"seed": s, "epochs": 0} | ends.get(s, {}) | of_seeds.get(s, {}) for s in seeds], metrics
+
+
+def _of_the_configuration(config: Mapping[str, Any]) -> Row:
+    given, who = settings(config), identity(config)
+    del who["seed"]
+    path = who | {"trainer": {"precision": who["trainer"]["precision"]}}  # of the weights, however long
+    return {
+        **{group: require_name(f"{group}.name", given[f"{group}.name"]) for group in GROUPS},
+        **{key: require_name(f"task.{key}", given.get(f"task.{key}", "reverse")) for key in ORDERS},
+        "max_epochs": np.int64(given["trainer.max_epochs"]),
+        "stop_at": np.float64(given["trainer.stop_at"]),
+        "key": short_hash(who, 12),
+        "trajectory": short_hash(path, 12),
+        "settings": given,
+    }
+
+
+def _of_the_summary(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.Series[int]") -> dict[int, Row]:
+    """Seed -> columns from the summary; ``last`` is the last epoch in ``metrics.csv``, by seed."""
+    of_run: Row = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
+    of_run = {key: None if value is None else excerpt(str(value)) for key, value in of_run.items()}
+    of_run |= {key: float(summary[key]) for key in ("params", "train_flops")}
+    of_run["train_tokens"] = summary["train_flops"] / (6 * summary["params"])
+    of_run["minutes"] = summary["wall_seconds"] / 60 / len(seeds)  # per replica of a run that trained them
+    if {row["seed"] for row in summary["seeds"]} != set(seeds):
+        raise ValueError(f"its seeds are not those of config.yaml, {format_seeds(seeds)}")
+    if set(last.index) != set(seeds) or (last != summary["epochs"]).any():
+        raise ValueError("metrics.csv does not hold all its epochs")
+    by_seed: dict[int, Row] = {}
+    for row in summary["seeds"]:
+        given = {key: row[key] for key in (*NUMBERS, *RESULTS) if key in row}
+        numbers = {key: math.nan if x is None else float(x) for key, x in given.items()}  # null means not known
+        by_seed[row["seed"]] = numbers | {"never_learnt": excerpt(", ".join(row.get("never_learnt", ())))} | of_run
+    return by_seed
 
 
 def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Sequence[str] = ()) -> pd.DataFrame:
@@ -90,38 +172,22 @@ def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*keys, "seeds", "accuracy", "low", "high"])
 
 
-def percent(accuracy: float, low: float = math.nan, high: float = math.nan) -> str:
-    """An accuracy as text: ``98.76% [97.30, 100.00]``, without the interval if it is NaN, empty if all are."""
-    interval = "" if pd.isna(low) else f" [{100 * low:.2f}, {100 * high:.2f}]"
-    return "" if pd.isna(accuracy) else f"{accuracy:.2%}{interval}"
-
-
 def _is_run(path: Path | str) -> bool:
     return os.path.isfile(os.path.join(path, "config.yaml"))
 
 
-def _rows(run: Run) -> list[TableRow]:
-    row: TableRow = {"run": run.name, "path": str(run.path), "state": "unreadable", "age": 0.0}
+def _rows(run: Run) -> list[Row]:
+    row: Row = {"run": run.name, "path": str(run.path), "state": "unreadable", "age": 0.0}
     with suppress(*UNREADABLE, OSError):
         written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
-        contents = read_contents(run)
-        who = identity(contents.config)
-        known = dict(leaves({**contents.config, "trainer": who["trainer"]}))
-        positions = {"model.net.positions": DEFAULT_POSITIONS.get(known["model.net._target_"])}
-        known = dict(leaves(ADDED)) | positions | {key: x for key, x in known.items() if key.split(".")[0] in who}
-        shown = {k: value for k, value in known.items() if "." in k and not k.endswith("_target_")}
-        # As texts, to group by.
-        shown = {key: str(value) if isinstance(value, list | dict) else value for key, value in shown.items()}
-        last = contents.metrics.drop_duplicates("seed", keep="last").set_index("seed")[RESULTS].to_dict("index")
-        state = FINISHED if contents.replicas[0]["finished"] else _state(run, bool(contents.problem))
-        of_run = row | shown | {"state": state}
-        facts = ("seed", "epochs", "max_epochs", "device")
-        return [of_run | {key: r.get(key) for key in facts} | last.get(r["seed"], {}) for r in contents.replicas]
+        return [row | of_seed | _shown(of_seed["settings"]) for of_seed in read_replicas(run)[0]]
     return [row]
 
 
-def _state(run: Run, damaged: bool) -> str:
-    if is_locked(run.path):
-        return "training"
-    return "damaged" if damaged else "failed" if run.error.is_file() else "stopped"
+def _shown(given: Mapping[str, Any]) -> Row:
+    """Settings that can change the weights, also those of `ADDED`; lists as text, so that tables can be grouped."""
+    first = dict(leaves(ADDED)) | {"model.net.positions": DEFAULT_POSITIONS.get(given["model.net._target_"])}
+    hashed = (*(f"{group}." for group in HASHED), *(f"trainer.{key}" for key in HASHED_OF_TRAINER))
+    shown = {k: x for k, x in (first | dict(given)).items() if k.startswith(hashed) and not k.endswith("_target_")}
+    return {key: str(value) if isinstance(value, list | dict) else value for key, value in shown.items()}

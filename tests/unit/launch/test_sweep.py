@@ -81,7 +81,7 @@ def test_closing_table_has_the_mean_accuracy_of_each_job_with_its_interval(comma
     rows = re.findall(r"^\d .*$", capsys.readouterr().out, re.MULTILINE)
     low, _ = mean_interval([0.8, 0.9, 1.0])
     assert [row.strip() for row in rows] == [
-        f"{number}    finished  90.00% [{100 * low:.2f}, 100.00]  task={task}"
+        f"{number}    finished  90.00% [{100 * low:.2f}, 100]  task={task}"
         for number, task in enumerate(("add", "mul"))
     ]
 

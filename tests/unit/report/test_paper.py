@@ -14,9 +14,9 @@ from arith_erd.errors import UserError
 from arith_erd.report.collect import AUTHORS, DEFAULTS, OTHER, OURS, Collection, collect, departures
 from arith_erd.report.dashboard import main, probes
 from arith_erd.report.measures import Metrics
-from arith_erd.report.page import probe_tables
 from arith_erd.report.paper import MINI, PAPER, load_paper
 from arith_erd.runs.directory import METRICS, settings
+from arith_erd.tasks import Add, Mul, RandomOutput
 
 
 @pytest.mark.parametrize("file", [PAPER, MINI], ids=lambda file: file.stem)
@@ -178,16 +178,14 @@ def test_probe_without_a_readable_table_or_description_is_named(synthetic, text:
     assert found.probes == {}
 
 
-def test_probe_tables_pool_the_seeds_of_one_experiment_only(synthetic) -> None:
-    for epochs in (20, 50):
-        run = synthetic.run(seeds="0-2", epochs=epochs, reach=15.0)
-        synthetic.correlations(run.path, range(3))
-    synthetic.correlations(synthetic.run(seeds="2-4", epochs=50, reach=15.0).path, (2, 3, 4))
-    found = read(synthetic)
-    rows, tables = found.probes["distance_correlation"], probe_tables(found)
-    assert rows.groupby(["experiment", "seed"]).size().nunique() == 1  # seed 2 counts once
-    assert sorted((title, note.split(" and")[0]) for title, note, _ in tables) == [
-        ("distance correlation: addition, transformer, 20 epochs", "mean of 3 seeds"),
-        ("distance correlation: addition, transformer, 50 epochs", "mean of 5 seeds"),
-    ]
-    assert [*tables[0][2]][-4:] == ["in token", "in value", "out token", "out value"]
+def test_set_up_is_the_papers(root: Path) -> None:
+    """Tokens of every task; of trained Transformers also those seen, and operations. Others test parameters."""
+    for task, answer in ((Add(7), 8), (Mul(7), 14), (RandomOutput(7), 8)):
+        examples = task.examples()
+        assert (len(examples), examples.prompt.shape[1], examples.completion.shape[1]) == (2**14, 15, answer)
+    runs = pd.read_csv(root / "results" / "runs.csv").query("model == 'transformer' and split == 'random'")
+    for name, epochs, tokens, operations in (("add", 50, 14e6, 59e12), ("mul", 250, 89e6, 374e12)):
+        trained = runs[(runs["task"] == name) & (runs["epochs"] == epochs) & (runs["params"] == 701_381)]
+        assert len(trained)
+        assert trained["train_tokens"].to_list() == pytest.approx([tokens] * len(trained), rel=0.01)
+        assert trained["train_flops"].to_list() == pytest.approx([operations] * len(trained), rel=0.01)
