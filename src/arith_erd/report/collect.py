@@ -42,7 +42,7 @@ class Collection:
 
     ``metrics`` has ``replica``, the index of that table, and the columns of ``metrics.csv``. ``problems`` maps paths to
     read errors. ``probes`` has the rows of each probe with ``task``, ``split``, ``source``, ``replica`` (-1 if there is
-    none) and ``departs``. ``drawn`` maps folders of probes to the page or the figure in them.
+    none) and ``departs``. ``drawn`` has the pictures of runs and probes by name.
     """
 
     replicas: pd.DataFrame
@@ -64,6 +64,7 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collectio
     metrics: dict[str, pd.DataFrame] = {}
     folders: list[tuple[Path, str, str]] = []  # of probes, with their run, empty for those outside of runs, and a name
     problems: dict[str, str] = {}
+    curves: dict[str, Path] = {}
     for rank, root in enumerate([roots] if isinstance(roots, Path) else roots):
         for path, is_run in _walk(root):
             name = excerpt(os.path.relpath(path, root) if path != root else path.resolve().name)
@@ -84,11 +85,12 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collectio
             of_run["departs"] = ", ".join(departures(first["settings"], setup))
             rows += [row | of_run for row in seeds]
             folders.append((path / "probes", name, f"{name}/probes"))
+            curves |= {f"{name}/curves": Run(path).curves} if Run(path).curves.is_file() else {}
     replicas, members = _replicas(rows)
     ids = replicas.reset_index(names="replica")[["run", "seed", "replica"]]
     epochs = pd.concat([*metrics.values()] or [_NO_EPOCHS], ignore_index=True).merge(ids, on=["run", "seed"])
     epochs = epochs[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
-    found = Collection(replicas, epochs, problems)
+    found = Collection(replicas, epochs, problems, drawn=curves)
     _add_probes(found, folders, members, setup)
     return found
 

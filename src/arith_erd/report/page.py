@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
@@ -61,7 +62,8 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
     )
     subscripts = lambda text: Markup(re.sub(r"VS_([tv])", r"VS<sub>\1</sub>", str(escape(text))))  # noqa: E731
     environment.filters |= {"cell": cell, "subscripts": subscripts}
-    texts = (estimate_text, experiment_text, format_seeds, mean_text, notes, ours_text, spread_text, tally, values_text)
+    texts: tuple[Any, ...] = (estimate_text, experiment_text, format_seeds, mean_text, notes, ours_text, spread_text)
+    texts += (strip_places, tally, values_text)
     environment.globals |= {one.__name__: one for one in texts} | {"AUTHORS": AUTHORS, "FINAL": FINAL}
     return environment.get_template(template).render(
         paper=paper,
@@ -85,6 +87,18 @@ def unfinished(found: Collection) -> list[str]:
     """A line for each unfinished run: ``add-random-...: epoch 30 of 60``."""
     runs = found.replicas[~found.replicas["finished"]].drop_duplicates("run")
     return [f"{run.run}: epoch {run.epochs} of {run.max_epochs}" for run in runs.itertuples()]
+
+
+def strip_places(result: Result) -> dict[str, float] | None:
+    """Places in [4, 116] of a small plot: tolerance (bar), paper (tick in the middle), ours (dot and line)."""
+    claim, estimate = result.claim, result.estimate
+    if estimate is None or result.votes or claim.accepted == (estimate.value, estimate.value):
+        return None
+    low, high = estimate.interval or (estimate.low, estimate.high)
+    left, right = claim.accepted
+    apart = pd.Series({"left": left, "right": right, "ours": estimate.low, "from": low, "to": high}) - claim.value
+    reach = apart[np.isfinite(apart)].abs().max() * 1.25 or max(abs(claim.value), 1.0)
+    return (60 + 56 * (apart / reach).clip(-1, 1)).round(2).to_dict()
 
 
 def claims_table(results: Sequence[Result], found: Collection, paper: Paper, runs: Path) -> pd.DataFrame:
