@@ -3,8 +3,8 @@
     python benchmarks/one_sentence.py results/one-sentence.csv runs/add-random-* path/to/add_model reference:erd:0
 
 An argument is a run directory (all its seeds), a file with the authors' addition weights, or ``reference:NAME:SEED``.
-The rows are those of ``probe=place_value``, ``same_prefix`` and ``encoder_table``, and the share of all pairs that the
-network answers right; the score of each network is printed. The prediction was counted once by the version of this
+The rows are those of ``probe=place_value`` and ``encoder_table``, and the share of all pairs that the network answers
+right; the score of each network is printed. The prediction was counted once by the version of this
 script that was committed with it (7ecb56d), before the probes existed; its numbers are the same. A network takes about
 a minute of one core.
 """
@@ -24,8 +24,7 @@ from arith_erd.models import NanoGPT
 from arith_erd.models.references import reference
 from arith_erd.models.weights import load_authors_network
 from arith_erd.plots.style import INK, headline, legend_below, save_png, subplots
-from arith_erd.probes.place_value import draw_answers, draw_slopes
-from arith_erd.probes.same_prefix import draw_swaps
+from arith_erd.probes.place_value import draw_answers, draw_slopes, draw_swaps
 from arith_erd.runs.directory import Run
 
 SITES = {"transformer": "dec.5.resid_mid_cross", "nanogpt": "dec.3.resid_mid"}  # named before the count
@@ -73,16 +72,16 @@ def subjects(argument: str) -> Iterator[tuple[str, str, ae.Hooked]]:
 
 
 def measure(name: str, site: str, model: ae.Hooked) -> pd.DataFrame:
-    rows = [ae.probe("place_value", model, site=site).rows]
-    swaps = ae.probe("same_prefix", model).rows
-    rows.append(swaps.assign(measure="swap_" + swaps["positions"], value=swaps["flipped"]))
+    rows = ae.probe("place_value", model, site=site).rows
+    swapped = rows["site"].where(rows["measure"].str.startswith("swap_"))
+    rows = rows.assign(layer=swapped.str.removeprefix("dec.").astype(float), site=rows["site"].mask(swapped.notna()))
     examples = model.task.examples()
     whole: list[dict[str, Any]] = [{"measure": "accuracy", "value": model.accuracy(), "n": len(examples)}]
     if not isinstance(model.network, NanoGPT):
         table = ae.probe("encoder_table", model).rows
-        kept = table[(table["encoder"] == "table") & (table["token"] == "all")]
-        whole.append({"measure": "vectors", "value": kept["accuracy"].iloc[0], "n": len(examples)})
-    found = pd.concat([pd.DataFrame(whole), *rows]).assign(network=name, seed=model.seed)
+        kept = table.loc[table["answer"] == "all", "accuracy"].iloc[0]
+        whole.append({"measure": "vectors", "value": kept, "n": len(examples)})
+    found = pd.concat([pd.DataFrame(whole), rows]).assign(network=name, seed=model.seed)
     return found.reindex(columns=COLUMNS)
 
 
@@ -136,7 +135,7 @@ def figures(found: pd.DataFrame, folder: Path) -> None:
         "answers": ("answers of bit t against c, where a_t = b_t = 0", draw_answers),
     }
     found = found[found["layer"].notna() | ~found["measure"].str.startswith("swap_")]
-    found = found.assign(flipped=found["value"], positions=found["measure"].str.removeprefix("swap_"))
+    found = found.assign(site=found["site"].fillna("dec." + found["layer"].map("{:.0f}".format)))
     for name, (text, draw_panel) in draw.items():
         figure, axes = subplots(15, 4.2, 1, 4, sharey=True)
         for ax, (title, networks) in zip(axes, PANELS.items(), strict=True):

@@ -122,7 +122,7 @@ def test_every_probe_of_a_network_with_sites_of_its_own_gives_rows_or_says_what_
             except UserError as refused:
                 assert re.search(r"expected|this model has|has no decoder", str(refused)), str(refused)  # noqa: PT017
     hypothesis = ae.CausalModel(task, {"sum": lambda a, b: a + b})
-    answer = ae.probe("interchange", model, site="h", sample=8, causal_model=hypothesis)
+    answer = ae.probe("interchange", model, site="h", pairs=8, causal_model=hypothesis)
     assert "iia_sum" in answer.rows
     assert "iia_carry" not in answer.rows
     assert answer.figure().axes

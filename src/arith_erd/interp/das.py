@@ -186,7 +186,8 @@ class DASSearch:
         The part of the variable that the prefix predicts linearly is subtracted first: a position also holds the prefix
         tokens that it has read, and they covary with the sum.
         """
-        answer = answer_tokens(self.model, self.causal_model.table["answer"][self.rows]).double()
+        digits = self.causal_model.table["answer"][self.rows]
+        answer = torch.as_tensor(answer_tokens(self.model.task, digits), device=self.model.device).double()
         values = self.values(variable).to(answer)
         prefix = torch.cat([answer[:, : max(self.scored)], torch.ones_like(answer[:, :1])], dim=1)
         number = mean_projection(self.x, values - prefix @ torch.linalg.lstsq(prefix, values).solution).left

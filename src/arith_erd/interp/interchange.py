@@ -21,10 +21,8 @@ tokens are scored.
 """
 
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,10 +34,9 @@ from ..errors import UserError
 from ..models.network import Network
 from ..tasks import Examples, Task
 from .causal_model import CausalModel
-from .counterfactuals import CounterfactualDataset, Family, draw_sources
+from .counterfactuals import CounterfactualDataset
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
-from .sites import holds_prompt
 
 
 def interchange_accuracy(
@@ -152,8 +149,10 @@ class Trials:
         self.source = finite_cache(model, data.source_examples, [site])[site] if source is None else source
         at_position(model, self.source, site, position)  # refuses a position that is not there
         self.scored = scored_tokens(model, site, position, self.source)
-        self.expected = answer_tokens(model, data.expected(variable))[:, self.scored]
-        self.unchanged = torch.as_tensor(base.completion, device=model.device)[:, self.scored]
+        predicted = answer_tokens(model.task, data.expected(variable))
+        self.expected, self.unchanged = (
+            torch.as_tensor(x, device=model.device)[:, self.scored] for x in (predicted, base.completion)
+        )
         inputs = model.inputs(base)
         if isinstance(model.network, Network) and not site.endswith(".pattern"):  # whose keys would be fewer
             inputs = inputs[0], inputs[1][:, : max(self.scored) + 1]
@@ -188,9 +187,9 @@ def balanced_accuracy(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> fl
     return float(torch.stack(shares).mean())
 
 
-def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str]) -> Cache:
+def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], include_prompt: bool = False) -> Cache:
     """Activations (n, k, ...) by site; a `UserError` if one of them is not finite."""
-    _, cache = model.run_with_cache(examples, sites)
+    _, cache = model.run_with_cache(examples, sites, include_prompt=include_prompt)
     for site, x in cache.items():
         if not x.isfinite().all():
             raise UserError(f"site {site}: its activations contain NaN or infinity; expected finite numbers")
@@ -215,79 +214,11 @@ def scored_tokens(model: Hooked, site: str, position: Position, x: Tensor) -> li
     return [model.index(site, position, width)]
 
 
-def answer_tokens(model: Hooked, digits: Array) -> Tensor:
+def answer_tokens(task: Task, digits: Array) -> Array:
     """Digits (n, width) of answers, the lowest first -> tokens (n, m) in the order of the answer."""
-    return torch.as_tensor(reorder(digits, model.task.completion_order) + ZERO, device=model.device)
+    return reorder(digits, task.completion_order) + ZERO
 
 
 def digit_index(task: Task, token: int) -> int:
     """The digit, counted from the lowest, of an answer token; also the token of a digit."""
     return token if task.completion_order == "reverse" else task.width - 1 - token
-
-
-@torch.no_grad()
-def patching_effects(
-    model: Hooked,
-    causal_model: CausalModel,
-    families: Mapping[str, Family],
-    variables: Sequence[str],
-    sites: Sequence[str],
-    sample: int,
-    seed: int = 0,
-) -> Iterator[dict[str, Any]]:
-    """Replace the activation at every position of the sites by a source's, for every family of pairs.
-
-    At a site with the answer's positions, position t is replaced in the pairs of a family at t, and token t of the
-    answer is read. Elsewhere, as in the encoder, each position is replaced in the pairs of every t. The base runs are
-    the same everywhere.
-
-    Yields:
-        ``site``, ``position``, ``family``, ``answer`` (the token that is read), ``n``, ``flipped`` (the share of
-        answers that change), and ``iia_*``, shares of answers that are predicted: by interchanging a variable, by
-        ``none`` (the base's own answer), or by ``token`` (interchanging the prompt's token at the position; NaN if the
-        site does not hold the prompt).
-    """
-    rng, task = np.random.default_rng(seed), causal_model.task
-    base = rng.integers(task.size, size=sample)
-    bases = causal_model.examples[base]
-    before = model.run(bases).argmax(-1)
-    runs = {site: model.resume_from(site, bases) for site in sites}
-    drawn = {
-        (name, t): draw_sources(causal_model, family, t, base, rng)
-        for name, family in families.items()
-        for t in (range(task.width) if family.vary else [None])
-    }
-    for (name, t), found in drawn.items():
-        if not (found >= 0).any():
-            continue
-        counted, source = torch.as_tensor(found >= 0, device=model.device), np.where(found >= 0, found, base)
-        others = causal_model.examples[source]
-        predicted = {"none": torch.as_tensor(bases.completion, device=model.device)}
-        for variable in variables:
-            digits = causal_model.interchange_by_digit(bases, others, variable)
-            predicted[variable] = answer_tokens(model, digits)
-        for site, x in finite_cache(model, others, sites).items():
-            encoder = len(scored_tokens(model, site, 0, x)) > 1
-            answers = range(task.width) if t is None else [digit_index(task, t)]
-            for place in range(x.shape[1]) if encoder else answers:
-                tokens = runs[site]([Interchange(site, place, None, x)]).argmax(-1)
-                right = {"flipped": tokens != before} | {f"iia_{v}": tokens == x for v, x in predicted.items()}
-                if holds_prompt(site, x.shape[1], task):
-                    right["iia_token"] = tokens == answer_tokens(model, _own_token(causal_model, place, bases, others))
-                shares = {key: x[counted].double().mean(0) for key, x in right.items()}
-                for answer in answers if encoder else [place]:
-                    where = {"site": site, "position": place, "family": name, "answer": answer, "n": int(counted.sum())}
-                    measured = {key: float(x[answer]) for key, x in shares.items()}
-                    yield where | measured | {"iia_token": measured.get("iia_token", math.nan)}
-
-
-def _own_token(causal_model: CausalModel, place: int, bases: Examples, others: Examples) -> Array:
-    """Digits (n, width) of the answers to the bases with one prompt token taken from the source."""
-    task = causal_model.task
-    operand, digit = task.prompt_places[place]
-    if type(task).examples is not Task.examples:  # another prompt, whose names say what its tokens are
-        named = re.fullmatch(r"(\w)(\d+)", task.prompt_names[place])
-        operand, digit = (task.operand_names.index(named[1]), int(named[2])) if named else (0, -1)
-    if digit < 0:  # an operator
-        return causal_model.answers(causal_model.values(bases))
-    return causal_model.interchange(bases, others, causal_model.roots[operand], digit)

@@ -69,6 +69,13 @@ def holds_prompt(site: str, positions: int | None, task: "Task") -> bool:
     return site.startswith("enc.") or answer != positions == prompt
 
 
+def position_names(site: str, positions: int, task: "Task") -> Sequence[int | str]:
+    """The positions that a site holds: those of the prompt, of the answer, or both; numbers where it has others."""
+    prompt, answer = task.prompt_names, task.answer_names
+    possible = [prompt] if holds_prompt(site, positions, task) else [answer, [*prompt, *answer]]
+    return next((names for names in possible if len(names) == positions), [*range(positions)])
+
+
 def num_positions(site: str, length: int, inputs: Sequence[Tensor]) -> int:
     """How many of the ``length`` positions T of a site's output are its own: they are the last ones.
 

@@ -290,7 +290,7 @@ def swaps(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
     """How often bit t flips if position t, or every earlier position, reads the source's prompt up to a layer.
 
     ``own``: position t runs on the source's prompt, earlier positions on the base's. ``earlier``: the reverse. After
-    ``layer`` all positions read the base's prompt.
+    the layer, ``site``, all positions read the base's prompt.
     """
     stream = [site for site in layers(model.sites) if site.startswith("dec.")]
     for t in range(1, columns.task.width):
@@ -307,8 +307,7 @@ def swaps(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
             alone = base.answers(model, Replace(site, t, own[site][:, t]))
             earlier = base.answers(model, *(one for layer in of_source[:depth] for one in layer))
             for positions, found in (("own", alone), ("earlier", earlier)):
-                row = {"bit": t, "positions": positions, "layer": depth}
-                yield row | {"flipped": float((found != before).mean()), "n": len(before)}
+                yield _row(f"swap_{positions}", t, (found != before).mean(), len(before), site=site)
 
 
 def _row(measure: str, t: int, value: float, n: Any = None, place: Any = None, c: Any = None, site: Any = None) -> Row:

@@ -1,130 +1,261 @@
-"""Which sites and positions carry the answer? Activation patching from a clean into a corrupted run."""
+"""What does an activation pass on? Replace it by another run's, or by its mean, and read the answer."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 import torch
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from pydantic import Field
 from torch import Tensor
 
+from ..bits import Array
 from ..errors import UserError
+from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
+from ..interp.counterfactuals import (
+    Family,
+    FamilySpec,
+    distinguishable,
+    draw_sources,
+    own_families,
+    require_distinct,
+    suggested_families,
+)
+from ..interp.erasure import token_means
 from ..interp.hooked import Hooked
+from ..interp.interchange import answer_tokens, digit_index, finite_cache, scored_tokens
 from ..interp.interventions import Replace
-from ..interp.sites import chosen_sites, holds_prompt
+from ..interp.sites import chosen_sites, holds_prompt, layers, position_names
 from ..plots.curves import EpochCurves
-from ..plots.style import GREY, heat_map, set_title, subplots
+from ..plots.style import GREY, headline, heat_map, set_title, subplots
 from ..tasks import Examples, Task
-from .probe import Natural, OneOrMore, Positive, Probe, in_text, sample_pairs, weighted
+from .probe import Natural, OneOrMore, Positive, Probe, in_text, listed, sample_pairs, weighted
 
 LEARNT = 0.5  # accuracy on clean examples below which a note is printed
+ALL = "all"
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """A source for each of N bases, and tokens (N, m) that the answers may equal, by measure."""
+
+    family: str
+    source: Examples
+    counted: Array  # (N, m), bool
+    read: Sequence[int]  # tokens of the answer
+    expected: Mapping[str, Array]
 
 
 class Patching(Probe):
-    """Copy the activation at one position of a site from the clean run to the corrupted one. Is the answer restored?
+    """Replace the activation at a position of a site by one from a ``source``. What becomes of the answer?
 
-    Clean and corrupted inputs are teacher forced, each with its own answer. Only the ``n`` answers that differ at token
-    t count. Their logit difference is that of the clean token minus that of the corrupted one. ``recovered`` is
-    sum(patched - corrupted) / sum(clean - corrupted) of these differences: 0 if the patch changes nothing, 1 if it
-    restores the clean difference. ``flipped`` is the share of tokens that become the clean ones.
+    A row is a site, a position, a family of pairs and the ``answer`` token that is read. Positions are named after the
+    tokens of the prompt that they hold, or after those of the answer that they predict. ``n`` answers count.
 
-    ``position`` is the patched position: ``a0`` .. of the prompt, at ``enc.*`` and in the layers of a decoder-only
-    network that hold the prompt; ``r0`` .. of the answer, which predicts this token. ``answer_position`` is t.
+    - ``bit``, ``pair``: the source is a clean input, the base the same with one bit of the operands flipped (in other
+      bases, one digit changed), or with other operands. Only answers that differ count. Their logit difference is that
+      of the clean token minus that of the corrupted one. ``recovered`` is sum(patched - corrupted) / sum(clean -
+      corrupted) of these differences: 0 if the patch changes nothing, 1 if it restores the clean difference.
+      ``flipped`` is the share of answers that become the clean ones.
+    - ``family``: base and source are a pair of a family; those of ``carry`` differ in the carry alone. At a site with
+      the answer's positions the token that the position predicts is read, elsewhere each token. ``flipped`` is the
+      share of answers that change. ``iia_VARIABLE`` (interchange intervention accuracy) is the share of answers that a
+      variable of the causal model predicts. If ``iia_carry`` is high, the position passed on only the carry into t; if
+      ``iia_sum`` is, everything that determines bit t; if ``iia_none`` is, nothing; if ``iia_token`` is (at sites with
+      the prompt), its token.
+    - ``token_mean``: all positions get the mean for their token, over the training pairs, or over all pairs if the
+      split is unknown. ``accuracy`` is the share of right answers, ``no_intervention`` that of the network itself, and
+      ``all`` the share right in every token. A network that keeps its accuracy with such a table in place of its
+      encoder, 29 vectors in ``a + b`` of 7 bits, needs no information that the encoder mixes across positions.
 
     Args:
-        corruption: ``bit`` flips one random bit of the operands (in other bases, changes one digit), ``pair`` takes
-            other operands.
+        site: one, a list of them, or ``all`` layers; None for the middle of the decoder, for ``token_mean`` the end of
+            the encoder.
+        pairs: number of base runs, the same runs for every site, position and family; None for all examples.
+        variable: a variable of the causal model or a list; None for all that predict different answers.
+        families: name -> the variables that differ between the runs of a pair (``vary``) and those that are equal
+            (``keep``); None for one family for each variable, in which it alone differs.
+        causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
+
+    Raises:
+        UserError: for an unknown site or variable, or variables that no pair of runs distinguishes.
     """
 
-    columns = ("seed", "site", "position", "answer_position", "n", "recovered", "flipped")
-    units: ClassVar[dict[str, str]] = {"flipped": "accuracy"}
+    units: ClassVar[dict[str, str]] = dict.fromkeys(("flipped", "accuracy", "no_intervention"), "accuracy")
 
     def __init__(
         self,
         models: Sequence[Hooked],
-        site: OneOrMore[str] = "all",
-        corruption: Literal["bit", "pair"] = "bit",
-        pairs: Positive = 256,
+        source: Literal["bit", "pair", "family", "token_mean"] = "bit",
+        site: OneOrMore[str] | None = "all",
+        pairs: Positive | None = 256,
         seed: Natural = 0,
+        variable: OneOrMore[str] | None = None,
+        families: Annotated[Mapping[str, FamilySpec], Field(min_length=1)] | None = None,
+        causal_model: CausalModelSpec = None,
     ) -> None:
-        self.models, self.task = models, models[0].task
+        self.models, self.task, self.source = models, models[0].task, source
+        for key, given in (("variable", variable), ("families", families), ("causal_model", causal_model)):
+            if given is not None and source != "family":
+                raise UserError(f"probe.{key}: expected only with probe.source=family; received source={source}")
+        if source == "token_mean" and site is None:
+            site = [name for name in layers(models[0].sites) if name.startswith("enc.")][-1:]
+            if not site:
+                raise UserError(
+                    f"probe.source=token_mean: {models[0].name} has no encoder; expected an encoder-decoder"
+                )
         self.sites = chosen_sites(models, site)
-        self.clean = sample_pairs(self.task, pairs, seed)
-        self.corrupted = corrupt(self.task, self.clean, corruption, seed)
+        if source == "family":
+            self.causal_model = model = build_causal_model(self.task, causal_model, "probe.causal_model")
+            asked = None if variable is None else listed(variable)
+            if asked:
+                require_distinct(model, asked, "probe.variable")
+            own = None if families is None else own_families(model, families, "probe.families")
+            self.families = own or suggested_families(model, asked)
+            self.unpaired = [name for name in asked or () if not own and name not in self.families]
+            variables = asked or distinguishable(model)
+            self.base, self.pairs = family_pairs(model, self.families, variables, pairs or self.task.size, seed)
+            self.measures = ["flipped", *(f"iia_{name}" for name in ("none", *variables, "token"))]
+        elif source == "token_mean":
+            self.base, self.pairs = sample_pairs(self.task, pairs, seed), []
+            self.measures = ["accuracy", "no_intervention"]
+        else:
+            clean = sample_pairs(self.task, pairs, seed)
+            self.base = corrupt(self.task, clean, source, seed)
+            differ, read = clean.completion != self.base.completion, range(self.task.answer_length)
+            self.pairs = [Pairs(source, clean, differ, read, {"flipped": clean.completion})]
+            self.measures = ["recovered", "flipped"]
+        self.columns = ("seed", "site", "position", "family", "answer", "n", *self.measures)
 
+    @torch.no_grad()
     def rows(self) -> Iterator[dict[str, Any]]:
         for model in self.models:
-            for site in self.sites:
-                for position, t, *measures in patched(model, site, self.clean, self.corrupted):
-                    yield self.row(model.seed, site, position, t, *measures)
+            for row in self._by_token(model) if self.source == "token_mean" else self._by_position(model):
+                yield {"seed": model.seed} | row
+
+    def _by_token(self, model: Hooked) -> Iterator[dict[str, Any]]:
+        logits, cache = model.run_with_cache(self.base, self.sites)
+        prompt, right = (torch.as_tensor(x, device=logits.device) for x in (self.base.prompt, self.base.completion))
+        trained = ~model.split(self.base) if model.split else np.ones(len(self.base), dtype=bool)
+        for site, x in cache.items():
+            if not holds_prompt(site, x.shape[1], self.task):
+                raise UserError(f"probe.site={site}: expected a site that holds the prompt alone")
+            means = token_means(x[trained], prompt[trained], self.task.vocab_size)  # (P, V, C)
+            table = means[torch.arange(prompt.shape[1]), prompt]  # (N, P, C)
+            correct = [y.argmax(-1) == right for y in (model.run(self.base, Replace(site, None, table)), logits)]
+            shares = [[float(y.all(1).double().mean()), *y.double().mean(0).tolist()] for y in correct]
+            for answer, *measured in zip([ALL, *self.task.answer_names], *shares, strict=True):
+                where = {"site": site, "position": ALL, "family": self.source, "answer": answer, "n": len(right)}
+                yield where | dict(zip(self.measures, measured, strict=True))
+
+    def _by_position(self, model: Hooked) -> Iterator[dict[str, Any]]:
+        resumed, before = {site: model.resume_from(site, self.base) for site in self.sites}, model.run(self.base)
+        family, on = self.source == "family", partial(torch.as_tensor, device=before.device)
+        for pairs in self.pairs:
+            counted, n = on(pairs.counted), pairs.counted.sum(0)
+            tokens = [on(x.completion)[..., None] for x in (pairs.source, self.base)]
+
+            def difference(logits: Tensor, tokens: list[Tensor] = tokens, counted: Tensor = counted) -> Tensor:
+                clean, corrupted = (logits.gather(-1, x).squeeze(-1) for x in tokens)
+                return ((clean - corrupted).double() * counted).sum(0)  # (m,)
+
+            whole, none = difference(model.run(pairs.source)), difference(before)
+            for site, x in finite_cache(model, pairs.source, self.sites, include_prompt=not family).items():
+                own = family and len(scored_tokens(model, site, 0, x)) == 1
+                for place, name in enumerate(position_names(site, x.shape[1], self.task)):
+                    if own and place not in pairs.read:
+                        continue
+                    logits = resumed[site](Replace(site, name, x[:, place]))
+                    found = logits.argmax(-1)
+                    right = {measure: found == on(expected) for measure, expected in pairs.expected.items()}
+                    if family:
+                        right["flipped"] = found != before.argmax(-1)
+                    if family and name in self.task.prompt_names:
+                        right["iia_token"] = found == on(self._after_token(str(name), pairs.source))
+                    shares = {measure: (y & counted).sum(0).double() / on(n) for measure, y in right.items()}
+                    shares["recovered"] = (difference(logits) - none) / (whole - none)
+                    for t in [place] if own else pairs.read:
+                        where = {"site": site, "position": name, "family": pairs.family}
+                        where |= {"answer": self.task.answer_names[t], "n": int(n[t])}
+                        yield where | {key: float(shares[key][t]) if key in shares else np.nan for key in self.measures}
+
+    def _after_token(self, name: str, source: Examples) -> Array:
+        """Tokens (N, m) of the answers with one token of the prompt taken from the source."""
+        named, operands = re.fullmatch(r"(\w)(\d+)", name), self.task.operand_names
+        if not named or named[1] not in operands:  # an operator
+            return self.base.completion
+        root = self.causal_model.roots[operands.index(named[1])]
+        return answer_tokens(self.task, self.causal_model.interchange(self.base, source, root, int(named[2])))
 
     def notes(self) -> list[str]:
-        right = {model.seed: model.accuracy(self.clean) for model in self.models}
+        if self.source == "family":
+            why = "alone: no other variable beside it affects the answer"
+            limit = (
+                "a position's whole activation cannot tell a value from a carry and an xor that are passed on together"
+            )
+            return [f"no pairs differ in {x} {why}" for x in self.unpaired] + [
+                f"{limit}; probe=subspaces and probe=dose can"
+            ]
+        right = {model.seed: model.accuracy(pairs.source) for model in self.models for pairs in self.pairs}
         why = "of the clean answers are right; clean and corrupted runs hardly differ, so recovered means little"
         return [f"seed {seed}: {accuracy:.0%} {why}" for seed, accuracy in right.items() if accuracy < LEARNT]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return in_text(100 * self._wide(rows).rename_axis("%"), "z.0f")
+        if self.source != "family":
+            return in_text(100 * self._wide(rows).rename_axis("%"), "z.1f" if self.source == "token_mean" else "z.0f")
+        decoder = rows[rows["site"].str.startswith("dec.")]
+        means = weighted(decoder if len(decoder) else rows, ["site", "family"], self.measures)
+        return in_text(means.dropna(axis=1, how="all").rename(columns=lambda name: name.removeprefix("iia_")))
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
+        if self.source not in ("bit", "pair"):
+            return super().epoch_curves(rows)
         most = {seed: self._wide(of_seed).max(axis=1) for seed, of_seed in rows.groupby("seed")}
         best = pd.concat(most, names=["seed"]).rename("recovered").reset_index()
         return EpochCurves.of(best, "recovered", ["site"], label="largest recovery by one position")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        wide = self._wide(rows)
-        in_encoder = wide.index.str.startswith("enc.")
-        panels = [wide[which].dropna(axis=1, how="all") for which in (in_encoder, ~in_encoder) if which.any()]
-        widths = [len(panel.columns) for panel in panels]
-        shape = 1.2 + 0.45 * sum(widths), 1.3 + 0.36 * max(map(len, panels))
-        figure, (axes,) = subplots(*shape, 1, len(panels), squeeze=False, width_ratios=widths)
-        largest = np.clip(np.nanmax(np.abs(wide.to_numpy())), 0.1, 2)
-        norm = Normalize(-largest, largest)  # a patch can also move the logits the wrong way
-        for ax, panel in zip(axes, panels, strict=True):
-            heat_map(ax, panel, norm, "RdBu", "z.2f")
-            read = sum(name not in self.task.answer_names for name in panel.columns)
-            if 0 < read < len(panel.columns):  # the prompt and the answer in one sequence
-                ax.axvline(read - 0.5, color=GREY, linewidth=0.8)
-            ax.set_xlabel("patched position")
-        set_title(figure, self.task.name, "share of the logit difference that one position recovers", rows)
+        """A line of heat maps for each family, one for the sites that hold the prompt alone, and one for the others."""
+        prompt, known = {*self.task.prompt_names}, {ALL, *self.task.prompt_names, *self.task.answer_names}
+        held = rows.groupby("site")["position"].agg(set).map(lambda names: (not names <= prompt) + (not names <= known))
+        whole = [self._wide(part) for _, part in rows.groupby(rows["site"].map(held))]
+        families, widths = list(dict.fromkeys(rows["family"])), [len(table.columns) for table in whole]
+        line_height = 0.55 + (0.36 if len(families) == 1 else 0.22) * max(map(len, whole))
+        shape = 1.5 + 0.45 * max(sum(widths), 16), 0.9 + line_height * len(families)
+        figure, grid = subplots(*shape, len(families), len(whole), squeeze=False, width_ratios=widths)
+        largest = np.clip(np.nanmax(np.abs(pd.concat(whole).to_numpy())), 0.1, 2)
+        signed = self.measures[0] == "recovered"  # a patch can also move the logits the wrong way
+        look = (Normalize(-largest, largest), "RdBu", "z.2f") if signed else (Normalize(0, 1), "Blues", ".2f")
+        for line, family in zip(grid, families, strict=True):
+            for ax, table in zip(line, whole, strict=True):
+                of_family = self._wide(rows[rows["family"] == family])
+                heat_map(ax, of_family.reindex(index=table.index, columns=table.columns), *look)
+                read = sum(name in prompt for name in table.columns)
+                if 0 < read < len(table.columns):  # the prompt and the answer in one sequence
+                    ax.axvline(read - 0.5, color=GREY, linewidth=0.8)
+            if self.source == "family":
+                kept = ", ".join(self.families[family].keep)
+                headline(line[0], family, f"{kept} the same" if self.families[family].vary and kept else "")
+        asked = {"family": "answers that change when one position is patched from another run"}
+        asked["token_mean"] = "right answers with the mean for each token in place of a site"
+        text = asked.get(self.source, "share of the logit difference that one position recovers")
+        set_title(figure, self.task.name, text, rows)
         return figure
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Mean recovery (sites, positions) over seeds and answer tokens; NaN for positions that a site lacks."""
-        mean = weighted(rows, ["site", "position"], ["recovered"])["recovered"]
-        names = [*self.task.prompt_names, *self.task.answer_names]
-        return mean.unstack("position").reindex(index=rows["site"].unique(), columns=names).dropna(axis=1, how="all")
-
-
-@torch.no_grad()
-def patched(
-    model: Hooked, site: str, clean: Examples, corrupted: Examples
-) -> Iterator[tuple[str, int, int, float, float]]:
-    """Patch each position of a site: yields ``position, t, n, recovered, flipped`` for each answer token t."""
-    logits, cache = model.run_with_cache(clean, [site], include_prompt=True)
-    tokens = [torch.as_tensor(x.completion, device=logits.device) for x in (clean, corrupted)]
-    differ = (tokens[0] != tokens[1]).double()  # (N, m)
-
-    def difference(logits: Tensor) -> Tensor:
-        by_token = [logits.gather(-1, x[..., None]).squeeze(-1) for x in tokens]
-        return ((by_token[0] - by_token[1]).double() * differ).sum(0)  # (m,)
-
-    resumed, n = model.resume_from(site, corrupted), differ.sum(0)
-    whole, none = difference(logits), difference(resumed())
-    task, held = model.task, cache[site].shape[1]
-    prompt, answer = len(task.prompt_names), len(task.answer_names)
-    if held not in (prompt, answer, prompt + answer):
-        accepted = f"{prompt} of the prompt, {answer} of the answer, or both together"
-        raise UserError(f"probe.site={site}: has {held} position{'s' * (held != 1)}; expected {accepted}")
-    names = task.prompt_names if holds_prompt(site, held, task) else [*task.prompt_names, *task.answer_names]
-    for place, name in enumerate(names[-held:]):
-        logits = resumed([Replace(site, name, cache[site][:, place])])
-        recovered = (difference(logits) - none) / (whole - none)
-        flipped = ((logits.argmax(-1) == tokens[0]) * differ).sum(0) / n
-        for t, measures in enumerate(zip(n, recovered, flipped, strict=True)):
-            yield name, t, int(measures[0]), float(measures[1]), float(measures[2])
+        """The first measure (sites, positions), mean over seeds and answers; for means by token (sites, answers)."""
+        measure, along = self.measures[0], "answer" if self.source == "token_mean" else "position"
+        if self.source == "token_mean":
+            rows = pd.concat([rows, rows.assign(site="no intervention", accuracy=rows["no_intervention"])])
+        wide = weighted(rows, ["site", along], [measure])[measure].unstack(along).reindex(index=rows["site"].unique())
+        order = [ALL, *self.task.prompt_names, *self.task.answer_names]
+        ordered = sorted(wide, key=lambda name: (order.index(name), 0) if name in order else (len(order), name))
+        return wide[ordered].dropna(axis=1, how="all")
 
 
 def corrupt(task: Task, clean: Examples, corruption: str, seed: int) -> Examples:
@@ -146,3 +277,23 @@ def corrupt(task: Task, clean: Examples, corruption: str, seed: int) -> Examples
         operands[todo[inside], operand[inside]] = new[inside]
         todo = todo[~inside]
     return task.examples(*operands.T)
+
+
+def family_pairs(
+    model: CausalModel, families: Mapping[str, Family], variables: Sequence[str], count: int, seed: int
+) -> tuple[Examples, list[Pairs]]:
+    """Bases, and for every family their sources, at each digit of the answer at which there are any."""
+    rng, task = np.random.default_rng(seed), model.task
+    base, drawn = rng.integers(task.size, size=count), []
+    bases = model.examples[base]
+    for name, family in families.items():
+        for t in range(task.width) if family.vary else [None]:
+            found = draw_sources(model, family, t, base, rng)
+            if not (found >= 0).any():
+                continue
+            source = model.examples[np.where(found >= 0, found, base)]
+            digits = {f"iia_{x}": model.interchange_by_digit(bases, source, x) for x in variables}
+            expected = {"iia_none": bases.completion} | {x: answer_tokens(task, y) for x, y in digits.items()}
+            read = range(task.width) if t is None else [digit_index(task, t)]
+            drawn.append(Pairs(name, source, np.repeat(found[:, None] >= 0, task.width, axis=1), read, expected))
+    return bases, drawn

@@ -1,4 +1,4 @@
-"""How does an answer position add? Weights by place, thresholds, and answers against the carry c."""
+"""How does an answer position add? Weights by place, thresholds, answers against the carry c, and whose carry it is."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites, residual_stream
-from ..mechanism.place_value import ColumnSums, agreements, ideal_slope, interchanges, slopes
+from ..mechanism.place_value import ColumnSums, agreements, ideal_slope, interchanges, slopes, swaps
 from ..plots.curves import EpochCurves
-from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, headline, legend_below, set_title, subplots, tidy
+from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, band, grid, headline, legend_below, set_title, tidy
 from .probe import OneOrMore, Positive, Probe, in_text
 
 RULES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -22,6 +22,10 @@ RULES: dict[str, tuple[str, dict[str, Any]]] = {
     "graded_carry": ("column xor [c > threshold]", {"color": ORANGE, "marker": "s", "linestyle": "--"}),
     "remainder": ("round(column + c), any number", {"color": INK, "marker": "^", "linestyle": "-."}),
     "prefix_carry": ("carry read off the last token", {"color": GREY, "marker": "x", "linestyle": ":"}),
+}
+READERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "own": ("position t reads the other run", {"color": BLUE, "marker": "D"}),
+    "earlier": ("all earlier positions read it", {"color": ORANGE, "marker": "v", "linestyle": "--"}),
 }
 
 
@@ -37,8 +41,12 @@ class PlaceValue(Probe):
       not used to fit the threshold.
     - ``interchange_*``: share of answers that change if position t of a ``site`` comes from a run with the same c
       (``equal``), or with c + 1 when the network answers 0 (``plus_low``) or 1 (``plus_high``).
+    - ``swap_own``, ``swap_earlier``: of two runs with the same prefix and opposite bits t, the share of bits t that
+      flip if position t itself, or every earlier position of the answer, reads the other run's prompt up to the decoder
+      layer ``site``, and its own prompt after that. In a network whose positions pass carries on, ``earlier`` flips
+      bits; if each position computes its own carry, only ``own`` does.
 
-    A multiplication has agreements and thresholds only, with the sums of its columns in place of the operands' bits.
+    A multiplication has agreements, thresholds and swaps only, with the sums of its columns in place of the operands' bits.
 
     Args:
         draws: random prefixes for each bit.
@@ -70,6 +78,7 @@ class PlaceValue(Probe):
             if self.sums.adds:
                 measured += [slopes(model, self.sums, self.draws)]
                 measured += [interchanges(model, self.sums, self.sites, self.pairs)]
+            measured += [swaps(model, self.sums, self.pairs)]
             yield from ({"seed": model.seed} | row for row in chain(*measured))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -83,8 +92,9 @@ class PlaceValue(Probe):
         return EpochCurves.of(shown, "value", ["measure"], label="mean over bits")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        panels = [draw_slopes, draw_answers, draw_agreements] if self.sums.adds else [draw_agreements]
-        figure, (axes,) = subplots(5.2 * len(panels), 4.6, 1, len(panels), squeeze=False)
+        panels = [draw_agreements, draw_swaps]
+        panels = [draw_slopes, draw_answers, *panels] if self.sums.adds else panels
+        figure, axes = grid(10.4, 2.3 * len(panels), len(panels), 2)
         for ax, draw in zip(axes, panels, strict=True):
             draw(ax, rows)
         set_title(figure, self.task.name, "what does answer position t do with the bits below it?", rows)
@@ -140,3 +150,15 @@ def draw_agreements(ax: Axes, rows: pd.DataFrame) -> None:
             ax.plot(mean.index, mean, label=label, markersize=4.5, **style)
     ax.set(xlabel="bit t of the answer", ylabel="answers as the rule gives them", ylim=(None, 1.002))
     headline(ax, "Agreement with a rule", "threshold fitted on others")
+
+
+def draw_swaps(ax: Axes, rows: pd.DataFrame) -> None:
+    """Flipped bits by layer: the mean over seeds, and their range as a band."""
+    tidy(ax, "y")
+    swapped = rows[rows["measure"].str.startswith("swap_")]
+    layer = swapped["site"].astype(str).str.removeprefix("dec.").astype(int)
+    for name, (text, style) in READERS.items():
+        of_reader = swapped.assign(layer=layer)[swapped["measure"] == f"swap_{name}"]
+        band(ax, of_reader.pivot_table("value", "layer", "seed"), "mean", label=text, markersize=4.5, **style)
+    ax.set(xlabel="decoder layer l", ylabel="bits t that flip", ylim=(-0.03, 1.03), xticks=sorted(layer.unique()))
+    headline(ax, "Layers 1 to l read another run", "mean over bits")

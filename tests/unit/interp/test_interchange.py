@@ -1,7 +1,6 @@
 """Interchange accuracy and alignment search, on a network and a causal model that the package does not know."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,13 +9,12 @@ import arith_erd as ae
 from arith_erd.bits import ZERO, to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
-from arith_erd.interp.counterfactuals import CounterfactualDataset, suggested_families
+from arith_erd.interp.counterfactuals import CounterfactualDataset
 from arith_erd.interp.das import fit_das
 from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.interchange import interchange_accuracy, patching_effects
+from arith_erd.interp.interchange import interchange_accuracy
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.tasks import Add, Task
-from tests.unit.interp.toys import InDirections
 
 BASE, CHANNELS = 3, 6
 
@@ -135,36 +133,6 @@ def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.
         fit_das(model, Add(3), kept, "h", 1)
     with pytest.raises(UserError, match=r"^data: received one for Add\(bits=5\)"):
         fit_das(model, adder, CounterfactualDataset.sample(CausalModel(Add(5)), vary="carry"), "h", 1)
-
-
-def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
-    task = Add(3)
-    model = CausalModel(task)
-    found = patching_effects(
-        Hooked(InDirections(task), task=task), model, suggested_families(model), ["carry", "sum"], ["dec.1"], 30
-    )
-    rows = pd.DataFrame(found)
-    flipped = rows.groupby("family")["flipped"].agg(["min", "max"])
-    assert flipped.loc[["carry", "xor"]].to_numpy().tolist() == [[1, 1], [1, 1]]
-    assert flipped.loc["same sum"].tolist() == [0, 0]
-    assert (rows["iia_sum"] == 1).all()
-    assert (rows["iia_none"] == 1 - rows["flipped"]).all()
-    assert set(rows.loc[rows["family"] == "carry", "answer"]) == {1, 2, 3}  # no carry enters bit 0
-
-
-def test_encoder_is_read_at_every_token_of_the_answer_and_judged_by_the_prompts_own() -> None:
-    task = Add(3, prompt_order="plain")
-    torch.manual_seed(0)
-    model = Hooked(Transformer(7, 4, d_model=16, num_heads=2, num_layers=1), task=task)
-    adder = CausalModel(task)
-    rows = pd.DataFrame(patching_effects(model, adder, suggested_families(adder, ["carry"]), [], ["enc.1", "dec.1"], 8))
-    encoder = rows[rows["site"] == "enc.1"]
-    assert (set(encoder["position"]), set(encoder["answer"])) == (set(range(7)), set(range(4)))
-    operator = encoder[encoder["position"] == 3]
-    assert encoder["iia_token"].notna().all()
-    assert (operator["iia_token"] == operator["iia_none"]).all()
-    assert rows.loc[rows["site"] == "dec.1", "iia_token"].isna().all()
-    assert not rows.duplicated(["site", "position", "family", "answer"]).any()
 
 
 def test_an_interchange_of_attention_patterns_reads_all_keys_of_nanogpt() -> None:

@@ -1,4 +1,4 @@
-"""Place value, swaps between equal prefixes, the encoder as a table, path patching: on networks whose rule is known."""
+"""Place value, swaps between equal prefixes, the encoder as a table: on networks whose rule is known."""
 
 from collections.abc import Callable
 
@@ -15,8 +15,7 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.place_value import ColumnSums, PrefixedExamples, agreements, slopes, swap_inputs, swaps
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import HookPoint
-from arith_erd.probes.encoder_table import EncoderTable
-from arith_erd.probes.path_patching import PathPatching
+from arith_erd.probes.patching import Patching
 from arith_erd.probes.place_value import PlaceValue
 from arith_erd.tasks import Add, Mul, Sub, Task
 
@@ -118,9 +117,9 @@ def test_swapped_runs_have_the_same_prefix_and_opposite_bits(task: Task) -> None
 def test_a_swap_finds_who_computes_the_carry() -> None:
     for passed, flips in ((False, {"own": 1, "earlier": 0}), (True, {"own": 0, "earlier": 1})):
         rows = pd.DataFrame(swaps(network(by_carry(0.5), passed=passed), COLUMNS, 64))
-        whole = rows[rows["layer"] == rows["layer"].max()]
-        assert whole.groupby("positions")["flipped"].agg(["min", "max"]).loc["own"].tolist() == [flips["own"]] * 2
-        assert whole.groupby("positions")["flipped"].mean()["earlier"] == flips["earlier"]
+        whole = rows[rows["site"] == "dec.2"].groupby("measure")["value"]
+        assert whole.agg(["min", "max"]).loc["swap_own"].tolist() == [flips["own"]] * 2
+        assert whole.mean()["swap_earlier"] == flips["earlier"]
 
 
 def test_the_means_by_token_are_the_encoder_itself_if_nothing_is_mixed() -> None:
@@ -142,18 +141,8 @@ def test_probes_ask_for_the_parts_that_they_need() -> None:
         for kind in (NanoGPT, Transformer)
     )
     with pytest.raises(UserError, match="has no encoder"):
-        EncoderTable([decoder_only])
+        Patching([decoder_only], "token_mean", None)
     with pytest.raises(UserError, match=r"^probe\.site=enc\.1: expected sites of the decoder"):
         PlaceValue([both], site="all")
     with pytest.raises(UserError, match=r"^task=sub: has no columns"):
         PlaceValue([Hooked(both.network, task=Sub(5))])
-
-
-def test_the_only_head_that_reads_the_prompt_has_the_whole_effect_and_the_others_none() -> None:
-    torch.manual_seed(0)
-    shape = {"d_model": 8, "num_heads": 1, "num_layers": 1}
-    model = Hooked(Transformer(TASK.prompt_length, TASK.width, **shape), task=TASK)  # type: ignore[arg-type]
-    rows = pd.DataFrame(PathPatching([model], bits=[3], pairs=16).rows())
-    share = (rows["effect"] / rows["whole"]).groupby(rows["site"]).agg(["min", "max"])
-    assert share.loc["dec.1.cross_attn"].tolist() == pytest.approx([1, 1], abs=1e-4)
-    assert share.loc["dec.1.attn"].tolist() == pytest.approx([0, 0], abs=1e-4)

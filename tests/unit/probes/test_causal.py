@@ -1,5 +1,6 @@
 """The causal probes: rows, tables and figures on small networks, and what they refuse."""
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -13,13 +14,13 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes import dose
 from arith_erd.probes.dose import Dose
-from arith_erd.probes.interchange import Interchange
 from arith_erd.probes.patching import Patching
 from arith_erd.probes.subspaces import Subspaces
 from arith_erd.tasks import Add, ModAdd, Mul, RandomOutput, Task
 from tests.unit.interp.toys import InDirections, OneNumber
 from tests.unit.probes.small import measured, untrained
 
+FAMILY = partial(Patching, source="family")
 SMALL = {"train": 64, "validation": 20, "test": 20, "steps": 4, "random": 2}
 
 
@@ -29,7 +30,7 @@ SMALL = {"train": 64, "validation": 20, "test": 20, "steps": 4, "random": 2}
     ids=lambda x: getattr(x, "__name__", type(x).__name__),
 )
 def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) -> None:
-    rows = measured(Interchange([untrained(task, kind, seed=5)], sample=4))
+    rows = measured(Patching([untrained(task, kind, seed=5)], "family", pairs=4))
     assert set(rows["seed"]) == {5}
     assert set(rows["site"]) == {"dec.1", "dec.2"} | ({"enc.1", "enc.2"} if kind is Transformer else set())
     assert not rows.duplicated(["site", "position", "family", "answer"]).any()
@@ -38,7 +39,7 @@ def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) 
 
 
 def test_requested_variable_without_pairs_of_its_own_is_named() -> None:
-    probe = Interchange([untrained(Add(2), NanoGPT)], variable=["sum", "carry"], sample=4)
+    probe = Patching([untrained(Add(2), NanoGPT)], "family", variable=["sum", "carry"], pairs=4)
     assert set(measured(probe)["family"]) == {"carry", "same sum", "random"}
     assert probe.notes()[0] == "no pairs differ in sum alone: no other variable beside it affects the answer"
 
@@ -90,13 +91,38 @@ ADD, RANDOM = Add(3), RandomOutput(3)
 
 
 def test_a_family_of_ones_own_is_asked_alone_and_is_that_of_its_variables() -> None:
-    options = {"site": "dec.1", "variable": "carry", "sample": 8}
-    suggested = pd.DataFrame(Interchange([untrained(ADD)], **options).rows())
-    own = Interchange([untrained(ADD)], **options, families={"alone": {"vary": "carry", "keep": ["xor"]}})
+    options = {"site": "dec.1", "source": "family", "variable": "carry", "pairs": 8}
+    suggested = pd.DataFrame(Patching([untrained(ADD)], **options).rows())
+    own = Patching([untrained(ADD)], **options, families={"alone": {"vary": "carry", "keep": ["xor"]}})
     asked = pd.DataFrame(own.rows())
     assert set(asked["family"]) == {"alone"}
     expected = suggested[suggested["family"] == "carry"].assign(family="alone").reset_index(drop=True)
     pd.testing.assert_frame_equal(asked, expected)
+
+
+def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
+    task = Add(3)
+    model = Hooked(InDirections(task), task=task)
+    rows = pd.DataFrame(FAMILY([model], site="dec.1", pairs=30).rows())
+    flipped = rows.groupby("family")["flipped"].agg(["min", "max"])
+    assert flipped.loc[["carry", "xor"]].to_numpy().tolist() == [[1, 1], [1, 1]]
+    assert flipped.loc["same sum"].tolist() == [0, 0]
+    assert (rows["iia_sum"] == 1).all()
+    assert (rows["iia_none"] == 1 - rows["flipped"]).all()
+    assert set(rows.loc[rows["family"] == "carry", "answer"]) == {"r1", "r2", "r3"}  # no carry enters bit 0
+
+
+def test_encoder_is_read_at_every_token_of_the_answer_and_judged_by_the_prompts_own() -> None:
+    task = Add(3, prompt_order="plain")
+    probe = FAMILY([untrained(task, num_layers=1)], site=["enc.1", "dec.1"], variable="carry", pairs=8)
+    rows = measured(probe)
+    encoder = rows[rows["site"] == "enc.1"]
+    assert (set(encoder["position"]), set(encoder["answer"])) == ({*task.prompt_names}, {*task.answer_names})
+    operator = encoder[encoder["position"] == "+"]
+    assert encoder["iia_token"].notna().all()
+    assert (operator["iia_token"] == operator["iia_none"]).all()
+    assert rows.loc[rows["site"] == "dec.1", "iia_token"].isna().all()
+    assert not rows.duplicated(["site", "position", "family", "answer"]).any()
 
 
 class Pooled(nn.Module):
@@ -116,25 +142,23 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
     network = Pooled()
     sites = {"read": network.read, "pool": network.pool, "out": network.out}
     model = Hooked(network, sites, task=ADD)
-    probe = Interchange([model], site=[*sites], variable="carry", sample=8)
+    probe = Patching([model], "family", [*sites], variable="carry", pairs=8)
     rows = pd.DataFrame(probe.rows())
     assert (rows.groupby("site")["iia_token"].count() > 0).to_dict() == {"read": True, "pool": False, "out": False}
     shown = {tuple(label.get_text() for label in ax.get_xticklabels()) for ax in probe.figure(rows).axes}
     assert shown == {tuple(ADD.prompt_names), ("0",), tuple(ADD.answer_names)}
-    with pytest.raises(
-        UserError, match=r"^probe\.site=pool: has 1 position; expected 7 of the prompt, 4 of the answer"
-    ):
-        list(Patching([model], site="pool", pairs=8).rows())
+    assert [row["position"] for row in Patching([model], site="pool", pairs=8).rows()] == [0] * 4
 
 
 @pytest.mark.parametrize(
     ("probe", "task", "options", "message"),
     [
-        (Interchange, ADD, {"site": "dec.9"}, r"probe.site=dec\.9: this model has enc\.1"),
-        (Interchange, ADD, {"variable": "carries"}, r"probe\.variable=carries: expected some of a_bit"),
-        (Interchange, ADD, {"families": {"x": {"keep": ["carries"]}}}, r"probe\.families\.x=carries: expected some"),
-        (Interchange, ADD, {"families": {"x": {"vary": "sum", "keep": "sum"}}}, r"families\.x: no pair of operands"),
-        (Interchange, ADD, {"families": {"x": {"varies": "sum"}}}, r"probe\.families\.x\.varies"),
+        (Patching, ADD, {"site": "dec.9"}, r"probe.site=dec\.9: this model has enc\.1"),
+        (Patching, ADD, {"variable": "carry"}, r"probe\.variable: expected only with probe\.source=family"),
+        (FAMILY, ADD, {"variable": "carries"}, r"probe\.variable=carries: expected some of a_bit"),
+        (FAMILY, ADD, {"families": {"x": {"keep": ["carries"]}}}, r"probe\.families\.x=carries: expected some"),
+        (FAMILY, ADD, {"families": {"x": {"vary": "sum", "keep": "sum"}}}, r"families\.x: no pair of operands"),
+        (FAMILY, ADD, {"families": {"x": {"varies": "sum"}}}, r"probe\.families\.x\.varies"),
         (Subspaces, ADD, {"position": 0, "variable": "carry"}, r"probe\.variable=carry: its interchange changes no an"),
         (Subspaces, ADD, {"site": "dec.1", "position": 4}, r"probe\.position=4: expected an integer from 0 to 3"),
         (Subspaces, ADD, {"site": "enc.1", "position": 1}, r"probe\.position=1: expected all at enc\.1"),

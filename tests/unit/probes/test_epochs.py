@@ -36,13 +36,11 @@ SMALL: dict[str, dict[str, Any]] = {
     "encoder_table": {},
     "errors": {},
     "explorer": {"pairs": 8},
-    "interchange": {"sample": 4, "site": ["dec.1", "dec.2"]},
+    "interchange": {"pairs": 4, "site": ["dec.1", "dec.2"]},
     "logit_lens": {"pairs": 8},
     "mechanism": {"pairs": 64, "moved": 64},
     "patching": {"pairs": 16},
-    "path_patching": {"pairs": 8},
     "place_value": {"draws": 512, "pairs": 8},
-    "same_prefix": {"pairs": 8},
     "subspaces": SEARCH | {"site": "dec.1", "variable": "sum", "rank": 1},
 }
 NETWORKS = [untrained(Add(3), seed=seed) for seed in range(2)]

@@ -7,7 +7,7 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from arith_erd.config import build
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel, build_causal_model
-from arith_erd.probes.interchange import Interchange
+from arith_erd.probes.patching import Patching
 from arith_erd.tasks import Add
 from tests.unit.probes.small import untrained
 
@@ -65,7 +65,7 @@ def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(p
         run = train(*net, *loss, "model.loss.causal_model=mine.parts.halves")
     assert set(pd.read_csv(run.tokens_file)["split"]) == {"train", "val", "low"}
     for probe, *options in (
-        ("interchange", "probe.variable=[low,high]", "probe.sample=8"),
+        ("interchange", "probe.variable=[low,high]", "probe.pairs=8"),
         ("subspaces", "probe.variable=low", "probe.site=dec.1", "probe.train=32", "probe.steps=2", "probe.random=2"),
         ("dose", "probe.delta=1", "probe.sample=8"),
     ):
@@ -110,4 +110,4 @@ def test_variable_that_no_pair_of_runs_tells_apart_is_refused(variable, lost: st
         return CausalModel(task, {"idle": lambda a: a, "total": lambda a, b: a + b, "sum": lambda total: total})
 
     with pytest.raises(UserError, match=rf"^probe\.variable={lost}: {reason}"):
-        Interchange([untrained(Add(3))], variable=variable, causal_model=made)
+        Patching([untrained(Add(3))], "family", variable=variable, causal_model=made)

@@ -43,10 +43,10 @@ def test_logit_lens_of_the_last_layer_equals_the_network(model: type[Network]) -
 def test_patching_the_last_layer_recovers_each_position_wholly_and_nothing_else(
     model: type[Network], corruption: str
 ) -> None:
-    probe = Patching([untrained(Add(3), model)], corruption=corruption, pairs=40)
+    probe = Patching([untrained(Add(3), model)], source=corruption, pairs=40)
     rows = measured(probe)
     last = rows[(rows["site"] == "dec.2") & (rows["n"] > 0)]
-    own = last["position"] == np.array(Add(3).answer_names)[last["answer_position"]]
+    own = last["position"] == last["answer"]
     np.testing.assert_allclose(last.loc[own, "recovered"], 1, atol=1e-3)
     np.testing.assert_allclose(last.loc[~own, "recovered"], 0, atol=1e-3)
 
@@ -59,7 +59,7 @@ def test_patching_the_changed_digit_of_the_prompt_recovers_the_first_answer_toke
     """Its inputs are the prompt and ``<start>``, so patching the corrupted digit makes the clean run."""
     probe = Patching([untrained(task, model)], site=[embedded, "dec.2"], pairs=40)
     rows = measured(probe)
-    first = rows[(rows["site"] == embedded) & (rows["answer_position"] == 0)].set_index("position")
+    first = rows[(rows["site"] == embedded) & (rows["answer"] == "r0")].set_index("position")
     assert list(first.index) == task.prompt_names + (task.answer_names if model is NanoGPT else [])
     assert first["recovered"].sum() == pytest.approx(1, abs=1e-3)
     operators = [name for name in task.prompt_names if name.startswith(task.operator)]
@@ -83,7 +83,7 @@ def test_wrong_options_are_refused_with_their_key() -> None:
     model, without = untrained(Add(3), NanoGPT), untrained(Add(3), attention=False)
     for make, message in (
         (lambda: Attention([without]), r"^probe=attention: test has no attention"),
-        (lambda: Patching([model], corruption="noise"), r"^probe\.corruption=noise"),
+        (lambda: Patching([model], source="noise"), r"^probe\.source=noise"),
         (lambda: Patching([model], pairs=0), r"^probe\.pairs=0"),
         (lambda: Patching([model], site="enc.1"), r"^probe\.site=enc\.1"),
         (lambda: LogitLens([model], pairs=True), r"^probe\.pairs=True"),
