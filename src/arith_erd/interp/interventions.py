@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 from unittest.mock import patch
 
@@ -207,22 +208,39 @@ def caching(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[
         yield outputs
 
 
+@contextmanager
+def changing(modules: Mapping[str, nn.Module], changes: Mapping[str, Callable[[Tensor], Tensor]]) -> Iterator[None]:
+    """Within the context a forward pass goes on with what ``changes`` make of the sites' outputs (B, T, ...)."""
+    ran = set[str]()
+
+    def applying(site: str) -> Hook:
+        def hook(module: nn.Module, given: Any, output: Any) -> Any:
+            _require_first(site, site in ran)
+            ran.add(site)
+            x = changes[site](_by_position(module, output)).movedim(1, position_axis(module))
+            return x if isinstance(output, Tensor) else (x, *output[1:])
+
+        return hook
+
+    with ExitStack() as stack:
+        for site in changes:  # in front of the hooks that read
+            stack.callback(modules[site].register_forward_hook(applying(site), prepend=True).remove)
+        yield
+    require_ran([site for site in changes if site not in ran])
+
+
 def run_batch(
     model: "Hooked", interventions: Sequence[Intervention], batch: BatchSlice, inputs: Sequence[Tensor]
 ) -> Tensor:
     """Run one batch with the interventions, in order, and return its logits (B, m, V)."""
     check_sites(model.sites, [one.site for one in interventions])
-    of_module: dict[nn.Module, list[Intervention]] = defaultdict(list)
+    of_module: dict[nn.Module, list[Intervention]] = defaultdict(list)  # which several sites may name
     for one in interventions:
         of_module[model.sites[one.site]].append(one)
-    ran = set[nn.Module]()
 
-    def change(module: nn.Module, given: Any, output: Any) -> Any:
-        x, site = _by_position(module, output), of_module[module][0].site
-        _require_first(site, module in ran)
-        ran.add(module)
-        require_layout(site, x, inputs)
-        for one in of_module[module]:
+    def change(listed: Sequence[Intervention], x: Tensor) -> Tensor:
+        require_layout(listed[0].site, x, inputs)
+        for one in listed:
             own = num_positions(one.site, x.shape[1], inputs)
             lead = x.shape[1] - own
             at = None if one.position is None else model.index(one.site, one.position, own)
@@ -233,14 +251,10 @@ def run_batch(
             changed = x.clone()
             changed[:, place] = one.change(x[:, place], replace(batch, at=at, before=lead, own=own))
             x = changed
-        x = x.movedim(1, position_axis(module))
-        return x if isinstance(output, Tensor) else (x, *output[1:])
+        return x
 
-    with ExitStack() as stack:
-        for module in of_module:  # in front of the hooks that read
-            stack.callback(module.register_forward_hook(change, prepend=True).remove)
+    with changing(model.sites, {listed[0].site: partial(change, listed) for listed in of_module.values()}):
         logits: Any = model.network(*inputs)
-    require_ran([one.site for one in interventions if model.sites[one.site] not in ran])
     if not isinstance(logits, Tensor):
         raise UserError(f"{model.name}: returned a {type(logits).__name__}; expected logits, one tensor (N, m, V)")
     return logits

@@ -1,23 +1,23 @@
 """Interchange-intervention training: a network learns the task, with given variables computed at given sites."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from ..bits import ZERO, Array, reorder
+from ..bits import Array, reorder
 from ..errors import bad_value
 from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
 from ..interp.counterfactuals import require_distinct
 from ..interp.hooked import Hooked
-from ..interp.interventions import Replace, caching
+from ..interp.interchange import answer_tokens
+from ..interp.interventions import caching, changing
 from ..interp.sites import layers
-from ..models.network import Network, position_axis, shift_right
+from ..models.network import Network, shift_right
 from ..tasks import Examples, Task
 from .loss import CrossEntropy
 
@@ -118,26 +118,24 @@ class InterchangeTraining(CrossEntropy):
         places, answer_in, width = [*self.variables.values()], shift_right(completion), completion.shape[1]
         with caching(network.sites(), {site for site, dims in places if dims}) as plain:
             total = self.of_logits(network(prompt, answer_in), completion)
-        source = {site: x.roll(1, dims=0) for site, x in plain.items()}
+        source = {site: x.roll(1, dims=0) for site, x in plain.items()} | {ANSWER: answer_in.roll(1, dims=0)}
         batch, positions = (torch.arange(n, device=completion.device) for n in completion.shape)
-        row = targets[:, 0].long()
+        everywhere, row = torch.ones_like(positions, dtype=torch.bool), targets[:, 0].long()
         for number, ((site, dims), by_column) in enumerate(zip(places, self.by_column, strict=True)):
-            if dims:
-                with _taking(network, site, dims, source[site], width, by_column):
-                    predicted = network(prompt, answer_in)
-            else:
-                predicted = network(prompt, answer_in.roll(1, dims=0))
+            at = positions == batch[:, None] % width if by_column else everywhere
+            predicted = _interchanged(network, prompt, answer_in, site, dims, source[site], at)
             value = targets[:, 1 + number * width : 1 + (number + 1) * width].long().roll(1, dims=0)  # (B, m)
             label = getattr(self, f"labels_{number}")[row[:, None], value, positions].long()  # (B, m)
             if by_column:
                 predicted, label = predicted[batch, batch % width, None], label[batch, batch % width, None]
             loss = F.cross_entropy(predicted.flatten(0, 1), label.flatten(), reduction="none").mean()
             total = total + self.weight / len(places) * loss
-        for site, x in source.items() if self.strict else ():
+        for site in plain if self.strict else ():
             mapped = {one for where, dims in places if where == site for one in dims}
-            with _taking(network, site, [one for one in range(x.shape[2]) if one not in mapped], x, width):
-                loss = F.cross_entropy(network(prompt, answer_in).flatten(0, 1), completion.flatten(), reduction="none")
-            total = total + self.strict / len(source) * loss.mean()
+            rest = [one for one in range(source[site].shape[2]) if one not in mapped]
+            logits = _interchanged(network, prompt, answer_in, site, rest, source[site], everywhere)
+            loss = F.cross_entropy(logits.flatten(0, 1), completion.flatten(), reduction="none")
+            total = total + self.strict / len(plain) * loss.mean()
         return total
 
     @torch.no_grad()
@@ -147,44 +145,38 @@ class InterchangeTraining(CrossEntropy):
         model, task, causal = Hooked(network(), task=self.task), self.task, self.causal
         base, source = causal.examples[rows], causal.examples[np.roll(rows, 1)]
         prompt, answer_in = model.inputs(base)
-        _, cache = model.run_with_cache(base, [site for site, dims in self.variables.values() if dims])
+        sites = [site for site, dims in self.variables.values() if dims]
+        cache = model.run_with_cache(base, sites, include_prompt=True)[1] | {ANSWER: answer_in}
+        each = torch.eye(task.width, dtype=torch.bool, device=model.device)
         accuracies = dict[str, list[float]]()
         for (name, (site, dims)), by_column in zip(self.variables.items(), self.by_column, strict=True):
-            if not dims:
-                tokens = model.run((prompt, answer_in.roll(1, dims=0))).argmax(-1)
+            given = (model.network, prompt, answer_in, site, dims, cache[site].roll(1, dims=0))
+            if by_column:
+                tokens = torch.stack([_interchanged(*given, at)[:, t].argmax(-1) for t, at in enumerate(each)], dim=1)
             else:
-                mixed = cache[site].clone()
-                mixed[..., list(dims)] = cache[site].roll(1, dims=0)[..., list(dims)]
-                if by_column:
-                    runs = [model.run(base, [Replace(site, t, mixed)])[:, t] for t in range(task.width)]
-                    tokens = torch.stack(runs, dim=1).argmax(-1)
-                else:
-                    tokens = model.run(base, [Replace(site, None, mixed)]).argmax(-1)
+                tokens = _interchanged(*given, each.any(0)).argmax(-1)
             digits = (causal.interchange_by_digit if by_column else causal.interchange)(base, source, name)
-            right = tokens.cpu().numpy() == reorder(digits, task.completion_order) + ZERO
+            right = tokens.cpu().numpy() == answer_tokens(task, digits)
             accuracies[name] = right.mean(axis=0).tolist()
         return accuracies
 
 
-@contextmanager
-def _taking(
-    network: Network, site: str, dims: Sequence[int], source: Tensor, answer: int, by_column: bool = False
-) -> Iterator[None]:
-    """Within the context the answer's positions take coordinates of ``source``, with ``by_column`` only ``i % m``."""
+def _interchanged(
+    network: Network, prompt: Tensor, answer_in: Tensor, site: str, dims: Sequence[int], source: Tensor, at: Tensor
+) -> Tensor:
+    """Logits (B, m, V) with coordinates of ``source`` (B, T, F) ``at`` positions of the answer, bool (m,) or (B, m).
 
-    def hook(module: nn.Module, given: Any, output: Tensor) -> Tensor:
-        x = output.movedim(position_axis(module), 1)  # (B, T, F); the answer's positions are the last
-        positions = torch.arange(x.shape[1], device=x.device) - (x.shape[1] - answer)
-        examples = torch.arange(x.shape[0], device=x.device)[:, None] % answer
-        at = positions == examples if by_column else (positions >= 0).expand(x.shape[0], -1)  # (B, T)
-        taken = at[..., None] & torch.isin(torch.arange(x.shape[2]), torch.tensor(dims)).to(x.device)
-        return torch.where(taken, source, x).movedim(1, position_axis(module))
+    At the site ``answer`` the source (B, m) is the decoder's input.
+    """
+    if site == ANSWER:
+        return network(prompt, source)
 
-    handle = network.sites()[site].register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
+    def change(x: Tensor) -> Tensor:  # (B, T, F); the answer's positions are the last
+        of_dims = torch.isin(torch.arange(x.shape[2]), torch.tensor(dims)).to(x.device)
+        return torch.where(F.pad(at, (x.shape[1] - at.shape[-1], 0))[..., None] & of_dims, source, x)
+
+    with changing(network.sites(), {site: change}):
+        return network(prompt, answer_in)
 
 
 def _place(name: str, at: Any) -> tuple[str, tuple[int, ...]]:
@@ -201,7 +193,7 @@ def _place(name: str, at: Any) -> tuple[str, tuple[int, ...]]:
 
 def _labels(model: CausalModel, examples: Examples, value: Array, name: str) -> Array:
     """Tokens (N, values, m) of the answers after the variable, or the column of the token, is set to each value."""
-    width, order = model.task.width, model.task.completion_order
+    width = model.task.width
     tables = []
     for new in range(int(value.max()) + 1):
         if value.ndim == 1:
@@ -212,5 +204,5 @@ def _labels(model: CausalModel, examples: Examples, value: Array, name: str) -> 
                 fixed = value.copy()
                 fixed[:, column] = new
                 digits[:, column] = model.answers(model.values(examples, {name: fixed}))[:, column]
-        tables.append((reorder(digits, order) + ZERO).astype(np.int8))
+        tables.append(answer_tokens(model.task, digits).astype(np.int8))
     return np.stack(tables, axis=1)

@@ -195,12 +195,8 @@ class Patching(Probe):
     def notes(self) -> list[str]:
         if self.source == "family":
             why = "alone: no other variable beside it affects the answer"
-            limit = (
-                "a position's whole activation cannot tell a value from a carry and an xor that are passed on together"
-            )
-            return [f"no pairs differ in {x} {why}" for x in self.unpaired] + [
-                f"{limit}; probe=subspaces and probe=dose can"
-            ]
+            limit = "patching a whole activation cannot distinguish a value from a carry and an xor passed on together"
+            return [*(f"no pairs differ in {x} {why}" for x in self.unpaired), f"{limit}; probe=subspaces and dose can"]
         right = {model.seed: model.accuracy(pairs.source) for model in self.models for pairs in self.pairs}
         why = "of the clean answers are right; clean and corrupted runs hardly differ, so recovered means little"
         return [f"seed {seed}: {accuracy:.0%} {why}" for seed, accuracy in right.items() if accuracy < LEARNT]

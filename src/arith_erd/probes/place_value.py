@@ -46,7 +46,8 @@ class PlaceValue(Probe):
       layer ``site``, and its own prompt after that. In a network whose positions pass carries on, ``earlier`` flips
       bits; if each position computes its own carry, only ``own`` does.
 
-    A multiplication has agreements, thresholds and swaps only, with the sums of its columns in place of the operands' bits.
+    A multiplication has agreements, thresholds and swaps only, with the sums of its columns in place of the operands'
+    bits.
 
     Args:
         draws: random prefixes for each bit.
