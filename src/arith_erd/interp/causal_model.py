@@ -223,9 +223,6 @@ def build_causal_model(task: Task, given: CausalModelSpec, key: str) -> CausalMo
     Args:
         given: a causal model; a function or class that makes one from the task; or its dotted name in a trusted
             package.
-
-    Raises:
-        UserError: for a name that is not allowed, or if the result is not a causal model of the task.
     """
     if given is None:
         return CausalModel(task)

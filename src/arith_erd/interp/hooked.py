@@ -26,7 +26,6 @@ from .interventions import (
     caching,
     listed_interventions,
     require_layout,
-    require_ran,
     run_batch,
 )
 from .sites import check_sites, holds_prompt, num_positions
@@ -243,7 +242,6 @@ class Hooked:
         for batch, tensors in batches_of(self.inputs(inputs), batch_size):
             with caching(self.sites, sites) as outputs:
                 logits.append(run_batch(self, interventions, batch, tensors))
-            require_ran([site for site in sites if site not in outputs])
             for site, output in outputs.items():
                 require_layout(site, output, tensors)
                 own = output.shape[1] if include_prompt else num_positions(site, output.shape[1], tensors)

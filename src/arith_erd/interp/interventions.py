@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 Position = int | str | None
 
-Hook = Callable[[nn.Module, Any, Any], Any]
-
 
 @dataclass(frozen=True, eq=False)
 class Subspace:
@@ -191,42 +189,42 @@ def batches_of(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[Batc
 
 
 @contextmanager
-def caching(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, Tensor]]:
-    """Within the context a forward pass stores the outputs of sites (B, T, ...), after interventions."""
-    outputs: dict[str, Tensor] = {}
+def changing(
+    modules: Mapping[str, nn.Module], changes: Mapping[str, Callable[[Tensor], Tensor | None]], first: bool = True
+) -> Iterator[None]:
+    """Within the context a forward pass goes on with what ``changes`` make of the sites' outputs (B, T, ...).
 
-    def keep(site: str) -> Hook:
-        def hook(module: nn.Module, given: Any, output: Any) -> None:
-            _require_first(site, site in outputs)
-            outputs[site] = _by_position(module, output)
+    None leaves an output as it is. Changes that come ``first`` are seen by hooks that are already there.
+    """
+    ran = set[str]()
+
+    def applying(site: str) -> Callable[[nn.Module, Any, Any], Any]:
+        def hook(module: nn.Module, given: Any, output: Any) -> Any:
+            if site in ran:
+                raise UserError(f"site {site}: ran twice in this forward pass; expected a submodule that runs once")
+            ran.add(site)
+            x, axis = output if isinstance(output, Tensor) else output[0], position_axis(module)
+            if (x := changes[site](x.movedim(axis, 1) if x.dim() > 1 else x)) is None:
+                return None
+            return x.movedim(1, axis) if isinstance(output, Tensor) else (x.movedim(1, axis), *output[1:])
 
         return hook
 
     with ExitStack() as stack:
-        for site in sites:
-            stack.callback(modules[site].register_forward_hook(keep(site)).remove)
-        yield outputs
+        for site in changes:
+            stack.callback(modules[site].register_forward_hook(applying(site), prepend=first).remove)
+        yield
+    for site in changes:
+        if site not in ran:
+            raise UserError(f"site {site}: did not run in this forward pass; expected a submodule that does")
 
 
 @contextmanager
-def changing(modules: Mapping[str, nn.Module], changes: Mapping[str, Callable[[Tensor], Tensor]]) -> Iterator[None]:
-    """Within the context a forward pass goes on with what ``changes`` make of the sites' outputs (B, T, ...)."""
-    ran = set[str]()
-
-    def applying(site: str) -> Hook:
-        def hook(module: nn.Module, given: Any, output: Any) -> Any:
-            _require_first(site, site in ran)
-            ran.add(site)
-            x = changes[site](_by_position(module, output)).movedim(1, position_axis(module))
-            return x if isinstance(output, Tensor) else (x, *output[1:])
-
-        return hook
-
-    with ExitStack() as stack:
-        for site in changes:  # in front of the hooks that read
-            stack.callback(modules[site].register_forward_hook(applying(site), prepend=True).remove)
-        yield
-    require_ran([site for site in changes if site not in ran])
+def caching(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, Tensor]]:
+    """Within the context a forward pass stores the outputs of sites (B, T, ...), after interventions."""
+    outputs: dict[str, Tensor] = {}
+    with changing(modules, {site: partial(outputs.__setitem__, site) for site in sites}, first=False):
+        yield outputs
 
 
 def run_batch(
@@ -258,23 +256,6 @@ def run_batch(
     if not isinstance(logits, Tensor):
         raise UserError(f"{model.name}: returned a {type(logits).__name__}; expected logits, one tensor (N, m, V)")
     return logits
-
-
-def _by_position(module: nn.Module, output: Any) -> Tensor:
-    """A module's output, or the first of its outputs, with positions on axis 1."""
-    x: Tensor = output if isinstance(output, Tensor) else output[0]
-    return x.movedim(position_axis(module), 1) if x.dim() > 1 else x
-
-
-def _require_first(site: str, ran: bool) -> None:
-    if ran:
-        raise UserError(f"site {site}: ran twice in this forward pass; expected a submodule that runs once")
-
-
-def require_ran(missing: Sequence[str]) -> None:
-    """Raise a `UserError` if the modules of some sites did not run in a forward pass."""
-    if missing:
-        raise UserError(f"site {missing[0]}: did not run in this forward pass; expected a submodule that does")
 
 
 def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:

@@ -172,11 +172,7 @@ def load_authors_weights(path: Path | str, task: Task) -> Hooked:
 
 
 def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> Hooked:
-    """Load a network from a state dict under our own names, saved by safetensors or PyTorch.
-
-    Raises:
-        UserError: if the file cannot be read, or its weights do not fit the network that ``make`` returns.
-    """
+    """Load a network from a state dict under our own names, saved by safetensors or PyTorch."""
     network = filled(make, read_state(Path(path)), f"checkpoint={path}", "model= and task=")
     return Hooked(network, task=task, name=Path(path).name)
 

@@ -27,9 +27,6 @@ class Loss(nn.Module):
         """The ``targets`` (N, k) of `forward`, a row for each example of the whole table; None for none.
 
         It is called before all other methods, so a loss can keep the task for them.
-
-        Raises:
-            UserError: if the task has no such numbers.
         """
         return None
 

@@ -54,42 +54,37 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
         self.norm = nn.LayerNorm(d_model)
 
-    def forward(self, x: Tensor, *context: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *context: Tensor | None) -> Tensor:
         if self.sublayer is None:
             return self.norm(x)
         return self.norm(x + self.dropout(self.sublayer(x, *context)))
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward."""
+class Layer(nn.Module):
+    """Self-attention, with ``cross`` attention to the encoder's output, then feed-forward."""
 
     def __init__(
-        self, d_model: int, num_heads: int, dropout: float, attention: bool, feed_forward: bool, rotary: int = 0
+        self,
+        d_model: int,
+        num_heads: int,
+        dropout: float,
+        attention: bool,
+        feed_forward: bool,
+        rotary: int,
+        cross: bool,
     ) -> None:
         super().__init__()
-        to_itself = MultiHeadAttention(d_model, num_heads, rotary) if attention else None
-        self.self_attention = Residual(to_itself, d_model, dropout)
+
+        def attend(rotary: int = 0) -> Residual:
+            return Residual(MultiHeadAttention(d_model, num_heads, rotary) if attention else None, d_model, dropout)
+
+        self.self_attention = attend(rotary)
+        self.cross_attention = attend() if cross else None
         self.feed_forward = Residual(FeedForward(d_model), d_model, dropout) if feed_forward else nn.Identity()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.feed_forward(self.self_attention(x, x))
-
-
-class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the encoder's output, then feed-forward."""
-
-    def __init__(
-        self, d_model: int, num_heads: int, dropout: float, attention: bool, feed_forward: bool, rotary: int = 0
-    ) -> None:
-        super().__init__()
-        to_itself = MultiHeadAttention(d_model, num_heads, rotary) if attention else None
-        self.self_attention = Residual(to_itself, d_model, dropout)
-        self.cross_attention = Residual(MultiHeadAttention(d_model, num_heads) if attention else None, d_model, dropout)
-        self.feed_forward = Residual(FeedForward(d_model), d_model, dropout) if feed_forward else nn.Identity()
-
-    def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         x = self.self_attention(x, x, mask)
-        return self.feed_forward(self.cross_attention(x, memory))
+        return self.feed_forward(x if self.cross_attention is None else self.cross_attention(x, memory))
 
 
 class Transformer(Network):
@@ -138,8 +133,8 @@ class Transformer(Network):
         self.positions = added_positions(self.scheme, length, d_model, layout)
         self.prompt_dropout = Dropout(dropout)
         self.answer_dropout = Dropout(dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(*layer) for _ in range(num_layers if encoder else 0))
-        self.decoder = nn.ModuleList(DecoderLayer(*layer) for _ in range(num_layers))
+        self.encoder = nn.ModuleList(Layer(*layer, cross=False) for _ in range(num_layers if encoder else 0))
+        self.decoder = nn.ModuleList(Layer(*layer, cross=True) for _ in range(num_layers))
         self.head = nn.Linear(d_model, vocab_size)
         self.register_buffer("causal_mask", torch.ones(answer_length, answer_length).triu(1).bool(), persistent=False)
 

@@ -81,9 +81,6 @@ class Patching(Probe):
         families: name -> the variables that differ between the runs of a pair (``vary``) and those that are equal
             (``keep``); None for one family for each variable, in which it alone differs.
         causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
-
-    Raises:
-        UserError: for an unknown site or variable, or variables that no pair of runs distinguishes.
     """
 
     units: ClassVar[dict[str, str]] = dict.fromkeys(("flipped", "accuracy", "no_intervention"), "accuracy")

@@ -53,9 +53,6 @@ class PlaceValue(Probe):
         draws: random prefixes for each bit.
         pairs: pairs of runs for each bit and site.
         site: one or several sites of the decoder; None for the residual stream after each attention to the prompt.
-
-    Raises:
-        UserError: if the task is not addition or multiplication in base 2, lowest bit first, or a site is missing.
     """
 
     columns = ("seed", "measure", "bit", "place", "c", "site", "value", "n")

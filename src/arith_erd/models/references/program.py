@@ -14,7 +14,7 @@ from ...bits import ONE, OPERATOR, START, VOCAB_SIZE, ZERO
 from ...tasks import Add
 from ..network import shift_right
 from ..positions import sinusoids
-from ..transformer import DecoderLayer, Transformer
+from ..transformer import Transformer
 from .circuits import BITS, CHANNELS, HEAD_SIZE, PROMPT, WIDTH, Head, Stream, Units, piecewise, ramp
 
 TOKEN_NORM = 0.4  # small beside a position's 1.7 to 3: the scale of the first LayerNorm must not depend on the token
@@ -152,7 +152,7 @@ def assign(layers: nn.ModuleList, stream: Stream, memory: Stream, steps: Sequenc
 
     ``memory`` is the encoder's output, for `cross_attention`.
     """
-    causal, rng = isinstance(layers[0], DecoderLayer), stream.rng
+    causal, rng = any(name == "cross_attention" for name, _ in layers[0].named_children()), stream.rng
     slots = [slot for layer in layers for slot in layer.named_children()]
     places = _places([name for name, _ in slots], [step.kind for step in steps], rng)
     at = dict(zip(places, steps, strict=True))
