@@ -107,6 +107,7 @@ def fit_das(
     return alignment.fit(train, train, variable, rank)
 
 
+@dataclass(eq=False)
 class DASSearch:
     """Searches at a site and position of a network, in the span of its activations on the examples ``rows`` (N,).
 
@@ -115,21 +116,18 @@ class DASSearch:
         scored: the answer tokens by which an interchange is scored.
     """
 
-    def __init__(
-        self,
-        model: Hooked,
-        causal_model: CausalModel,
-        site: str,
-        position: Position,
-        rows: Array,
-        config: DASConfig,
-        seed: int,
-    ) -> None:
-        self.model, self.causal_model, self.site, self.position = model, causal_model, site, position
-        self.rows, self.config, self.seed = rows, config, seed
-        activations = finite_cache(model, causal_model.examples[rows], [site])[site]
-        self.x = whiten(at_position(model, activations, site, position), SPREAD)
-        self.scored = scored_tokens(model, site, position, activations)
+    model: Hooked
+    causal_model: CausalModel
+    site: str
+    position: Position
+    rows: Array
+    config: DASConfig
+    seed: int
+
+    def __post_init__(self) -> None:
+        activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site])[self.site]
+        self.x = whiten(at_position(self.model, activations, self.site, self.position), SPREAD)
+        self.scored = scored_tokens(self.model, self.site, self.position, activations)
 
     def trials(self, data: CounterfactualDataset, variable: str) -> Trials:
         return Trials(self.model, data, self.site, self.position, variable)

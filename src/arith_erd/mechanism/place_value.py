@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..bits import ONE, START, ZERO, Array, from_digits, to_digits
 from ..errors import UserError, bad_value
+from ..interp.algorithms import PrefixCarry
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
@@ -28,6 +29,7 @@ from ..tasks import Task
 
 BATCH = 1024
 COMBINATIONS = 2**21  # of low bits and prefix that are split in halves one by one
+PREFIX = "prefix"
 Row = dict[str, Any]
 
 
@@ -58,11 +60,12 @@ class ColumnSums:
     @cached_property
     def max_total(self) -> Array:
         """The largest sum (m,) of each column and its carry: 3 in the middle of an addition, 1 at its end."""
-        columns = self(*self.causal_model.examples.operands.T)
-        places = np.arange(self.task.width)
-        below = np.cumsum(columns << places, axis=1) - (columns << places)
-        largest: Array = (columns + (below >> places)).max(axis=0)
+        largest: Array = (self(*self.causal_model.examples.operands.T) + self.causal_model.table["carry"]).max(axis=0)
         return largest
+
+    @cached_property
+    def prefix_carry(self) -> CausalModel:
+        return PrefixCarry(self.task)
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,10 @@ class PrefixedExamples:
         logits = model.run(self.tensors(), interventions, batch_size=BATCH)  # (N, t + 1, V)
         bits: Array = (logits[:, -1, ONE] > logits[:, -1, ZERO]).long().cpu().numpy()
         return bits
+
+    def predicted(self, model: CausalModel) -> Array:
+        """Bit t (N,) of the answers that a causal model gives if its variable ``prefix`` is set."""
+        return model.answers(model.values(np.stack([self.a, self.b], axis=1), {PREFIX: self.prefix}))[:, self.t]
 
     def chosen(self, rows: Array) -> "PrefixedExamples":
         return PrefixedExamples(self.columns, self.t, self.a[rows], self.b[rows], self.prefix[rows])
@@ -170,15 +177,10 @@ def rule(name: str, inputs: PrefixedExamples, threshold: float = 0.5) -> Array:
     """Bit t (N,) as a rule predicts it.
 
     ``remainder`` is the parity of round(column + c). ``local_remainder`` first clips this number to the range that
-    right prefixes leave. ``graded_carry`` is the column's parity xor [c > threshold], ``prefix_carry`` the column's
-    parity xor the majority of a_(t-1), b_(t-1) and not r_(t-1). The last two need an addition.
+    right prefixes leave. ``graded_carry`` is the parity of the column of an addition, xor [c > threshold].
     """
     if name == "graded_carry":
         return inputs.column % 2 ^ (inputs.c > threshold)
-    if name == "prefix_carry":
-        before = inputs.t - 1
-        votes = (inputs.a >> before & 1) + (inputs.b >> before & 1) + 1 - (inputs.prefix >> before & 1)
-        return inputs.column % 2 ^ (votes >= 2)
     total = np.floor(inputs.column + inputs.c + 1 - threshold).astype(np.int64)
     return (np.clip(total, 0, inputs.columns.max_total[inputs.t]) if name == "local_remainder" else total) % 2
 
@@ -205,7 +207,7 @@ def agreements(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
             yield _row(f"agreement_{name}", t, (expected[name] == bits)[test].mean(), test.sum())
         if not columns.adds:
             continue
-        agree = rule("prefix_carry", inputs) == bits
+        agree = inputs.predicted(columns.prefix_carry) == bits
         yield _row("agreement_prefix_carry", t, agree[test].mean(), test.sum())
         differ = test & (expected["local_remainder"] != expected["graded_carry"])
         if differ.any():

@@ -31,11 +31,10 @@ from ..interp.interventions import Intervention, Replace, Steer
 from ..interp.sites import residual_stream
 from ..tasks import Examples, Task
 from .card import USER_MODEL, CardRow
-from .place_value import ColumnSums, PrefixedExamples, rule
+from .place_value import PREFIX, ColumnSums, PrefixedExamples, rule
 
 BATCH = 256
 DRAWS = 2  # of random prefixes for each example
-PREFIX = "prefix"
 Reading = tuple[int, str, Array, Array | None]  # position t, intervention, tokens (N,), bits of the prefix (N, t)
 
 SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> the sum that it assumes is stored
@@ -83,9 +82,9 @@ def predicted_bits(
 ) -> dict[str, Array]:
     """Hypothesis -> bit t (N,) that it predicts after the prefixes (N, t); -1 for a tie.
 
-    ``prompt_only`` ignores the prefix, ``local_carry`` is the `rule` ``prefix_carry``, and ``user_model`` is the user's
-    causal model. The others are rules that round a number: they tie where it is half-integral, as after a single
-    inverted r_(t-1). A multiplication has ``prompt_only`` and ``remainder`` only.
+    ``prompt_only`` ignores the prefix, ``local_carry`` is `PrefixCarry`, ``user_model`` is the user's causal model. The
+    others are rules that round a number: they tie where it is half-integral, as after a single inverted r_(t-1). A
+    multiplication has ``prompt_only`` and ``remainder`` only.
     """
     t = prefix.shape[1]
     inputs = PrefixedExamples(columns, t, examples.a, examples.b, from_digits(prefix))
@@ -93,10 +92,9 @@ def predicted_bits(
     expected = {name: np.where(inputs.c % 1 == 0.5, -1, rule(name, inputs)) for name in names}
     expected["prompt_only"] = examples.answer >> t & 1
     if columns.adds:
-        expected["local_carry"] = rule("prefix_carry", inputs)
+        expected["local_carry"] = inputs.predicted(columns.prefix_carry)
     if user_model is not None:
-        values = user_model.values(examples, {PREFIX: inputs.prefix})
-        expected[USER_MODEL] = user_model.answers(values)[:, t]
+        expected[USER_MODEL] = inputs.predicted(user_model)
     return expected
 
 
