@@ -38,6 +38,9 @@ from .probe import Natural, OneOrMore, Positive, Probe, in_text, listed, sample_
 
 LEARNT = 0.5  # accuracy on clean examples below which a note is printed
 ALL = "all"
+TITLES = dict.fromkeys(("bit", "pair"), "share of the logit difference that one position recovers")
+TITLES["family"] = "answers that change when one position is patched from another run"
+TITLES["token_mean"] = "right answers with the mean for each token in place of a site"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +52,12 @@ class Pairs:
     counted: Array  # (N, m), bool
     read: Sequence[int]  # tokens of the answer
     expected: Mapping[str, Array]
+
+    def difference(self, logits: Tensor, base: Examples) -> Tensor:
+        """Logits (N, m, V) of the source's tokens minus those of the base's, summed where answers count: (m,)."""
+        ends = (torch.as_tensor(x.completion, device=logits.device)[..., None] for x in (self.source, base))
+        clean, corrupted = (logits.gather(-1, tokens).squeeze(-1) for tokens in ends)
+        return ((clean - corrupted).double() * torch.as_tensor(self.counted, device=logits.device)).sum(0)
 
 
 class Patching(Probe):
@@ -155,13 +164,7 @@ class Patching(Probe):
         family, on = self.source == "family", partial(torch.as_tensor, device=before.device)
         for pairs in self.pairs:
             counted, n = on(pairs.counted), pairs.counted.sum(0)
-            tokens = [on(x.completion)[..., None] for x in (pairs.source, self.base)]
-
-            def difference(logits: Tensor, tokens: list[Tensor] = tokens, counted: Tensor = counted) -> Tensor:
-                clean, corrupted = (logits.gather(-1, x).squeeze(-1) for x in tokens)
-                return ((clean - corrupted).double() * counted).sum(0)  # (m,)
-
-            whole, none = difference(model.run(pairs.source)), difference(before)
+            whole, none = (pairs.difference(logits, self.base) for logits in (model.run(pairs.source), before))
             for site, x in finite_cache(model, pairs.source, self.sites, include_prompt=not family).items():
                 own = family and len(scored_tokens(model, site, 0, x)) == 1
                 for place, name in enumerate(position_names(site, x.shape[1], self.task)):
@@ -175,7 +178,7 @@ class Patching(Probe):
                     if family and name in self.task.prompt_names:
                         right["iia_token"] = found == on(self._after_token(str(name), pairs.source))
                     shares = {measure: (y & counted).sum(0).double() / on(n) for measure, y in right.items()}
-                    shares["recovered"] = (difference(logits) - none) / (whole - none)
+                    shares["recovered"] = (pairs.difference(logits, self.base) - none) / (whole - none)
                     for t in [place] if own else pairs.read:
                         where = {"site": site, "position": name, "family": pairs.family}
                         where |= {"answer": self.task.answer_names[t], "n": int(n[t])}
@@ -199,8 +202,10 @@ class Patching(Probe):
         return [f"seed {seed}: {accuracy:.0%} {why}" for seed, accuracy in right.items() if accuracy < LEARNT]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        if self.source == "token_mean":
+            return super().table(rows)
         if self.source != "family":
-            return in_text(100 * self._wide(rows).rename_axis("%"), "z.1f" if self.source == "token_mean" else "z.0f")
+            return in_text(100 * self._wide(rows).rename_axis("%"), "z.0f")
         decoder = rows[rows["site"].str.startswith("dec.")]
         means = weighted(decoder if len(decoder) else rows, ["site", "family"], self.measures)
         return in_text(means.dropna(axis=1, how="all").rename(columns=lambda name: name.removeprefix("iia_")))
@@ -234,10 +239,7 @@ class Patching(Probe):
             if self.source == "family":
                 kept = ", ".join(self.families[family].keep)
                 headline(line[0], family, f"{kept} the same" if self.families[family].vary and kept else "")
-        asked = {"family": "answers that change when one position is patched from another run"}
-        asked["token_mean"] = "right answers with the mean for each token in place of a site"
-        text = asked.get(self.source, "share of the logit difference that one position recovers")
-        set_title(figure, self.task.name, text, rows)
+        set_title(figure, self.task.name, TITLES[self.source], rows)
         return figure
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
