@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .hooked import Hooked
 
 
-def layers(sites: Iterable[str]) -> list[str]:
+def layers(sites: Iterable[str], stack: str = "enc|dec") -> list[str]:
     """The sites that are whole layers, in the order in which they run: ``enc.1`` .. ``dec.6``."""
-    return [site for site in sites if re.fullmatch(r"(enc|dec)\.[0-9]+", site)]
+    return [site for site in sites if re.fullmatch(rf"({stack})\.[0-9]+", site)]
 
 
 def residual_stream(sites: Iterable[str]) -> list[str]:
@@ -49,9 +49,8 @@ def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "site") 
 def chosen_sites(models: "Sequence[Hooked]", site: str | Sequence[str] | None) -> list[str]:
     """The sites of ``probe.site``: one, a list of them, or ``all`` layers; None for the decoder's middle layer."""
     if site is None or site == "all":
-        whole = layers(models[0].sites)
-        decoder = [layer for layer in whole if layer.startswith("dec.")]
-        sites = decoder[(len(decoder) - 1) // 2 :][:1] if site is None else whole
+        decoder = layers(models[0].sites, "dec")
+        sites = decoder[(len(decoder) - 1) // 2 :][:1] if site is None else layers(models[0].sites)
         if not sites:
             named = "dec.N" if site is None else "enc.N or dec.N"
             accepted = f"some of {', '.join(models[0].sites)}, since {models[0].name} has no layers named {named}"

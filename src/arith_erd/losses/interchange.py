@@ -98,7 +98,7 @@ class InterchangeTraining(CrossEntropy):
         return np.concatenate(columns, axis=1).astype(float)
 
     def begin(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
-        known = [site for site in layers(network.sites()) if not site.startswith("enc.")]
+        known = layers(network.sites(), "dec")
         with caching(network.sites(), known) as found:
             network(prompt, shift_right(completion))
         free = {site: {*range(x.shape[2])} for site, x in found.items()}  # coordinates that no variable has

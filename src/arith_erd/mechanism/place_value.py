@@ -294,7 +294,7 @@ def swaps(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
     ``own``: position t runs on the source's prompt, earlier positions on the base's. ``earlier``: the reverse. After
     the layer, ``site``, all positions read the base's prompt.
     """
-    stream = [site for site in layers(model.sites) if site.startswith("dec.")]
+    stream = layers(model.sites, "dec")
     for t in range(1, columns.task.width):
         base, source = swap_inputs(columns, t, count)
         if not len(base.a):

@@ -110,7 +110,7 @@ class Patching(Probe):
             if given is not None and source != "family":
                 raise UserError(f"probe.{key}: expected only with probe.source=family; received source={source}")
         if source == "token_mean" and site is None:
-            site = [name for name in layers(models[0].sites) if name.startswith("enc.")][-1:]
+            site = layers(models[0].sites, "enc")[-1:]
             if not site:
                 raise UserError(
                     f"probe.source=token_mean: {models[0].name} has no encoder; expected an encoder-decoder"

@@ -112,7 +112,7 @@ def _tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     stream, outputs = residual_stream(model.sites), [x for x in model.sites if x.endswith((".z", ".mlp_out"))]
     _, cache = model.run_with_cache(fit, [*outputs, *stream], include_prompt=True)
     known |= {f"mean.{site}": cache[site].mean(0).flatten(1) for site in outputs}
-    for site in [x for x in layers(stream) if x.startswith("enc.")][-1:]:
+    for site in layers(stream, "enc")[-1:]:
         known[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), model.task.vocab_size)
     causal = CausalModel(model.task)
     solvers = answer_solvers(causal, causal.values(fit))  # (m, k, N)
