@@ -19,7 +19,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any, TextIO
 
 from ..errors import UserError, excerpt, first_line, printable
 from .files import InUseError
@@ -63,7 +63,7 @@ def one_line_errors() -> Iterator[None]:
     """
     before = sys.stdout, sys.stderr
     with open(os.devnull, "w") as nowhere:  # it takes the place of a closed descriptor, so that no other file does
-        sys.stdout, sys.stderr = (LastingStream(stream or nowhere) for stream in before)
+        sys.stdout, sys.stderr = (_lasting(stream or nowhere) for stream in before)
         try:
             yield
         except KeyboardInterrupt:
@@ -78,30 +78,19 @@ def one_line_errors() -> Iterator[None]:
             sys.stdout, sys.stderr = before
 
 
-class LastingStream:
-    """A text stream whose writes do not fail: after the first `OSError` they are discarded."""
+class LastingFile(io.FileIO):
+    """An open descriptor whose writes do not fail: what cannot be written goes nowhere."""
 
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    def write(self, data: Any) -> int:
+        with contextlib.suppress(OSError):
+            return super().write(data)
+        return len(data)
 
-    def write(self, text: str) -> int:
-        with self._failing_silently():
-            self._stream.write(text)
-        return len(text)
 
-    def flush(self) -> None:
-        with self._failing_silently():
-            self._stream.flush()
-
-    @contextlib.contextmanager
-    def _failing_silently(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError:  # the descriptor points elsewhere then, for what is still buffered, and for the flush at exit
-            with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
-                os.dup2(nowhere.fileno(), self._stream.fileno())
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+def _lasting(stream: TextIO) -> TextIO:
+    """The same output by way of a `LastingFile`, and with characters escaped that its encoding lacks."""
+    try:
+        buffer = io.BufferedWriter(LastingFile(stream.fileno(), "wb", closefd=False))
+    except OSError:  # not a file
+        return stream
+    return io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=stream.isatty())

@@ -38,7 +38,7 @@ class SignalQueue:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None  # for us
-        self.waiting: dict[int, Callable[[], object]] = {}  # third-party handlers for `raise_pending`
+        self.waiting: dict[int, Callable[[], object]] = {}  # calls of third-party handlers, by signal
         self.catching = self.deferring = False
 
     @contextlib.contextmanager
@@ -80,15 +80,15 @@ class SignalQueue:
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Within the block all signals, also third-party ones, wait for the next `raise_pending` or for its end."""
+        """Within the block signals, third-party handlers' too, wait for `raise_pending` or the end of the block."""
         if self.deferring or not _in_main_thread():
             yield  # the outer block checks
             return
         self.deferring = True
         handlers = {number: signal.getsignal(number) for number in OTHERS}
         others = {number: old for number, old in handlers.items() if callable(old) and old != self._receive}
-        for number, handler in others.items():
-            signal.signal(number, partial(self._put_off, handler))
+        for number in others:
+            signal.signal(number, lambda *heard: self.waiting.update({heard[0]: partial(others[heard[0]], *heard)}))
         try:
             yield
         finally:
@@ -98,7 +98,6 @@ class SignalQueue:
             self.raise_pending()  # also replaces Lightning's own SIGTERMException
 
     def pending(self) -> bool:
-        """Whether a signal is waiting."""
         return self.received is not None or bool(self.waiting)
 
     def raise_pending(self) -> None:
@@ -115,9 +114,6 @@ class SignalQueue:
                 raise
         if self.received is not None:
             raise Preempted(self.received)
-
-    def _put_off(self, handler: Callable[[int, Any], object], number: int, frame: FrameType | None) -> None:
-        self.waiting[number] = partial(handler, number, frame)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:

@@ -114,9 +114,9 @@ class EpochProgress(L.Callback):
     def __init__(self) -> None:
         console = Console(stderr=True)
         self.progress = Progress(
-            TextColumn("epoch {task.fields[epoch]}/{task.total:.0f}"),
+            TextColumn("epoch {task.completed:.1f}/{task.total}"),
             BarColumn(bar_width=None),
-            *(TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("left")),
+            *(TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn()),
             console=console,
             refresh_per_second=2,
             speed_estimate_period=600,  # seconds: some epochs, since the bar rests during evaluation
@@ -125,20 +125,17 @@ class EpochProgress(L.Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         text = "the first epoch compiles" if pl_module.pack.compiled else ""
-        self.bar = self.progress.add_task(text, total=trainer.max_epochs, epoch=trainer.current_epoch)
+        self.bar = self.progress.add_task(text, total=trainer.max_epochs)
         self.progress.start()
-        self.on_train_batch_end(trainer)
 
-    def on_train_batch_end(self, trainer: L.Trainer, *_: Any, **fields: Any) -> None:
-        """Update the bar to the number of epochs done; the steps of this epoch count as a fraction."""
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         done: Any = trainer.global_step / trainer.num_training_batches  # rich takes fractions
-        self.progress.update(self.bar, completed=done, **fields)
+        self.progress.update(self.bar, completed=done)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         rows = pl_module.rows
         loss, train, val = (mean(row[key] for row in rows) for key in ("train_loss", "train_seq_acc", "val_seq_acc"))
-        text = f"loss {loss:.4f}  train {train:6.1%}  val {val:6.1%}"
-        self.on_train_batch_end(trainer, epoch=trainer.current_epoch + 1, description=text)
+        self.progress.update(self.bar, description=f"loss {loss:.4f}  train {train:6.1%}  val {val:6.1%}")
 
     def teardown(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:  # after an exception too
         if not self.progress.disable:

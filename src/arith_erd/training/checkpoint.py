@@ -137,21 +137,18 @@ def continue_shorter(job: Job, module: LitPack, sources: Mapping[str, str]) -> N
     for shorter, epochs in sorted(_shorter_runs(job), key=lambda found: found[1], reverse=True):
         try:
             find_checkpoint(shorter, module)
-            for path in (*shorter.path.glob("weights/epoch=*/seed=*.safetensors"), *shorter.path.glob("*.csv")):
-                _copy(path, run.path / path.relative_to(shorter.path))
-            _copy(shorter.checkpoint, run.checkpoint)  # last, since it is what counts
+            kept = *shorter.path.glob("weights/epoch=*/seed=*.safetensors"), *shorter.path.glob("*.csv")
+            for path in (*kept, shorter.checkpoint):  # the checkpoint last, since it is what counts
+                target = run.path / path.relative_to(shorter.path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with replacing(target) as partial:
+                    shutil.copyfile(path, partial)
         except (UserError, OSError) as error:
             print(f"{shorter.path}: not continued ({error})")
             continue
         changes = shorter.code_changes(sources)
         print(f"{run.path}: continues {shorter.path}, which was trained for {epochs} epochs{changes}")
         return
-
-
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(target) as partial:
-        shutil.copyfile(source, partial)
 
 
 def _shorter_runs(job: Job) -> Iterator[tuple[Run, int]]:

@@ -5,21 +5,17 @@ import os
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
-from torch.nn import functional as F
 
 from ..bits import PAD
 from ..config.build import source_hashes
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..loggers import Logger
-from ..models.dropout import set_dropout_keys
 from ..models.network import Network, greedy_tokens, teacher_forced_tokens
 from ..plots.curves import learning_curves
 from ..plots.style import save_png
@@ -124,8 +120,15 @@ def errors_kept(run: Run) -> Iterator[None]:
 
 
 def require_room(job: Job, device: torch.device) -> None:
-    """Raise a `UserError` if a pack needs more memory than there is. It says how much, and what to make smaller."""
-    free, needed = available_bytes(device), len(job.seeds) * replica_bytes(job)
+    """Refuse a pack whose weights, gradients and moments of Adam alone need more memory than there is."""
+    with torch.device("meta"):
+        parameters = sum(p.numel() for p in job.network().parameters())
+    needed = COPIES * len(job.seeds) * parameters * (8 if job.trainer.precision == "64-true" else 4)
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()  # left by an earlier job of a sweep
+        free = torch.cuda.mem_get_info(device)[0]
     if needed > free:
         raise _does_not_fit(job, device, f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
 
@@ -142,52 +145,11 @@ def memory_errors_explained(job: Job, device: torch.device) -> Iterator[None]:
 
 
 def _does_not_fit(job: Job, device: torch.device, why: str) -> UserError:
-    number, smaller = f"{len(job.seeds)} replicas", "pack.max_replicas"
-    if len(job.seeds) == 1:
-        number, smaller = "a replica", "data.batch_size or model.net"
+    smaller = "pack.max_replicas" if len(job.seeds) > 1 else "data.batch_size or model.net"
     return UserError(
-        f"seed={format_seeds(job.seeds)}: {number} at data.batch_size={job.data.batch_size}: too large for the memory "
-        f"of {device_name(device)} ({why}); expected a smaller {smaller}"
+        f"seed={format_seeds(job.seeds)}: a pack of {len(job.seeds)} at data.batch_size={job.data.batch_size}: too "
+        f"large for the memory of {device_name(device)} ({why}); expected a smaller {smaller}"
     )
-
-
-def replica_bytes(job: Job) -> int:
-    """Bytes of a replica during a training step: `COPIES` of its weights, and tensors saved for the backward pass."""
-    saved = dict[int, int]()  # bytes by storage: many saved tensors are views of the same one
-
-    def note(tensor: Tensor) -> Tensor:
-        saved[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    batch = min(job.data.batch_size, job.task.size)
-    loss: Tensor | None = None  # it keeps every noted storage alive
-    with torch.device("meta"):
-        network = job.network().to(torch.float64 if job.trainer.precision == "64-true" else torch.float32)
-        with suppress(Exception), saved_tensors_hooks(note, lambda tensor: tensor):  # `begin_loss` refuses what fails
-            set_dropout_keys(network, torch.zeros(2, dtype=torch.int32))
-            prompt, answer_in = (torch.zeros(batch, n).long() for n in (job.task.prompt_length, job.task.answer_length))
-            loss = F.cross_entropy(network(prompt, answer_in).flatten(0, 1), answer_in.flatten())
-    weights = {p.untyped_storage()._cdata: p.numel() * p.element_size() for p in network.parameters()}
-    activations = sum(size for storage, size in saved.items() if storage not in weights)
-    del loss
-    return COPIES * sum(weights.values()) + activations
-
-
-def available_bytes(device: torch.device, root: Path = Path("/")) -> int:
-    """Free memory: on CUDA by the driver, else the limits of the machine and its control groups (containers, Slurm)."""
-    if device.type == "cuda":
-        gc.collect()
-        torch.cuda.empty_cache()  # left by an earlier job of a sweep
-        return int(torch.cuda.mem_get_info(device)[0])
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    group = top = root / "sys/fs/cgroup"
-    with suppress(OSError):
-        lines = (root / "proc/self/cgroup").read_text(errors="replace").splitlines()
-        group = top / next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
-    for file in (*(folder / "memory.max" for folder in (group, *group.parents)), top / "memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # no such file, or the word "max"
-            limits.append(int(file.read_text()))
-    return min(limits)
 
 
 # Summary
@@ -253,7 +215,6 @@ def num_parameters(pack: Pack) -> int:
 
 
 def describe(summary: SeedSummary) -> str:
-    """A replica's summary as one line."""
     reached = summary["epochs_to_95"]
     return (
         f"seed {summary['seed']}: train {summary['train_seq_acc']:.2%}, validation {summary['val_seq_acc']:.2%} of "
