@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE = 1000  # characters of a message
 EXCERPT = 200
-MARGIN = 0.15  # suggestions whose similarity is further below the best are left out
 NO_FIELDS: Mapping[str, Any] = {}
 
 
@@ -82,17 +81,11 @@ def no_such_key(key: str, known: Collection[str]) -> UserError:
     if key == "device" and "trainer.accelerator" in known:
         return UserError("device: no such key; did you mean trainer.accelerator=gpu?")
     groups = {".".join(k.split(".")[:n]) for k in known for n in range(1, k.count(".") + 1)}
-    candidates = {k for k in (*known, *groups) if k.count(".") == key.count(".")} | set(known)
-    close = difflib.get_close_matches(key, sorted(candidates), n=3, cutoff=0.6)
-    alike = {k: difflib.SequenceMatcher(None, k, key).ratio() for k in close}
-    close = [k for k in close if alike[k] > alike[close[0]] - MARGIN]
-    last = key.split(".")[-1]
-    close += [k for k in sorted(known) if k.split(".")[-1] == last and k not in close]
-    siblings = sorted(k for k in candidates if k.rpartition(".")[0] == key.rpartition(".")[0])
-    siblings = siblings or sorted({k.split(".")[0] for k in known})
-    if not siblings:
-        return UserError(f"{key}: no such key; {key.partition('.')[0]} takes no options here")
-    hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(siblings)}"
+    path, _, last = key.rpartition(".")
+    close = difflib.get_close_matches(key, sorted({*known, *groups}), n=1)
+    close += [k for k in sorted(known) if k.rpartition(".")[2] == last and k not in close]
+    siblings = [k for k in {*known, *groups} if k.rpartition(".")[0] == path] or groups
+    hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(sorted(siblings))}"
     return UserError(f"{key}: no such key; {hint}")
 
 

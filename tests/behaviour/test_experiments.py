@@ -14,7 +14,7 @@ from hydra.core.global_hydra import GlobalHydra
 from arith_erd.config.compose import CONF, compose, hydra_over_conf, resolve
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.job import read_job
-from arith_erd.launch.sweep import expand
+from arith_erd.launch.cli import expand
 from arith_erd.report.collect import OURS, departures, kind_of
 from arith_erd.report.measures import EpochsTo
 from arith_erd.report.paper import MINI, load_paper

@@ -87,7 +87,7 @@ def test_classes_of_ones_own_are_trained(tmp_path):
     ("override", "argument"),
     [
         *(("split.fraction=0.5", "split"), ("task=mul", "task"), ("seed=5", "seeds"), ("runs_dir=x", "out")),
-        *(("model=gru", "model"), ("trainer.max_epochs=2", "epochs"), ("model.net.d_model=64", "model, a class with")),
+        *(("model=gru", "model"), ("trainer.max_epochs=2", "epochs"), ("model.net.d_model=64", "model")),
     ],
 )
 def test_overrides_of_what_an_argument_says_are_refused(override, argument):

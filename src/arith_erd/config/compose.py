@@ -1,6 +1,11 @@
-"""Make a `Job` from ``conf/``: Hydra composes, `read_job` checks and builds, errors are one line. Loads no torch."""
+"""Make a `Job` from ``conf/``: Hydra composes, `read_job` checks and builds, errors are one line. Loads no torch.
+
+Hydra acts on its own node, ``hydra``, as soon as it has composed a configuration: it makes callbacks and log handlers,
+changes folders and sets environment variables. So `CheckedLoader` checks each file that is composed.
+"""
 
 import difflib
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +14,11 @@ from functools import cache
 from typing import Any, Literal, overload
 
 import hydra
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -16,7 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import UserError, bad_value, first_line, no_such_key
 from ..runs.directory import leaves
-from .guard import hydra_over_conf, is_typed, trust_typed
+from .build import trust
 from .job import Job, ProbeJob, read_job, read_probe_job
 from .names import CONF as CONF
 from .names import load_option, probe_options
@@ -27,11 +37,50 @@ GROUPS = ("task", "split", *RECIPE, "model", "logger", "probe")  # groups whose 
 PRESETS = ("ablation", "experiment", "figure", "scale")  # groups whose options only set keys
 REALS = ("model.gradient_clip", "trainer.stop_at")  # keys that take real numbers though their default is null
 PLAIN = (None, "none", "full")  # options of `PRESETS` that set nothing
-SEARCH = "pip install -e '.[optuna]'"
-PLUGINS = {  # of the launchers in conf/hydra/launcher/: how to get the plugin that each needs
-    "slurm": "pip install -c requirements.lock -e '.[slurm]'",
-    "ray_gpus": "pip install -c requirements.ray.lock -e '.[ray]', in an environment of its own",
-}
+OF_HYDRA = r"train|probe|program|hydra/[^.]*"  # files of ``conf/`` that may configure Hydra
+OF_A_SWEEP = r"hydra\.sweeper\.params\.(?![+~]*(hydra|trust|overwrite)\b)[^@]*"  # keys that any file may set
+
+
+class CheckedLoader(ConfigLoaderImpl):
+    """Lets only ``conf/`` and installed packages configure Hydra; other files may set parameters of a sweep.
+
+    A `UserError` names the file and the key. ``hydra.KEY=VALUE`` may be typed.
+    """
+
+    def _load_single_config(self, default: Any, repo: Any) -> Any:
+        path = default.config_path
+        try:
+            loaded = super()._load_single_config(default, repo)
+        except OmegaConfBaseException as error:
+            raise UserError(f"{path}.yaml: {first_line(error)}") from error
+        ours = loaded.path == f"file://{CONF}" and re.fullmatch(OF_HYDRA, path)
+        if loaded.path.startswith("file://") and not ours:
+            for key in _keys(loaded.config):  # interpolations are text here, which is refused
+                if key.split(".")[0] == "hydra" and not re.fullmatch(OF_A_SWEEP, key):
+                    accepted = "only hydra.sweeper.params in a file, and other keys of hydra on the command line"
+                    raise UserError(f"{path}.yaml: sets {key}; expected {accepted}")
+        return loaded
+
+
+@contextmanager
+def hydra_over_conf(config_dir: str | None = None) -> Iterator[Hydra]:
+    """Within the block Hydra reads ``conf/`` and a folder of more options; afterwards its earlier state is restored.
+
+    It replaces ``hydra.main``, which always uses its own loader and composes twice.
+    """
+    search_path = create_config_search_path(str(CONF))
+    if config_dir is not None:
+        if not os.path.isdir(config_dir):
+            raise bad_value("--config-dir", config_dir, "a folder")
+        # As Hydra does: before its own schemas, which come last.
+        search_path.prepend("command-line", f"file://{os.path.abspath(config_dir)}", SearchPathQuery("schema"))
+    version.setbase("1.3")
+    everywhere = GlobalHydra.instance()
+    before, everywhere.hydra = everywhere.hydra, Hydra("arith_erd", CheckedLoader(search_path))
+    try:
+        yield everywhere.hydra
+    finally:
+        everywhere.hydra = before
 
 
 def resolve(composed: DictConfig) -> dict[str, Any]:
@@ -43,7 +92,7 @@ def resolve(composed: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-def _keys(composed: DictConfig) -> dict[str, Any]:
+def _keys(composed: Any) -> dict[str, Any]:
     """Every dotted key of a composition, with its value before interpolation."""
     plain: Any = OmegaConf.to_container(composed)
     return dict(leaves(plain))
@@ -58,37 +107,24 @@ def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
     }
 
 
-def _chosen_option(group: str, name: Any) -> Any:
-    """The content of an option's file, from wherever Hydra finds it; None if it inherits from another file."""
-    for source in GlobalHydra.instance().config_loader().get_sources():
-        if source.is_config(f"{group}/{name}"):
-            config = source.load_config(f"{group}/{name}").config
-            return None if "defaults" in config else OmegaConf.to_container(config)
-    return None
-
-
-def _drop_sizes(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Remove options of ``scale=`` that the chosen network lacks, such as heads."""
-    net = OmegaConf.select(composed, "model.net")
-    for key, value in leaves(_chosen_option("scale", choices.get("scale")) or {}):
-        option = key.removeprefix("model.net.")
-        if option != key and key not in known and net.get(option) == value:
-            with open_dict(net):
-                del net[option]
-
-
 def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Raise a `UserError` for keys that ``+`` or a preset added to the chosen groups, and keys that ``~`` removed."""
+    """Raise a `UserError` for keys that ``+`` or a preset added to the chosen groups, and keys that ``~`` removed.
+
+    Sizes of ``scale=`` that the chosen network lacks, such as heads, are removed instead.
+    """
     keys = _keys(composed)
     own = tuple(f"{key}." for key, value in known.items() if value is None)  # may be a group with keys of its own
+    scale, ablation = (dict(leaves(load_option(one, str(choices.get(one))))) for one in ("scale", "ablation"))
     for key, value in keys.items():
         if key in known or key.startswith(own) or any(k.startswith(f"{key}.") for k in known):
             continue
-        ablation = choices.get("ablation")
-        if key in dict(leaves(_chosen_option("ablation", ablation) or {})):
+        if key in ablation:
             accepted = f"expected ablation=none, or a model that has this key; model={choices['model']} does not"
-            raise UserError(f"ablation={ablation}: sets {key}={value}; {accepted}")
-        raise no_such_key(key, known)
+            raise UserError(f"ablation={choices['ablation']}: sets {key}={value}; {accepted}")
+        if not key.startswith("model.net.") or scale.get(key, ...) != value:
+            raise no_such_key(key, known)
+        with open_dict(composed.model.net) as net:
+            del net[key.removeprefix("model.net.")]
     there = {*keys, *(group[:-1] for group in own if any(key.startswith(group) for key in keys))}
     if missing := sorted(known.keys() - there):
         raise UserError(f"{missing[0]}: missing; expected a value for it")
@@ -123,69 +159,34 @@ def as_text(value: str) -> str:
     return f"'{escaped}'"
 
 
-def _unread(override: str) -> str:
-    key, equals, value = override.partition("=")
-    if not equals:
-        return f"{override}: expected KEY=VALUE, such as task=add"
-    if value.startswith(("'", '"')) or any(
-        value.count(left) != value.count(right) for left, right in ("()", "[]", "{}")
-    ):
-        return f"{override}: expected brackets and quotes in pairs; a text that contains some goes in quotes itself"
-    return f'{override}: expected "{key}={as_text(value)}", since Hydra reads some characters only in quotes'
-
-
-def _options_with(key: str) -> list[str]:
-    """The options of a group that have a key: ``["logger=wandb"]`` for ``logger.mode``."""
-    inner = key.removeprefix("model.")
-    group, _, option = (inner if inner.startswith(tuple(f"{name}." for name in RECIPE)) else key).partition(".")
-    names = [file.stem for file in sorted((CONF / group).glob("*.yaml"))]
-    return [f"{group}={name}" for name in names if option in dict(leaves(load_option(group, name)))]
-
-
 def explain_hydra(error: Exception, config_name: str, overrides: Sequence[str]) -> str:
-    """Hydra's message as one line, with a better hint for misspelt keys and options."""
+    """Hydra's message as one line, with what is nearest to a key or an option that is misspelt."""
     text = str(error).strip()
-    if text.startswith("Config group override must be"):  # Hydra does not say which
-        return f"null for a group: expected one of its options for each of {', '.join(GROUPS)}, such as task=add"
-    if plugin := re.search(r"In 'hydra/launcher/(\w+)': Could not load", text):
-        return f"hydra/launcher={plugin[1]}: its plugin is not installed; {PLUGINS.get(plugin[1], 'install it')}"
-    if "'hydra/sweeper/sampler/" in text:
-        return f"hydra/sweeper=search: its plugin is not installed; {SEARCH}"
+    if isinstance(error, OverrideParseException):
+        key, _, value = error.override.partition("=")
+        hint = f'"{key}={as_text(value)}", since Hydra reads some characters only in quotes'
+        return f"{error.override}: expected KEY=VALUE, such as {hint if value else 'task=add'}"
+    if plugin := re.search(r"In '(hydra/\w+)/(\w+)': Could not", text):
+        return f"{plugin[1]}={plugin[2]}: its plugin is not installed; conf/{plugin[1]}/{plugin[2]}.yaml says how"
     if "INTERVAL_SWEEP" in text:
         return "interval: expected hydra/sweeper=search, which draws values from it"
-    if isinstance(error, OverrideParseException):
-        return _unread(error.override)
-    if ambiguous := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):
-        key, value = ambiguous.groups()
-        text = f"\"{key}='{value}'\""
-        other = "" if key in (*GROUPS, *PRESETS) else f"; or {key}=[{value}], a list; or {text}, a text"
-        return f"{key}={value}: expected -m too, for a job of each value{other}"
+    if several := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):
+        key, value = several.groups()
+        return f'{key}={value}: expected -m too, for a job of each value, or one text, as "{key}={as_text(value)}"'
     if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         names = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
         close = difflib.get_close_matches(option[2], names, n=1)
-        names = sorted(names, key=lambda name: name not in close)  # the nearest one first
-        return str(bad_value(option[1], option[2], f"one of {', '.join(names)}" if len(names) > 1 else names[0]))
+        nearest_first = sorted(names, key=lambda name: name not in close)
+        return str(bad_value(option[1], option[2], f"one of {', '.join(nearest_first)}"))
     if misspelt := re.search(r"Could not override '([^']+)'", text):
         key = misspelt[1]
-        if key in GROUPS:
-            return f"{key}={{...}}: expected one of its options, the files of conf/{key}/"
-        in_launcher = key.startswith("hydra.launcher.")
-        known = _keys_beside(config_name, overrides)
-        keys = {k for k in known if k.startswith("hydra.launcher.") == in_launcher}
-        if inside := sorted(k for k in keys if k.startswith(f"{key}.")):
-            return f"{key}={{...}}: names a key that does not exist; expected {' or '.join(inside)}"
-        if any(k.partition(".")[0] == key.partition(".")[0] for k in keys) and (having := _options_with(key)):
-            return f"{key}: no such key here; {' and '.join(having)} {'has' if len(having) == 1 else 'have'} it"
-        return str(no_such_key(key, keys))
+        beside = rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"  # what adds keys
+        known = _composed(config_name, *(override for override in overrides if re.fullmatch(beside, override)))
+        if key in GROUPS or any(k.startswith(f"{key}.") for k in known):
+            return f"{key}={{...}}: expected one of its options, or KEY=VALUE for each of its keys"
+        return str(no_such_key(key, {*known, *RECIPE}))
     cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
     return text.split("Config search path")[0].strip() + cause
-
-
-def _keys_beside(config_name: str, overrides: Sequence[str]) -> set[str]:
-    """Every key that can be typed together with these overrides."""
-    option = rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"
-    known = _composed(config_name, *(override for override in overrides if re.fullmatch(option, override)))
-    return {*known, *RECIPE}  # groups that are no key of their own
 
 
 @contextmanager
@@ -195,10 +196,9 @@ def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[Non
     Hydra must be initialised around the block, since hints use other options of the same search path.
     """
     for override in overrides:
-        if override.startswith("~") and (group := override[1:].partition("=")[0]) in GROUPS:
-            raise UserError(
-                f"{override}: a job needs a {group}; expected one of its options, the files of conf/{group}/"
-            )
+        group, _, value = override.removeprefix("~").partition("=")
+        if group in GROUPS and (override.startswith("~") or value == "null"):
+            raise UserError(f"{override}: expected one of the options of {group}, the files of conf/{group}/")
     try:
         yield
     except (HydraException, ValueError) as error:
@@ -216,18 +216,26 @@ def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
     return own, composed.hydra
 
 
-def checked_job(config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str]) -> Job | ProbeJob:
-    """Check a composed configuration, without its ``hydra`` node, and make a job of it.
+def task_overrides(hydra_node: DictConfig) -> list[str]:
+    """What was chosen, other than options of Hydra: ``["task=mul", "out='${probe.name}'"]``."""
+    overrides: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)
+    return list(overrides)
 
-    ``typed`` are the words of the command line; only they may set ``trust`` and ``overwrite``.
+
+def checked_config(
+    config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str]
+) -> tuple[dict[str, Any], str]:
+    """A configuration that Hydra has composed as plain values, its keys checked; and departures of a probe's options.
+
+    It lacks the ``hydra`` node, given beside it. ``typed`` is what the command line said, which alone may set
+    ``trust`` and ``overwrite``: one runs code, the other deletes a run.
     """
     choices = hydra_node.runtime.choices
-    overrides: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)
     for group, option in choices.items():
         if option and (".." in str(option).split("/") or str(option).startswith("/")):
             raise bad_value(group, option, f"one of the files in conf/{group}/")
     inside = any(choices.get(group) not in PLAIN for group in PRESETS)  # most only choose options and seeds
-    for key, _, value in (override.partition("=") for override in overrides):
+    for key, _, value in (override.partition("=") for override in task_overrides(hydra_node)):
         if key in (*GROUPS, *PRESETS) and value.startswith("["):  # Hydra would take the last one
             raise bad_value(key, value, f"one option, or -m for a job of each: {key}={value.strip('[]')}")
         if key == "epochs" and value[:1] != "{":
@@ -239,17 +247,33 @@ def checked_job(config_name: str, composed: DictConfig, hydra_node: DictConfig, 
         search = tuple(word for word in hydra_node.overrides.hydra if word.startswith("hydra.searchpath="))
         known = _composed(config_name, *search, *(f"{key}={choices[key]}" for key in GROUPS if choices.get(key)))
         defaults = {key: value for key, value in known.items() if not key.startswith("hydra.")}
-        _drop_sizes(composed, choices, defaults)
         _require_known_keys(composed, choices, defaults)
     _write_reals(composed, defaults)
     config = resolve(composed)
-    trust_typed(config.pop("trust"), typed)
-    if config.get("overwrite") and not is_typed("overwrite", typed):  # it deletes a run
-        raise bad_value("overwrite", config["overwrite"], "on the command line, not in a file")
+    for key in ("trust", "overwrite"):
+        if config.get(key) and not any(re.match(rf"\+*{key}=", word) for word in typed):
+            raise bad_value(key, config[key], "on the command line, not in a file")
+    if packages := config.pop("trust"):
+        if not sys.flags.safe_path and os.getcwd() not in sys.path:  # ``arith-train`` does not look there by itself
+            sys.path.append(os.getcwd())
+        trust(*packages if isinstance(packages, list) else [packages])
+    given = dict(leaves({"probe": config.get("probe")}))
+    return config, probe_options(given, defaults) if config_name == "probe" and defaults else ""
+
+
+def checked_job(config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str]) -> Job | ProbeJob:
+    """The job of a composition, as in `checked_config`; one that could not be run raises a `UserError`."""
+    config, departures = checked_config(config_name, composed, hydra_node, typed)
     if config_name == "probe":
-        given = dict(leaves({"probe": config["probe"]}))
-        return read_probe_job(config, overrides, probe_options(given, defaults) if defaults else "")
+        return read_probe_job(config, task_overrides(hydra_node), departures)
     return read_job(config, config.pop("overwrite"))
+
+
+def compose_config(overrides: Sequence[str]) -> dict[str, Any]:
+    """The resolved configuration of ``train.py`` with these overrides, its values not yet checked."""
+    with hydra_over_conf(), explained_errors("train", overrides):
+        composed = hydra.compose("train", list(overrides), return_hydra_config=True)
+        return checked_config("train", *without_hydra(composed), overrides)[0]
 
 
 @overload

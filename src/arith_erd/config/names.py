@@ -92,10 +92,8 @@ def _usual(who: Mapping[str, Any]) -> dict[str, Any]:
     chosen["optimizer"] = next(name for one in model["defaults"] for key, name in one.items() if "/optimizer@" in key)
     recipe = {}
     for group in ("optimizer", "scheduler", "loss"):
-        target = (who["model"].get(group) or {}).get("_target_")
-        files = [load_option(group, path.stem) for path in sorted((CONF / group).glob("*.yaml"))]
-        own = next((file for file in files if file.get("_target_") == target), {})
-        recipe[group] = own | {"_target_": load_option(group, chosen[group]).get("_target_")}
+        own = option_of(group, (who["model"].get(group) or {}).get("_target_"))
+        recipe[group] = load_option(group, str(own)) | {"_target_": load_option(group, chosen[group]).get("_target_")}
     usual = {
         **{
             group: load_option(group, who[group]["name"]) | load_option(group, chosen[group])
@@ -116,6 +114,13 @@ def load_option(*option: str) -> dict[str, Any]:
     """The content of a file in ``conf/``; empty if there is no such file."""
     path = CONF / f"{'/'.join(option)}.yaml"
     return yaml.safe_load(path.read_text(encoding="utf-8")) or {} if path.is_file() else {}
+
+
+def option_of(group: str, target: str | None) -> str | None:
+    """The file in ``conf/GROUP/`` for a class; None if there is none."""
+    names = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+    files = ((name, load_option(group, name)) for name in names)
+    return next((name for name, file in files if file.get("net", file).get("_target_") == target), None)
 
 
 # Parts of a name

@@ -1,25 +1,44 @@
-"""Command-line programs over ``conf/``: one job, or with ``-m`` a sweep of them."""
+"""Command-line programs over ``conf/``: one job, or with ``-m`` a sweep of them.
 
+All jobs of a sweep are checked before the first starts, and it ends with a table of their results. Hydra's own sweeper
+stops at a failed job and writes ``multirun.yaml``; ours reads the status of a job from its runs.
+"""
+
+import io
 import os
+import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
+from hydra._internal.callbacks import Callbacks
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
-from hydra.types import RunMode, TaskFunction
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from ..config.compose import CONF, ConfigName, checked_job, explained_errors
-from ..config.guard import hydra_over_conf
-from ..errors import UserError
-from ..system.cli_errors import one_line_errors
-from ..system.signals import signals_caught
-from . import sweep
+from ..config import compose
+from ..config.job import Job, ProbeJob
+from ..config.names import CONF
+from ..errors import UserError, bad_value
+from ..plots.sheet import measured
+from ..runs.table import load_table, mean_accuracies
+from ..system.cli_errors import BUSY, FAILED, FAILURE, line_and_status, one_line_errors
+from ..system.signals import Preempted, signals_caught
 
 Program = Callable[[Any], Any]
 """Takes a `Job` or a `ProbeJob`, and returns the objective of a search."""
@@ -27,7 +46,7 @@ WIDTH = 80  # of the list of options in ``--help``
 REFUSED = ("config_path", "config_name", "experimental_rerun")  # options that would run something else
 
 
-def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], None]]:
+def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable[[], None]]:
     """Turn a function of a job into a command-line program over ``conf/``.
 
     Every exception becomes one line, with an exit status that `system.cli_errors` documents. A sweep starts after all
@@ -38,38 +57,29 @@ def entry_point(config_name: ConfigName) -> Callable[[Program], Callable[[], Non
         def main() -> None:
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions come here, not to Hydra's own printer
             OmegaConf.register_new_resolver("options", options, replace=True)  # for the help texts in ``conf/``
-            raised: list[Exception] = []
             typed = tuple(sys.argv[1:])  # part of the job, so that a launcher takes it to the job's process
 
-            def job(composed: DictConfig) -> Any:
-                hydra_node = cast(DictConfig, HydraConfig.get())
-                single = hydra_node.mode == RunMode.RUN
-                try:
-                    with signals_caught():  # also in the process of a launcher
-                        if single:
-                            with explained_errors(config_name, typed):
-                                _require_single(composed, hydra_node)
-                        return program(checked_job(config_name, composed, hydra_node, typed))
-                except Exception as error:
-                    if not single:
-                        raise  # to the sweep
-                    raised.append(error)  # else Hydra would announce it
-                    return None
+            def job(composed: DictConfig) -> Any:  # in the process of a launcher, or of a search
+                with signals_caught():
+                    return program(
+                        compose.checked_job(config_name, composed, cast(DictConfig, HydraConfig.get()), typed)
+                    )
 
             with one_line_errors(), signals_caught():
-                _start(config_name, job)
-                if raised:
-                    raise raised[0]
+                single = _single_job(config_name, program, job)
+                if single is not None:
+                    program(single)
 
         return main
 
     return decorate
 
 
-def _start(config_name: ConfigName, job: TaskFunction) -> None:
-    """Let Hydra carry out the command line: call ``job`` with the composed configuration, start a sweep, or print."""
+def _single_job(config_name: compose.ConfigName, program: Program, job: TaskFunction) -> Job | ProbeJob | None:
+    """The job that was typed; None after what only prints. A sweep exits."""
     parser = get_args_parser()
     given, unknown = parser.parse_known_args()
+    overrides = given.overrides
     if unknown and unknown[0].startswith("-"):
         accepted = "overrides without dashes, such as model=nanogpt; --help lists them"
         raise UserError(f"{unknown[0]}: no such option; expected {accepted}")
@@ -78,21 +88,29 @@ def _start(config_name: ConfigName, job: TaskFunction) -> None:
     if refused := [option.replace("_", "-") for option in REFUSED if getattr(given, option)]:
         raise UserError(f"--{refused[0]}: expected --config-dir, a folder of more options")
     # For what only prints too: composing starts the logging.
-    with hydra_over_conf(given.config_dir) as our_hydra, explained_errors(config_name, given.overrides):
+    with compose.hydra_over_conf(given.config_dir) as our_hydra, compose.explained_errors(config_name, overrides):
         if given.help:
             our_hydra.app_help(config_name, parser, given)
         elif given.hydra_help:
             our_hydra.hydra_help(config_name, parser, given)
         elif given.cfg:
-            our_hydra.show_cfg(config_name, given.overrides, given.cfg, given.package, given.resolve)
+            our_hydra.show_cfg(config_name, overrides, given.cfg, given.package, given.resolve)
         elif given.info:
-            our_hydra.show_info(given.info, config_name, given.overrides)
+            our_hydra.show_info(given.info, config_name, overrides)
         elif given.shell_completion:
-            our_hydra.shell_completion(config_name, given.overrides)
-        elif given.multirun or "hydra.mode=MULTIRUN" in given.overrides:
-            our_hydra.multirun(config_name, job, [*given.overrides, "hydra.mode=MULTIRUN"])
-        else:
-            our_hydra.run(config_name, job, [*given.overrides, "hydra.mode=RUN"])
+            our_hydra.shell_completion(config_name, overrides)
+        elif given.multirun or "hydra.mode=MULTIRUN" in overrides:
+            overrides = [*overrides, "hydra.mode=MULTIRUN"]
+            config = our_hydra.compose_config(config_name, overrides, RunMode.MULTIRUN, with_log_configuration=True)
+            if config.hydra.runtime.choices["hydra/sweeper"] == "basic":
+                sweep(config, program, job)
+            else:  # of a plugin
+                our_hydra.multirun(config_name, job, overrides)
+        else:  # Hydra's own settings, such as folders and logs, have no effect
+            composed, hydra_node = compose.without_hydra(our_hydra.compose_config(config_name, overrides, RunMode.RUN))
+            _require_single(composed, hydra_node)
+            return compose.checked_job(config_name, composed, hydra_node, overrides)
+    return None
 
 
 def _require_single(composed: DictConfig, hydra_node: DictConfig) -> None:
@@ -100,11 +118,14 @@ def _require_single(composed: DictConfig, hydra_node: DictConfig) -> None:
     launcher = hydra_node.runtime.choices["hydra/launcher"]
     if launcher != "basic":  # Hydra would not ask it, and a login node would train
         raise UserError(f"hydra/launcher={launcher}: expected -m too, also for a single job")
+    own = [word for word in hydra_node.overrides.hydra if not word.startswith("hydra.searchpath=")]
+    if own:
+        raise UserError(f"{own[0]}: expected -m too; a single run uses nothing of Hydra's own")
     if composed.get("item") is not None:
         raise UserError(f"item={composed.item}: expected -m too; it is one job of a sweep")
     if params := hydra_node.sweeper.params:
-        typed = list(hydra_node.overrides.task)
-        jobs = sweep.expand(GlobalHydra.instance().config_loader(), params, typed)
+        typed = compose.task_overrides(hydra_node)
+        jobs = expand(GlobalHydra.instance().config_loader(), params, typed)
         if len(jobs) > 1:
             command = shlex.join(["-m", *typed])
             experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
@@ -122,3 +143,167 @@ def options(*, _root_: DictConfig) -> str:
     indent = max(map(len, listed)) + 4
     lines = textwrap.TextWrapper(WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
     return "\n".join(lines.fill(f"  {group}".ljust(indent) + "  ".join(names)) for group, names in listed.items())
+
+
+# Sweeps
+
+
+@dataclass
+class SweepJob:
+    number: int
+    overrides: list[str]  # ["task=mul", "seed=4", "runs_dir=runs"]
+    words: str  # the overrides that differ from other jobs: "task=mul seed=4"
+    job: Job | ProbeJob | None = None  # None until it has been checked
+    status: str = "not finished"  # or "finished", "skipped", "failed"
+    failure: str = ""  # a line; not the exception, whose frames would keep a whole model alive
+    exit_status: int = 0
+
+    @property
+    def title(self) -> str:
+        return f"job {self.number} ({self.words})" if self.words else f"job {self.number}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its runs on disk are finished; not stored, since one job may become several packs."""
+        runs = self.job.runs() if isinstance(self.job, Job) else []
+        return bool(runs) and all(run.finished for run in runs)
+
+    @property
+    def accuracy(self) -> str:
+        """The mean over the seeds of a finished job: ``98.76% [97.30, 100.00]``."""
+        if not (isinstance(self.job, Job) and self.status in ("finished", "skipped") and self.finished):
+            return ""
+        means = mean_accuracies(load_table([run.path for run in self.job.runs()]), ["state"])
+        return "".join(measured(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float))
+
+    def fail(self, error: Exception) -> None:
+        """Store an error, and print it now rather than at the end of a long sweep."""
+        self.failure, self.exit_status = line_and_status(error)
+        self.status = "failed"
+        print(f"error: {self.title}: {self.failure}", file=sys.stderr)
+
+    def end(self) -> None:
+        self.status = "skipped" if self.status == "skipped" else "finished"
+
+
+def sweep(config: DictConfig, program: Program, job: TaskFunction) -> None:
+    """Check all jobs of a sweep, then run them here or by a launcher, and exit with a status of `cli_errors`."""
+    launcher = f"hydra/launcher={config.hydra.runtime.choices['hydra/launcher']}"
+    here, fail_fast = launcher == "hydra/launcher=basic", config.get("fail_fast") is True
+    if fail_fast and not here:
+        raise UserError(f"fail_fast=true: {launcher} starts jobs at once; expected fail_fast=false")
+    jobs = checked_jobs(config)
+    with one_line_errors(), signals_caught():  # from here on a ValueError is no refusal of the configuration
+        try:
+            if here:
+                run_one_by_one(jobs, program, fail_fast)
+            else:
+                run_at_once(jobs, config, job, launcher)
+        except Preempted:
+            if not here:
+                print(f"{launcher}: jobs that were submitted continue", file=sys.stderr)
+            raise
+        finally:
+            show(jobs)
+    failed = {job.exit_status or FAILED for job in jobs if job.status not in ("finished", "skipped")}
+    raise SystemExit(BUSY if failed == {BUSY} else FAILED if failed else 0)
+
+
+def checked_jobs(config: DictConfig) -> list[SweepJob]:
+    """Check the jobs of a sweep. If some cannot be run, print a line for each and exit."""
+    loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
+    params = dict(config.hydra.sweeper.params or {})  # of a preset: {"task": "add,mul"}
+    typed = [override for override in compose.task_overrides(config.hydra) if not override.startswith("item=")]
+    picked = _picked(expand(loader, params, typed), config.get("item"))
+    common = set.intersection(*map(set, picked.values())) if len(picked) > 1 else set()
+    varying = [" ".join(override for override in line if override not in common) for line in picked.values()]
+    jobs = [SweepJob(*one, words) for one, words in zip(picked.items(), varying, strict=True)]
+    folders: set[Path] = set()
+    for job in jobs:
+        try:
+            with signals_caught(), compose.explained_errors(config_name, job.overrides):
+                own, hydra_node = compose.without_hydra(loader.load_sweep_config(config, job.overrides))
+                if hydra_node.sweeper.params and not params:
+                    experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
+                    raise UserError(f"{experiment}: is a sweep of its own; expected one experiment per command")
+                job.job = compose.checked_job(config_name, own, hydra_node, sys.argv[1:])
+            if isinstance(job.job, ProbeJob):
+                job.job.take_folders(folders)
+            elif job.finished and not job.job.overwrite:
+                job.status = "skipped"
+        except Exception as error:  # whatever is wrong with one, all are looked at, and none is started
+            job.fail(error)
+    if any(job.failure for job in jobs):
+        print(f"none of the {len(jobs)} jobs was started", file=sys.stderr)
+        raise SystemExit(FAILED)
+    return jobs
+
+
+def _picked(jobs: list[list[str]], item: Any) -> dict[int, list[str]]:
+    """Number -> overrides of every job, or of that with the number ``item`` alone."""
+    if not jobs:  # of a glob that matches nothing
+        raise UserError("-m: makes no job; expected at least one value for each key")
+    if item is None:
+        return dict(enumerate(jobs))
+    if not re.fullmatch(r"\d{1,9}", str(item), re.ASCII) or int(item) >= len(jobs):
+        raise bad_value("item", item, f"an integer from 0 to {len(jobs) - 1}, for one of {len(jobs)} jobs")
+    return {int(item): jobs[int(item)]}
+
+
+def run_one_by_one(jobs: Sequence[SweepJob], program: Program, fail_fast: bool) -> None:
+    for job in jobs:
+        print(job.title)
+        try:
+            with signals_caught():
+                program(job.job)
+            job.end()
+        except Exception as error:
+            job.fail(error)
+        if job.failure and fail_fast:
+            return
+
+
+def run_at_once(jobs: Sequence[SweepJob], config: DictConfig, function: TaskFunction, launcher: str) -> None:
+    """Run the jobs in processes of the launcher. It raises if one is killed, while others may continue."""
+    try:
+        context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(config))
+        made = Plugins.instance().instantiate_launcher(context, function, config)
+        results = made.launch([job.overrides for job in jobs], initial_job_idx=0)
+    except Exception as error:
+        error.add_note(f"{FAILURE}{launcher}")
+        print(f"error: {line_and_status(error)[0]}", file=sys.stderr)
+        for job in jobs:
+            if job.status != "skipped" and job.finished:
+                job.status = "finished"
+        return
+    for job, result in zip(jobs, results, strict=True):
+        try:
+            with redirect_stderr(io.StringIO()):  # Hydra announces the error of a failed job there
+                _ = result.return_value
+            job.end()
+        except Exception as error:
+            job.fail(error)
+
+
+def show(jobs: Sequence[SweepJob]) -> None:
+    """Print a table of the jobs, with the accuracies of those that trained, and a line for each failure."""
+    accuracies = [job.accuracy for job in jobs]
+    answer = ["validation [95%]"] if any(accuracies) else []
+    table = Table("job", "", *answer, "overrides", box=None, header_style="bold", pad_edge=False)
+    for job, accuracy in zip(jobs, accuracies, strict=True):
+        table.add_row(str(job.number), job.status, *([Text(accuracy)] if answer else []), Text(job.words))
+    Console().print(table)
+    for job in jobs:
+        if job.failure:
+            print(f"job {job.number}: {job.failure}")
+
+
+def expand(loader: ConfigLoader, params: Mapping[str, Any], typed: Sequence[str]) -> list[list[str]]:
+    """The overrides of every job: the product of the values of each key, with the last key fastest.
+
+    Typed overrides, ``["seed=0,1"]``, take precedence over the ``params`` of a preset, ``{"task": "add,mul"}``.
+    """
+    words = [*(f"{key}={value}" for key, value in params.items()), *typed]
+    overrides = OverridesParser.create(config_loader=loader).parse_overrides(words)
+    (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
+    return jobs

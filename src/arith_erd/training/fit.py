@@ -1,18 +1,17 @@
 """Train networks from Python with `fit`."""
 
 import inspect
+import re
 import tempfile
 from collections.abc import Sequence
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ..config.build import trust_classes
-from ..config.compose import CONF, compose
+from ..config.compose import compose_config
 from ..config.job import read_job
+from ..config.names import option_of
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.loading import load_seeds
@@ -66,24 +65,18 @@ def fit(
         raise UserError(f"fit: model: received {model!r}; expected a subclass of Network, such as NanoGPT")
     if inspect.isfunction(split) or not callable(split):
         raise UserError(f"fit: split: received {split!r}; expected a Split, such as ValueSplit()")
-    groups = {"task": described("task", task), "split": described("split", split)}
-    _require_further(overrides, own_model=named("model", model) is None, epochs=epochs)
+    own, recipe = option_of("task", public_path(type(task))), option_of("model", public_path(model))
+    _require_further(overrides, own_model=recipe is None, epochs=epochs)
     trust_classes(type(task), type(split), model)
-    chosen = {"task": named("task", type(task)), "model": named("model", model) or "nanogpt"}
-    typed = [f"{group}={name}" for group, name in chosen.items() if name]
-    ours = groups["task"]["_target_"].startswith("arith_erd.")  # whose files have all options
-    sizes = {*groups["task"]} - {"name", "_target_"} if ours else {"bits", "base", "min_bits"}
-    known = {key: value for key, value in groups["task"].items() if key in sizes and value is not None}
-    typed += [f"task.{key}={value}" for key, value in known.items()]  # other settings are checked beside them
+    typed = [f"model={recipe or 'nanogpt'}", *([f"task={own}"] if own else [])]
     typed += [f"seed='{format_seeds(parse_seeds(seeds if isinstance(seeds, int | str) else [*seeds]))}'"]
     typed += [] if epochs is None else [f"trainer.max_epochs={epochs}"]
-    resolved = compose("train", [*typed, *overrides]).resolved
-    recipe = resolved["model"]
-    if named("model", model) is None:
-        recipe = recipe | {"name": model.__name__.lower(), "net": {"_target_": public_path(model)}}
-    groups["model"] = recipe
+    config = compose_config([*typed, *overrides])
+    config |= {"task": described("task", task), "split": described("split", split)}
+    if recipe is None:
+        config["model"] |= {"name": model.__name__.lower(), "net": {"_target_": public_path(model)}}
     with tempfile.TemporaryDirectory(prefix="arith_erd-") as folder:
-        job = read_job(resolved | groups | {"runs_dir": str(out or folder)})
+        job = read_job(config | {"runs_dir": str(out or folder)})
         return [model for run in train(job) for model in load_seeds(run.path)]
 
 
@@ -91,17 +84,19 @@ def _require_further(overrides: Sequence[str], own_model: bool, epochs: int | No
     """Raise a `UserError` if an override repeats another argument of `fit`: one of the two would be ignored."""
     if isinstance(overrides, str) or not all(isinstance(one, str) for one in overrides):
         raise UserError(f"fit: overrides: received {overrides!r}; expected a list of strings")
-    arguments = {"task": "task", "split": "split", "seed": "seeds", "runs_dir": "out"}
+    said = {
+        "task": r"task\b.*",
+        "model": r"model(\.net\b.*)?" if own_model else "model",
+        "seeds": "seed",
+        "epochs": "trainer.max_epochs" if epochs is not None else "",
+        "split": r"split\b.*",
+        "out": "runs_dir",
+    }
     for override in overrides:
         key = override.partition("=")[0].lstrip("+~")
         if key == "experiment":
             raise UserError(f"fit: overrides: {override}: is a sweep of several jobs; call fit once for each")
-        argument = arguments.get(key.partition(".")[0]) or ("model" if key == "model" else "")
-        if key == "trainer.max_epochs" and epochs is not None:
-            argument = "epochs"
-        if own_model and key.startswith("model.net."):
-            argument = "model, a class with this default"
-        if argument:
+        if argument := next((name for name, keys in said.items() if re.fullmatch(keys, key)), None):
             raise UserError(f"fit: overrides: {override}: use the argument {argument} instead")
 
 
@@ -116,19 +111,8 @@ def described(group: str, made: Any) -> dict[str, Any]:
     if missing := [name for name in names if not hasattr(made, name)]:
         accepted = f"an attribute {missing[0]}, as its constructor has such an argument"
         raise UserError(f"{group}={kind.__name__}: needs {accepted}")
-    own = named(group, kind) or getattr(made, "name", kind.__name__.lower())
+    own = option_of(group, public_path(kind)) or getattr(made, "name", kind.__name__.lower())
     return {"name": own, "_target_": public_path(kind), **{name: getattr(made, name) for name in names}}
-
-
-def named(group: str, made: type) -> str | None:
-    """The name of a class's file in ``conf/GROUP/``; None if there is none."""
-    return _files(group).get(public_path(made))
-
-
-@cache
-def _files(group: str) -> dict[str, str]:
-    files = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (CONF / group).glob("*.yaml")}
-    return {entry.get("net", entry).get("_target_"): stem for stem, entry in files.items()}
 
 
 def public_path(made: type) -> str:

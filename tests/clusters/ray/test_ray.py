@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from arith_erd.config.compose import PLUGINS
 from tests.tiny import TINY
 
 pytestmark = pytest.mark.slow
@@ -24,7 +23,7 @@ def folder() -> Iterator[Path]:
 
 
 def test_four_runs_share_two_gpus(folder: Path) -> None:
-    pytest.importorskip("ray", reason=PLUGINS["ray_gpus"])
+    pytest.importorskip("ray", reason="the extra ray")
     program = Path(__file__).with_name("sharing.py")
     gpus = [f"hydra.launcher.ray.{key}" for key in ("init.num_gpus=2", "init.num_cpus=4", "remote.num_gpus=0.5")]
     output = folder / "output.txt"

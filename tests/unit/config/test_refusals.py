@@ -74,8 +74,6 @@ NAMING = (
     ("ablation=d_model_32 model.net.num_heads=5", "model.net.d_model"),
     ("split=length split.trained=3", "split=length: expected task.min_bits"),
     ("shceduler=step", "did you mean scheduler"),
-    ("logger.mode=online", "no such key here; logger=wandb has it"),
-    ("model.optimizer.momentum=1", "no such key here; optimizer=rmsprop and optimizer=sgd have it"),
     ("~split", "~split: "),
     ("model.scheduler={_target_:torch.optim.lr_scheduler.StepLR,step_size:3}", "model.scheduler.interval: missing"),
     ("scheduler=step model.scheduler.gama=1", "model.scheduler.gamma"),
@@ -83,9 +81,7 @@ NAMING = (
     ("task._target_=os.system", "_target_"),
     ("split._target_=arith_erd.splits.Nothing", "_target_"),
     ("optimizer={lr:1}", "optimizer={...}"),
-    ("loss={a:1}", "loss={...}"),
-    ("scheduler={_target_:x.Y}", "scheduler={...}"),
-    ("data={x:1}", "data.batch_size"),
+    ("data={x:1}", "data={...}"),
     ("epochs=3 trainer.stop_at=0.5", "trainer.max_epochs=3"),
     *((f"split._target_={target}", target) for target in ("arith_erd.models.Transformer", "torch.optim.Adam")),
     *((f"split._target_={target}", target) for target in ("arith_erd.nowhere.Add", "torch.os.system")),
@@ -184,15 +180,14 @@ def test_missing_key_is_named(key, config):
 def test_path_that_hydra_reads_in_quotes_only_is_answered_with_them(path):
     with pytest.raises(UserError, match=rf"^runs_dir={re.escape(path)}: expected ") as raised:
         compose("train", [f"runs_dir={path}"])
-    if "in pairs" not in str(raised.value):
-        hint = re.search(r'"(runs_dir=.*)"', str(raised.value))
-        assert compose("train", [hint[1]]).runs_dir == Path(path)
+    hint = re.search(r'"(runs_dir=.*)"', str(raised.value))
+    assert compose("train", [hint[1]]).runs_dir == Path(path)
 
 
 @pytest.mark.parametrize("key", [*GROUPS, *PRESETS])
 def test_group_takes_one_option(key):
     program = "probe" if key in ("figure", "probe") else "train"
-    with pytest.raises(UserError, match=rf"^{key}=a,b: expected -m too, for a job of each value$"):
+    with pytest.raises(UserError, match=rf"^{key}=a,b: expected -m too, for a job of each value, or"):
         compose(program, [f"{key}=a,b"])
     listed = ",".join(sorted(path.stem for path in (CONF / key).glob("*.yaml"))[:2])
     with pytest.raises(UserError, match=rf"^{key}=\[{listed}\]: expected one option, or -m for a job of each: {key}="):
@@ -201,7 +196,7 @@ def test_group_takes_one_option(key):
 
 @pytest.mark.parametrize("typed", ["task", "seed=[0,1", "seed='0", "task=add="])
 def test_override_that_cannot_be_read_is_named_in_one_line(typed):
-    with pytest.raises(UserError, match=rf"^{re.escape(typed)}: expected (KEY=VALUE|brackets and quotes in pairs|\")"):
+    with pytest.raises(UserError, match=rf"^{re.escape(typed)}: expected KEY=VALUE, such as"):
         compose("train", [typed])
 
 
