@@ -174,7 +174,7 @@ def test_task_needs_neither_a_name_nor_an_operator_of_its_class():
     assert (task.name, other.name, task.prompt_names[3]) == ("unnamed", "heir", "+")
     task.operator = "&"
     assert rows(task, task.examples([3], [5])) == [("110&101", "100")]
-    with pytest.raises(UserError, match="Nameless: name: expected a text"):
+    with pytest.raises(UserError, match="Nameless: name: expected a string"):
         type("Nameless", (Unnamed,), {"name": None})(3)
 
 
