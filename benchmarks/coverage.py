@@ -18,7 +18,6 @@ from arith_erd.stats import (
     Mean,
     contrast,
     hodges_lehmann_ratio,
-    mean_interval,
     median_interval,
     prediction_interval,
     shares_interval,
@@ -42,7 +41,7 @@ def intervals(
 ) -> dict[str, tuple[Interval | None, float]]:
     """Each interval from two samples, with what it should hold."""
     return {
-        "mean": (mean_interval(one), mean),
+        "mean": (contrast([Mean.of(one)]), mean),
         "mean of five more": (prediction_interval(Mean.of(one)), further),
         "difference of means": (contrast([Mean.of(one), Mean.of(other, -1.0)]), 0.0),
         "median": (median_interval(one, one), median),

@@ -77,12 +77,6 @@ def _around(middle: float, error: float, n: int, a: float, level: float = CONFID
     return middle - high * error, middle - low * error
 
 
-def mean_interval(values: npt.ArrayLike) -> Interval | None:
-    """`contrast` of one mean over seeds; None for fewer than 3 seeds or values that are not finite."""
-    sample = np.asarray(values, dtype=float)
-    return contrast([Mean.of(sample)]) if len(sample) and np.isfinite(sample).all() else None
-
-
 def prediction_interval(sample: Mean, runs: int = 5) -> Interval | None:
     """Prediction interval for the mean of ``runs`` further runs: ``Mean.of([0.9, 1.0, 1.1])`` -> ``(0.646, 1.354)``.
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import pandas as pd
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
@@ -27,15 +28,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ..config import compose
 from ..config.job import Job, ProbeJob
 from ..config.names import CONF
 from ..errors import UserError, bad_value
-from ..plots.sheet import measured
+from ..plots.sheet import format_table, measured
 from ..runs.table import load_table, mean_accuracies
 from ..system.cli_errors import BUSY, FAILED, FAILURE, line_and_status, one_line_errors
 from ..system.signals import Preempted, signals_caught
@@ -287,12 +285,11 @@ def run_at_once(jobs: Sequence[SweepJob], config: DictConfig, function: TaskFunc
 
 def show(jobs: Sequence[SweepJob]) -> None:
     """Print a table of the jobs, with the accuracies of those that trained, and a line for each failure."""
+    table = pd.DataFrame({"job": [job.number for job in jobs], "": [job.status for job in jobs]})
     accuracies = [job.accuracy for job in jobs]
-    answer = ["validation [95%]"] if any(accuracies) else []
-    table = Table("job", "", *answer, "overrides", box=None, header_style="bold", pad_edge=False)
-    for job, accuracy in zip(jobs, accuracies, strict=True):
-        table.add_row(str(job.number), job.status, *([Text(accuracy)] if answer else []), Text(job.words))
-    Console().print(table)
+    if any(accuracies):
+        table["validation [95%]"] = accuracies
+    print(format_table(table.assign(overrides=[job.words for job in jobs])))
     for job in jobs:
         if job.failure:
             print(f"job {job.number}: {job.failure}")

@@ -147,19 +147,6 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.Da
     return figure
 
 
-def small_panel(rows: pd.DataFrame) -> Figure:
-    """Draw training (dashed) and validation accuracy of one kind of run, without title and legend."""
-    figure, ax = subplots(3, 1.9)
-    rows = thinned(rows)
-    accuracy_axes(ax, rows)
-    first, last = rows["epoch"].min(), rows["epoch"].max()
-    ax.set(xlim=(min(first, last - 1), last))
-    ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-    ax.xaxis.label.set_fontsize(8.5)
-    ax.tick_params(labelsize=8.5)
-    return figure
-
-
 def draw_by_setting(means: pd.DataFrame) -> Figure:
     """Draw a table of means over seeds, with columns for settings, then ``seeds``, ``accuracy``, ``low``, ``high``.
 

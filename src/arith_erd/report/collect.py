@@ -87,7 +87,7 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collectio
             folders.append((path / "probes", name, f"{name}/probes"))
             curves |= {f"{name}/curves": Run(path).curves} if Run(path).curves.is_file() else {}
     replicas, members = _replicas(rows)
-    ids = replicas.reset_index(names="replica")[["run", "seed", "replica"]]
+    ids = replicas.reset_index()[["run", "seed", "replica"]]
     epochs = pd.concat([*metrics.values()] or [_NO_EPOCHS], ignore_index=True).merge(ids, on=["run", "seed"])
     epochs = epochs[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
     found = Collection(replicas, epochs, problems, drawn=curves)
@@ -99,10 +99,10 @@ def _replicas(rows: list[Row]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row for each replica, from the first folder that has it; and ``run, seed, replica`` with all duplicates."""
     table = pd.DataFrame(rows, columns=[*COLUMNS, "rank"]).astype(COLUMNS)
     order = ["finished", "rank", "epochs", "run"]
-    replicas = table.sort_values(order, ascending=[False, True, False, True], kind="stable").drop(columns="rank")
-    replicas = replicas.drop_duplicates(["key", "seed"]).sort_values(["run", "seed"]).reset_index(drop=True)
-    ids = replicas.reset_index(names="replica")[["key", "seed", "replica"]]
-    return replicas, table[["run", "seed", "key"]].merge(ids, on=["key", "seed"])[["run", "seed", "replica"]]
+    table = table.sort_values(order, ascending=[False, True, False, True], kind="stable")
+    table["replica"] = table.groupby(["key", "seed"], sort=False).ngroup()
+    replicas = table.drop_duplicates("replica").set_index("replica").sort_values(["run", "seed"])
+    return replicas.drop(columns="rank"), table[["run", "seed", "replica"]]
 
 
 def _add_probes(
