@@ -80,8 +80,8 @@ def seeds_text(*tables: pd.DataFrame) -> str:
 
 def set_title(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:
     """Set the title of a figure: the task, a text, and the number of seeds. Wide titles are wrapped."""
-    seeds = seeds_text(rows).replace(" ", "\N{NO-BREAK SPACE}")
-    title = f"{TASKS.get(task, task)}: {text} ({seeds})"
+    seeds = f" ({seeds_text(rows)})".replace(" ", "\N{NO-BREAK SPACE}") if "seed" in rows else ""
+    title = f"{TASKS.get(task, task)}: {text}{seeds}"
     figure.suptitle(title, fontsize=11, fontweight="bold", color=INK, wrap=True)
 
 
@@ -97,17 +97,19 @@ def diamond(ax: Axes, x: float, y: float, color: str) -> None:
     ax.plot([x], [y], markeredgecolor=color, clip_on=False, zorder=5, **DIAMOND)
 
 
-def legend_below(figure: Figure, *more: Line2D, columns: int = 0) -> None:
-    """Add one legend for all axes, in ``columns`` columns, or one per label, but no more than fit the figure."""
+def legend_below(figure: Figure, *more: Line2D, columns: int = 0) -> int:
+    """One legend for all axes, in as many columns as asked, or as the figure is wide enough for; returns its rows."""
     labelled = [ax.get_legend_handles_labels() for ax in figure.axes]
     handles = {label: handle for pair in labelled for handle, label in zip(*pair, strict=True)}
     handles |= {str(handle.get_label()): handle for handle in more}
-    widths = [0.5 + 0.06 * len(label) for label in handles]  # inches, about, of a line and 9-point text
+    widths = [0.85 + 0.065 * len(label) for label in handles]  # inches, about, of a line and 9-point text
     columns = min(columns or len(handles), len(handles))
     while columns > 1 and sum(map(max, np.array_split(widths, columns))) > figure.get_figwidth():
         columns -= 1
     place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
-    figure.legend(handles=[*handles.values()], frameon=False, fontsize=9, handlelength=2.8, **place)
+    if handles:
+        figure.legend(handles=[*handles.values()], frameon=False, fontsize=9, handlelength=2.8, **place)
+    return -(-len(handles) // max(columns, 1))
 
 
 def heat_map(

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
@@ -21,10 +20,10 @@ from ..interp.interventions import Erase
 from ..interp.sites import chosen_sites
 from ..models import Transformer
 from ..models.network import sequence_correct
-from ..plots.curves import EpochCurves
-from ..plots.probe_figures import draw_erasures
+from ..plots.panels import Dots
+from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from ..tasks import Task
-from .probe import Natural, OneOrMore, Positive, Probe, listed
+from .probe import Natural, NetworkProbe, OneOrMore, Positive, listed
 
 Key = tuple[str, str]  # concept, method
 Method = Literal["inlp", "mean_projection", "leace"]
@@ -38,10 +37,24 @@ ROUNDING = 1e-6
 SHOWN = {name: name for name in ("site", "concept", "method")}  # columns of the table, in eighty characters
 SHOWN |= {"variance_removed": "variance", "probe_error_after": "error", "seq_acc_after": "accuracy"}
 SHOWN |= {"control_variance_mean": "random", "control_signs_mean": "flipped"}
+CONTROLS = {
+    "control_rank": (GREY, "random directions, same rank"),
+    "control_variance": (ORANGE, "random directions, same variance"),
+    "control_signs": (GREEN, "same erasure of a random concept, signs flipped"),
+}
 ACCURACIES = (
     *("seq_acc_before", "seq_acc_after", "seq_acc_after_unseen"),
-    *(f"control_{kind}_{what}" for kind in ("rank", "variance", "signs") for what in ("mean", "min")),
+    *(f"{kind}_{what}" for kind in CONTROLS for what in ("mean", "min")),
 )
+MARKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "seq_acc_before": ("before erasure", {"color": INK, "marker": "|", "markersize": 9}),
+    "seq_acc_after_unseen": (
+        "fitted on half of the pairs, measured on the others",
+        {"color": BLUE, "marker": "o", "markerfacecolor": "white", "markersize": 8},
+    ),
+    "seq_acc_after": ("fitted and measured on all pairs", {"color": BLUE, "marker": "o", "markersize": 4.5}),
+    "published": ("published: 0.13%", {"color": INK, "marker": "x"}),
+}
 LINEAR = (
     "a value probe of addition cannot distinguish the paper's hypotheses: the sum is linear in the operands' bits, so "
     "a linear probe reads it without error from the bare bits too (baseline_operand_bits is 0)"
@@ -52,7 +65,7 @@ PAPER = (
 )
 
 
-class Amnesic(Probe):
+class Amnesic(NetworkProbe):
     """Erase concepts from the embeddings at a site, and measure how often the whole answer is still right.
 
     Erasers are fitted under teacher forcing. The layers above the site then run on the erased embeddings. An answer is
@@ -71,14 +84,15 @@ class Amnesic(Probe):
 
     Args:
         concept, method: a name, a list of names, or None for all.
-
-    Raises:
-        UserError: for an unknown site, concept or method. The message lists the known ones.
     """
 
-    columns = (
-        *("seed", "site", "concept", "method", "iterations", "rank", "variance_removed"),
-        *("probe_error_before", "probe_error_after", *ACCURACIES, "baseline_operand_bits"),
+    picture = Dots(
+        *("seq_acc_after", "", "erasure", "site"),
+        title="sequence accuracy after erasing a concept; bars: controls, worst to mean",
+        xlabel="sequence accuracy",
+        marks=MARKS,
+        bars={(f"{kind}_min", f"{kind}_mean"): look for kind, look in CONTROLS.items()},
+        size=(4.4, 0.36),
     )
     units: ClassVar[dict[str, str]] = {"rank": "number", **dict.fromkeys(ACCURACIES, "accuracy")}
 
@@ -92,7 +106,7 @@ class Amnesic(Probe):
         controls: Positive = 100,
         seed: Natural = 0,
     ) -> None:
-        self.models, self.task = models, models[0].task
+        super().__init__(models)
         self.sites = chosen_sites(models, site)
         known = self.task.concept_names
         self.concepts, self.methods = listed(concept or known), listed(method or METHODS)
@@ -101,38 +115,48 @@ class Amnesic(Probe):
                 raise bad_value("probe.concept", name, f"null for all, or some of {', '.join(known)}")
         self.iterations, self.controls, self.seed = iterations, controls, seed
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        concepts = self.task.concepts(self.task.examples())
-        targets = {name: torch.as_tensor(z) for name, z in concepts.items() if name in self.concepts}
-        baselines = {name: baseline(self.task, z) for name, z in targets.items()}
-        for model, name in product(self.models, self.sites):
-            for concept, method, *measures in self._at(model, name, targets):
-                yield self.row(model.seed, name, concept, method, *measures, baselines[concept])
-
-    def _at(self, model: Hooked, site: str, targets: dict[str, Tensor]) -> Iterator[tuple[Any, ...]]:
-        """Erase every concept by every method at one site; yields the columns from ``concept`` to the controls."""
-        embeddings = finite_cache(model, self.task.examples(), [site])[site].flatten(1).cpu()  # (N, d)
-        order = torch.as_tensor(np.random.default_rng(self.seed).permutation(len(embeddings)))
-        seen, unseen = order.chunk(2)
-        x, x_seen = whiten(embeddings), whiten(embeddings[seen])
-        of_all, of_unseen = accuracy(model, site, torch.arange(len(order))), accuracy(model, site, unseen)
-        before = of_all()
-        erasers = {(c, m): METHODS[m](x, targets[c], self.iterations) for c, m in product(targets, self.methods)}
-        removed = {k: erasure.variance_removed(embeddings, eraser(embeddings)) for k, eraser in erasers.items()}
-        controls = self._controls(accuracy(model, site, order[:SAMPLE]), x, erasers, removed)
-        for (concept, method), eraser in erasers.items():
-            z, key = targets[concept], (concept, method)
-            eraser_seen = METHODS[method](x_seen, z[seen], self.iterations)
-            errors = probe_error(z, refit(x, z)), probe_error(z, refit(x, z, eraser))
-            after = of_all(eraser), of_unseen(eraser_seen)
-            iterations = self.iterations if method == "inlp" else 1
-            yield *key, iterations, eraser.rank, removed[key], *errors, before, *after, *controls[key]
+    def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
+        examples = self.task.examples()
+        targets = {
+            name: torch.as_tensor(z) for name, z in self.task.concepts(examples).items() if name in self.concepts
+        }
+        for site in self.sites:
+            embeddings = finite_cache(model, examples, [site])[site].flatten(1).cpu()  # (N, d)
+            order = torch.as_tensor(np.random.default_rng(self.seed).permutation(len(embeddings)))
+            seen, unseen = order.chunk(2)
+            x, x_seen = whiten(embeddings), whiten(embeddings[seen])
+            of_all, of_unseen = accuracy(model, site, torch.arange(len(order))), accuracy(model, site, unseen)
+            before = of_all()
+            erasers = {(c, m): METHODS[m](x, targets[c], self.iterations) for c, m in product(targets, self.methods)}
+            removed = {k: erasure.variance_removed(embeddings, eraser(embeddings)) for k, eraser in erasers.items()}
+            controls = self._controls(accuracy(model, site, order[:SAMPLE]), x, erasers, removed)
+            for (concept, method), eraser in erasers.items():
+                z = targets[concept]
+                yield {
+                    "site": site,
+                    "concept": concept,
+                    "method": method,
+                    "iterations": self.iterations if method == "inlp" else 1,
+                    "rank": eraser.rank,
+                    "variance_removed": removed[concept, method],
+                    "probe_error_before": probe_error(z, refit(x, z)),
+                    "probe_error_after": probe_error(z, refit(x, z, eraser)),
+                    "seq_acc_before": before,
+                    "seq_acc_after": of_all(eraser),
+                    "seq_acc_after_unseen": of_unseen(METHODS[method](x_seen, z[seen], self.iterations)),
+                    **controls[concept, method],
+                    "baseline_operand_bits": baseline(self.task, z),
+                }
 
     def _controls(
         self, measure: Callable[..., float], x: Whitened, erasers: dict[Key, Eraser], removed: dict[Key, float]
-    ) -> dict[Key, list[float]]:
+    ) -> dict[Key, dict[str, float]]:
         """Mean and worst accuracy after each kind of random erasure: same rank, same variance, flipped signs."""
         accuracies: dict[tuple[str, Any], list[float]] = defaultdict(list)  # erasures of one rank share a control
+        kinds = {
+            key: (("control_rank", eraser.rank), ("control_variance", removed[key]), ("control_signs", key))
+            for key, eraser in erasers.items()
+        }
         generator, signs = (torch.Generator().manual_seed(self.seed) for _ in range(2))
         for _ in range(self.controls):
             basis = erasure.random_basis(len(x.mean), generator)
@@ -140,18 +164,17 @@ class Amnesic(Probe):
             random: dict[tuple[str, Any], Eraser] = {}
             for key, eraser in erasers.items():
                 signs.set_state(state)  # the same axes for every erasure
-                random["rank", eraser.rank] = erasure.project_away(x, basis[:, : eraser.rank])
-                random["variance", removed[key]] = erasure.project_away_variance(x, basis, removed[key])
-                random["signs", key] = erasure.flip_signs(x, eraser, signs)
+                same_rank = erasure.project_away(x, basis[:, : eraser.rank])
+                same_variance = erasure.project_away_variance(x, basis, removed[key])
+                controls = same_rank, same_variance, erasure.flip_signs(x, eraser, signs)
+                random |= dict(zip(kinds[key], controls, strict=True))
             for kind, control in random.items():
                 accuracies[kind].append(measure(control))
-        controls = {}
-        for key, eraser in erasers.items():
-            of_kinds = [
-                accuracies[kind] for kind in (("rank", eraser.rank), ("variance", removed[key]), ("signs", key))
-            ]
-            controls[key] = [float(f(of_kind)) for of_kind in of_kinds for f in (np.mean, min)]
-        return controls
+        ends: dict[str, Callable[..., Any]] = {"mean": np.mean, "min": min}
+        return {
+            key: {f"{kind[0]}_{end}": float(f(accuracies[kind])) for kind in of_key for end, f in ends.items()}
+            for key, of_key in kinds.items()
+        }
 
     def notes(self) -> list[str]:
         return [LINEAR, PAPER] if self.task.name == "add" and "value" in self.concepts else []
@@ -159,14 +182,15 @@ class Amnesic(Probe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         return super().table(rows[["seed", *SHOWN]]).rename(columns=SHOWN)
 
-    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        label = "sequence accuracy after erasure"
-        return EpochCurves.of(rows, "seq_acc_after", ("concept", "method"), "site", label, "accuracy")
-
-    def figure(self, rows: pd.DataFrame) -> Figure:
+    def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         networks = all(isinstance(model.network, Transformer) for model in self.models)
-        published = networks and (self.task.name, self.task.bits, self.iterations) == ("add", 7, 2)
-        return draw_erasures(rows, self.task.name, published)
+        return erasures(rows, networks and (self.task.name, self.task.bits, self.iterations) == ("add", 7, 2))
+
+
+def erasures(rows: pd.DataFrame, published: bool) -> pd.DataFrame:
+    """The rows with names of the erasures, and with the paper's number where it is ``published``."""
+    theirs = published & (rows["site"] == "dec.3") & (rows["concept"] == "value") & (rows["method"] == "inlp")
+    return rows.assign(erasure=rows["concept"] + ", " + rows["method"], published=np.where(theirs, 0.0013, np.nan))
 
 
 def accuracy(model: Hooked, site: str, pairs: Tensor) -> Callable[..., float]:

@@ -5,10 +5,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from ..bits import Array
-from ..plots.style import BLUE, LIGHT, headline, legend_below, subplots, tidy
+from ..plots.panels import Bars
 from ..splits import Split
 from ..tasks import Task
 from .probe import Probe
@@ -27,7 +26,13 @@ class Ceilings(Probe):
     for each subset.
     """
 
-    columns = ("task", "ablation", "subset", "ceiling")
+    picture = Bars(
+        *("ceiling", "ablation", "subset"),
+        title="exact ceilings of the sequence accuracy",
+        percent=True,
+        numbers=".2%",
+        size=(2, 3),
+    )
     units: ClassVar[dict[str, str]] = {"ceiling": "accuracy"}
     across = ("subset",)
 
@@ -42,21 +47,8 @@ class Ceilings(Probe):
             for subset, chosen in (("all", held_out | True), ("validation", held_out), ("train", ~held_out)):
                 prompt, completion = examples.prompt[chosen], examples.completion[chosen]
                 if len(prompt):
-                    yield self.row(self.task.name, ablation, subset, ceiling(prompt, completion, ablation))
-
-    def figure(self, rows: pd.DataFrame) -> Figure:
-        figure, ax = subplots(6, 2.8)
-        for offset, (subset, colour) in enumerate((("all", BLUE), ("validation", LIGHT))):
-            part = rows[rows["subset"] == subset]
-            places = [ABLATIONS.index(name) + 0.35 * offset - 0.175 for name in part["ablation"]]
-            bars = ax.barh(places, part["ceiling"], height=0.33, color=colour, label=f"{subset} pairs")
-            ax.bar_label(bars, [f"{share:.2%}" for share in part["ceiling"]], padding=4, fontsize=8.5)
-        tidy(ax)
-        ax.set(xscale="log", xlim=(1e-3, 5), xlabel="sequence accuracy at most")
-        ax.set_yticks(range(len(ABLATIONS)), [name.replace("_", " ") for name in ABLATIONS])
-        legend_below(figure)
-        headline(ax, f"{self.task.name} at {self.task.bits} {self.task.digit_noun}: exact ceilings")
-        return figure
+                    share = ceiling(prompt, completion, ablation)
+                    yield {"task": self.task.name, "ablation": ablation, "subset": subset, "ceiling": share}
 
 
 def ceiling(prompt: Array, completion: Array, ablation: str) -> float:

@@ -42,22 +42,18 @@ class Dataset(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The held-out region in the (A, B) plane, as a share over further operands; along A for a single operand."""
-        held_out = np.zeros(self.task.shape)
-        held_out[tuple(rows[name] for name in self.task.operand_names)] = rows["subset"] == "validation"
-        count, shape = int(held_out.sum()), (*self.task.shape[:2], 1)[:2]
-        plane = held_out.reshape(*shape, -1).mean(axis=2).T  # (B, A), or (1, A)
-        figure, ax = subplots(4.6, 4.8 if shape[1] > 1 else 1.6)
+        names = self.task.operand_names
+        held_out = rows["subset"] == "validation"
+        share = held_out.groupby([rows[name] for name in names[:2]]).mean()
+        plane = share.unstack(0) if len(names) > 1 else share.to_frame().T  # (B, A), or (1, A)
+        figure, ax = subplots(4.6, 4.8 if len(plane) > 1 else 1.6)
         ax.imshow(plane, vmin=0, vmax=1, origin="lower", cmap=HELD_OUT, interpolation="nearest", aspect="auto")
-        ticks = np.arange(0, shape[0] + 1, max(shape[0] // 4, 1))
-        ax.set(xlabel="A", xticks=ticks, xlim=(-0.5, shape[0] - 0.5))
-        if shape[1] > 1:
-            ax.set(ylabel="B", yticks=ticks, ylim=(-0.5, shape[1] - 0.5), box_aspect=1)
-        else:
+        ax.set(xlabel="A", ylabel="B" if len(plane) > 1 else "")
+        if len(plane) == 1:
             ax.set_yticks([])
-        dark = "dark" if held_out.ndim < 3 else "dark: share over other operands"
+        dark = "dark" if len(names) < 3 else "dark: share over other operands"
         options = ", ".join(f"{key}={value}" for key, value in vars(self.split).items() if not key.startswith("_"))
-        digits = self.task.digit_noun if self.task.bits > 1 else self.task.digit_noun.removesuffix("s")
         split = type(self.split).__name__ + (options and f"({options})")
-        caption = f"{count:,} of {len(rows):,} examples held out ({dark})"
-        ax.set_title(f"{self.task.name}, {self.task.bits} {digits}, {split}\n{caption}", fontsize=10)
+        caption = f"{held_out.sum():,} of {len(rows):,} examples held out ({dark})"
+        ax.set_title(f"{self.task.name}, {self.task.bits} {self.task.digit_noun}, {split}\n{caption}", fontsize=10)
         return figure

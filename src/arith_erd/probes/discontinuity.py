@@ -1,21 +1,17 @@
 """How far does the answer jump when a few bits of the operands flip? (paper, appendix A)"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from ..bits import Array, to_digits
-from ..plots.style import INK, headline, heat_map, subplots
+from ..plots.panels import HeatMaps
 from ..tasks import Task
 from .probe import Probe
 
 BLOCK = 32  # examples compared with all others at once
-COLUMNS: Mapping[str, type] = dict.fromkeys(("input_bits", "output_bits", "percent"), float)
 
 
 def change_counts(task: Task) -> Array:
@@ -46,7 +42,14 @@ class Discontinuity(Probe):
     over j. In other bases each digit changes to any other digit.
     """
 
-    columns = ("task", "input_bits", "output_bits", "percent")
+    picture = HeatMaps(
+        *("percent", "output_bits", "input_bits", "task"),
+        title="how far the answer jumps, percent of each row",
+        xlabel="changed bits of the answer",
+        label="flipped bits of the operands",
+        numbers=".1f",
+        ends=(0, 50),
+    )
     units: ClassVar[dict[str, str]] = {"percent": "percent"}
     across = ("output_bits",)
 
@@ -58,32 +61,12 @@ class Discontinuity(Probe):
         counts = change_counts(self.task)
         percent = 100 * counts / counts.sum(axis=1, keepdims=True)
         for (i, j), value in np.ndenumerate(percent):
-            yield self.row(self.task.name, i, j, float(value))
+            yield {"task": self.task.name, "input_bits": i, "output_bits": j, "percent": float(value)}
 
-    def figure(self, rows: pd.DataFrame) -> Figure:
-        title = f"{self.task.name} at {self.task.bits} {self.task.digit_noun}: percent of each row"
-        return draw_discontinuities({title: rows}, digits=self.task.digit_noun)
+    def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return cases(rows)
 
 
-def draw_discontinuities(tasks: Mapping[str, pd.DataFrame], published: str = "", digits: str = "bits") -> Figure:
-    """Draw a heat map of percentages for each task; a cell without cases stays empty.
-
-    ``published`` is the title of the panel in which to frame the one cell that the paper's text prints.
-    """
-    tables = {
-        title: rows.pivot_table("percent", "input_bits", "output_bits", dropna=False).rename(index=int, columns=int)
-        for title, rows in tasks.items()
-    }
-    size = 8 if len(tables) == 1 else 6.5
-    widths = [table.shape[1] for table in tables.values()]
-    height = max(len(table) for table in tables.values())
-    shape = 1.2 + size / 18 * sum(widths), 1.3 + size / 25 * height
-    figure, (axes,) = subplots(*shape, 1, len(tables), width_ratios=widths, squeeze=False)
-    for ax, (title, table) in zip(axes, tables.items(), strict=True):
-        heat_map(ax, table.where(table > 0), Normalize(0, 50), numbers=".1f")
-        ax.set_xlabel(f"changed {digits} of the answer")
-        headline(ax, title)
-        if title == published:
-            ax.add_patch(Rectangle((2.5, 1.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.4))
-    axes[0].set_ylabel(f"{'flipped' if digits == 'bits' else 'changed'} {digits} of the operands")
-    return figure
+def cases(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows, without the percentage where there is no case: that cell stays empty."""
+    return rows.assign(percent=rows["percent"].where(rows["percent"] > 0))

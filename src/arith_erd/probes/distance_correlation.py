@@ -1,6 +1,6 @@
 """Do distances between embeddings follow the tokens or the value? (paper, section 4.5 and figure 4)"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,9 +16,10 @@ from ..interp.sites import layers
 from ..models.network import greedy_tokens, shift_right
 from ..models.weights import initialise
 from ..plots.curves import EpochCurves
-from ..plots.probe_figures import COMPARED, UNTRAINED, draw_correlations
+from ..plots.panels import HeatMaps, Lines
+from ..plots.style import headline, legend_below, seeds_text, subplots
 from ..tasks import Examples
-from .probe import Probe
+from .probe import NetworkProbe
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,9 +37,19 @@ def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
 
 
 METHODS = {"pearson": pearson, "spearman": spearman}
+COMPARED = (("in", "token"), ("in", "value"), ("out", "token"), ("out", "value"))
+TO = {"in": "input", "out": "output"}
+ORDER = {"input": 0, "enc": 1, "dec": 2, "output": 3}
+UNTRAINED = "untrained "
+OUTPUT = {"token": "output token distances", "value": "output value distances"}
+BESIDE = {
+    f"{whose}, {space}": OUTPUT[space] for whose in ("untrained network", "the authors' weights") for space in OUTPUT
+}
+TABLE = HeatMaps("correlation", "to", "site", size=(0.9, 0.24))
+CURVES = Lines("correlation", "layer", "line", beside=BESIDE)
 
 
-class DistanceCorrelation(Probe):
+class DistanceCorrelation(NetworkProbe):
     """Correlate distances between embeddings, at every site, with distances between inputs and between outputs.
 
     The examples are the pairs ``(A, A)``, 128 at seven bits: 8,128 distances; of three operands, ``(A, A, A)``. At
@@ -51,30 +62,29 @@ class DistanceCorrelation(Probe):
     compare token distances with value distances: the paper's yellow cells.
     """
 
-    columns = ("seed", "stack", "layer", "level", "space", "method", "correlation")
     units: ClassVar[dict[str, str]] = {"correlation": "correlation"}
     across = ("level", "space")
 
-    def __init__(self, models: Sequence[Hooked]) -> None:
-        self.models = models
+    def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
+        task = model.task
+        examples = task.examples(*[np.arange(task.limit)] * task.num_operands)
+        texts = examples.prompt, examples.completion
+        tokens = [pdist(x, "hamming") * x.shape[1] for x in texts]  # number of tokens that differ
+        values = [pdist(x[:, None], "cityblock") for x in (examples.a, examples.answer)]
+        outside = np.stack([tokens[0], values[0], tokens[1], values[1]])  # (4, D), as `COMPARED`
+        inside = distances(model, examples)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        for model in self.models:
-            task = model.task
-            examples = task.examples(*[np.arange(task.limit)] * task.num_operands)
-            texts = examples.prompt, examples.completion
-            tokens = [pdist(x, "hamming") * x.shape[1] for x in texts]  # number of tokens that differ
-            values = [pdist(x[:, None], "cityblock") for x in (examples.a, examples.answer)]
-            outside = np.stack([tokens[0], values[0], tokens[1], values[1]])  # (4, D), as `COMPARED`
-            inside = distances(model, examples)
-            for method, correlate in METHODS.items():
-                of_sites = correlate(np.stack(list(inside.values())), outside)  # (S, 4)
-                themselves = correlate(outside, outside)  # (4, 4)
-                yield self.row(model.seed, "input", 0, "in", "value", method, float(themselves[0, 1]))
-                for place, of_site in zip(inside, of_sites, strict=True):
-                    for to, correlation in zip(COMPARED, of_site, strict=True):
-                        yield self.row(model.seed, *place, *to, method, float(correlation))
-                yield self.row(model.seed, "output", 0, "out", "value", method, float(themselves[2, 3]))
+        def row(stack: str, layer: int, level: str, space: str, method: str, found: float) -> dict[str, Any]:
+            site = {"stack": stack, "layer": layer, "level": level, "space": space}
+            return site | {"method": method, "correlation": float(found)}
+
+        for method, correlate in METHODS.items():
+            of_sites = correlate(np.stack(list(inside.values())), outside)  # (S, 4)
+            themselves = correlate(outside, outside)  # (4, 4)
+            yield row("input", 0, "in", "value", method, themselves[0, 1])
+            for place, of_site in zip(inside, of_sites, strict=True):
+                yield from (row(*place, *to, method, found) for to, found in zip(COMPARED, of_site, strict=True))
+            yield row("output", 0, "out", "value", method, themselves[2, 3])
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         own = rows["stack"].isin(["enc", "dec"]) & (rows["method"] == "pearson") & (rows["level"] == "out")
@@ -84,7 +94,50 @@ class DistanceCorrelation(Probe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         names = ", ".join(sorted({model.task.name for model in self.models}))
-        return draw_correlations({f"{names}: Pearson correlations": rows[rows["method"] == "pearson"]})
+        return draw({f"{names}: Pearson correlations": rows[rows["method"] == "pearson"]})
+
+
+def draw(tasks: Mapping[str, pd.DataFrame], beside: Mapping[str, pd.DataFrame] | None = None) -> Figure:
+    """Figure 4 of the paper, of the rows of one method by title: for each the table, and curves over the layers.
+
+    ``beside`` holds rows of the authors' weights, for thin curves.
+    """
+    tables = {title: by_site(rows) for title, rows in tasks.items()}
+    heights = [max(1.6 + 0.24 * table["site"].nunique(), 3.2) for table in tables.values()]
+    ratios = {"width_ratios": (4, 5), "height_ratios": heights}
+    figure, axes = subplots(9.6, sum(heights), len(tasks), 2, squeeze=False, **ratios)
+    for (table, curves), (title, rows) in zip(axes, tasks.items(), strict=True):
+        TABLE.draw_panel(table, tables[title])
+        table.xaxis.tick_top()
+        headline(table, title, seeds_text(rows), pad=30)
+        CURVES.draw_panel(curves, by_layer(rows, (beside or {}).get(title)))
+        curves.set(xlabel="decoder layer", ylabel="correlation with\nembedding distances")
+    legend_below(figure, columns=2)
+    return figure
+
+
+def by_site(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `TABLE`: without those of the untrained network, from the input to the output."""
+    rows = rows[~rows["stack"].str.startswith(UNTRAINED)]
+    rows = rows.sort_values(["stack", "layer"], key=lambda x: x.map(ORDER).fillna(4) if x.name == "stack" else x)
+    layer = rows["layer"].map("{:g}".format).where(rows["layer"] > 0, "token").where(rows["stack"].isin(ORDER), "")
+    to = rows["level"].map(TO) + "\n" + rows["space"]
+    order = [f"{TO[level]}\n{space}" for level, space in COMPARED]
+    return rows.assign(site=(rows["stack"] + " " + layer).str.strip(), to=pd.Categorical(to, order))
+
+
+def by_layer(rows: pd.DataFrame, beside: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The rows of `CURVES`: of decoder layers, and of digits scaled by their place, which have none and get all."""
+    rows = rows[rows["level"] == "out"]
+    own, untrained = (rows[rows["stack"] == f"{prefix}dec"] for prefix in ("", UNTRAINED))
+    lines = [own.assign(line=own["space"].map(OUTPUT))]
+    others = {"untrained network": untrained}
+    if beside is not None:
+        others["the authors' weights"] = beside[(beside["level"] == "out") & (beside["stack"] == "dec")]
+    lines += [part.assign(line=f"{whose}, " + part["space"]) for whose, part in others.items()]
+    scaled = rows[rows["stack"].str.startswith("scaled ") & (rows["space"] == "value")]
+    scaled = scaled.assign(line="operand " + scaled["stack"].str.removeprefix("scaled ") + " times their place value")
+    return pd.concat([*lines, scaled.drop(columns="layer").merge(own[["layer"]].drop_duplicates(), how="cross")])
 
 
 def distances(model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats]:

@@ -6,8 +6,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib import colormaps
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from ..errors import UserError, require_integer
@@ -18,21 +16,22 @@ from ..interp.interchange import finite_cache
 from ..interp.interventions import Steer
 from ..interp.sites import chosen_sites
 from ..models.network import sequence_correct, shift_right
-from ..plots.style import GREY, INK, headline, legend_below, set_title, subplots, tidy
-from .probe import Natural, OneOrMore, Positive, Probe, in_text, listed
+from ..plots.panels import Lines
+from .probe import Natural, NetworkProbe, OneOrMore, Positive, listed
 
 Method = Literal["slope", "leace", "centroids"]
 FITTED = 4096  # examples that directions are fitted on
 CONTROLS = 5  # random directions
 DELTAS = (1, 2, 4, 8, 16, 32, 64)
 TITLES = {
-    "slope": ("Least-squares slope", "Cov(x, S) / Var(S)"),
-    "leace": ("LEACE direction", "linear reading moved by delta"),
-    "centroids": ("Class centroids", "mean of one sum to the next"),
+    "slope": "Least-squares slope",
+    "leace": "LEACE direction",
+    "centroids": "Class centroids: mean of one sum to the next",
 }
+COMPARED = {"no_intervention": "no intervention", "random": "random moves of the same length"}
 
 
-class Dose(Probe):
+class Dose(NetworkProbe):
     """Steer all positions of a site along the value, and read the whole answer.
 
     In ``3 + 5`` at three bits, steering by 1 should give the answer ``1001``, 9. A network that stores one number
@@ -50,12 +49,17 @@ class Dose(Probe):
         delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
         sample: examples for each delta. Some example must have the new value; for centroids a fitted one.
         causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
-
-    Raises:
-        UserError: for an unknown site or method, or a task without a value.
     """
 
-    columns = ("seed", "site", "method", "delta", "n", "answer", "no_intervention", "random")
+    picture = Lines(
+        *("answer", "delta", "site", "method"),
+        title="does the answer follow when the value is moved?",
+        xlabel="delta, units of the value",
+        label="answers that become value + delta",
+        percent=True,
+        beside=dict.fromkeys(COMPARED.values(), ""),
+        size=(4.6, 4.2),
+    )
 
     def __init__(
         self,
@@ -67,10 +71,11 @@ class Dose(Probe):
         seed: Natural = 0,
         causal_model: CausalModelSpec = None,
     ) -> None:
-        self.models, self.sample, self.seed = models, sample, seed
-        self.causal_model = build_causal_model(models[0].task, causal_model, "probe.causal_model")
+        super().__init__(models)
+        self.sample, self.seed = sample, seed
+        self.causal_model = build_causal_model(self.task, causal_model, "probe.causal_model")
         if not self.causal_model.answer_variable:
-            said = f"task={models[0].task.name}: has no variable that is the answer as a number"
+            said = f"task={self.task.name}: has no variable that is the answer as a number"
             raise UserError(f"{said}; expected a task with one, such as add or mul")
         self.sites = chosen_sites(models, site)
         self.methods = listed(method)
@@ -79,12 +84,7 @@ class Dose(Probe):
         for number in self.deltas:
             require_integer("probe.delta", number, 1, largest)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        for model in self.models:
-            yield from (self.row(model.seed, *measured) for measured in self._doses(model))
-
-    def _doses(self, model: Hooked) -> Iterator[tuple[Any, ...]]:
-        """Steer at every site by every delta; yields the columns from ``site`` on."""
+    def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         task, every = self.causal_model.task, self.causal_model.examples
         chosen = np.random.default_rng(self.seed).choice(task.size, size=min(FITTED, task.size), replace=False)
         # Only values of fitted examples have a centroid. In a small task the largest value may have none.
@@ -112,35 +112,14 @@ class Dose(Probe):
                     steps = [step, *(_same_length(step, self.seed + i) for i in range(CONTROLS))]
                     moves = [Steer(site, None, one.view(-1, *cached.shape[1:])) for one in steps]
                     moved, *controls = (_right(resumed([move]), target) for move in moves)
-                    yield site, method, delta, size, moved, unmoved, float(np.mean(controls))
+                    asked = {"site": site, "method": method, "delta": delta, "n": size}
+                    found = {"answer": moved, "no_intervention": unmoved, "random": float(np.mean(controls))}
+                    yield asked | found
 
-    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return in_text(rows.pivot_table("answer", ["site", "method"], "delta", sort=False))
-
-    def figure(self, rows: pd.DataFrame) -> Figure:
-        methods = [name for name in TITLES if name in set(rows["method"])]
-        width = 1.2 + 3.9 * max(len(methods), 2)
-        figure, (axes,) = subplots(width, 5.2, 1, len(methods), squeeze=False, sharey=True)
-        for ax, method in zip(axes, methods, strict=True):
-            shown = rows[rows["method"] == method]
-            means = shown.pivot_table("answer", "delta", "site")
-            for stack, dashes, shades in (("enc", "--", "Blues"), ("dec", "-", "Greens")):
-                sites = [site for site in self.sites if site.startswith(stack)]
-                for i, site in enumerate(sites):
-                    look = {"color": colormaps[shades](0.35 + 0.6 * i / len(sites)), "marker": "osv^Dx"[i % 6]}
-                    ax.plot(means[site], dashes, label=site, ms=4.5, **look)
-            controls = shown.groupby("delta")[["no_intervention", "random"]].mean()
-            ax.plot(controls["no_intervention"], ":", color=GREY, linewidth=1.2, label="no intervention")
-            ax.plot(controls["random"], "-.", color=INK, linewidth=1.2, label="random moves of the same length")
-            tidy(ax, "y")
-            ax.set_xscale("log", base=2)
-            ax.set(xlabel="delta, units of the value", ylim=(-0.04, 1.04))
-            ax.xaxis.set_major_formatter("{x:g}")
-            headline(ax, *TITLES[method])
-        axes[0].set_ylabel("answers that become value + delta")
-        set_title(figure, self.causal_model.task.name, "does the answer follow when the value is moved?", rows)
-        legend_below(figure, columns=7)
-        return figure
+    def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
+        controls = [rows.assign(site=name, answer=rows[column]) for column, name in COMPARED.items()]
+        every = pd.concat([rows, *controls])
+        return every.assign(method=every["method"].map(TITLES))
 
 
 def slope(x: Whitened, values: Tensor) -> Tensor:

@@ -5,17 +5,16 @@ from typing import Any, ClassVar
 
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import layers
-from ..plots.style import heat_map, set_title, subplots
-from .probe import Natural, Positive, Probe, in_text, sample_pairs
+from ..plots.panels import HeatMaps
+from .probe import Natural, NetworkProbe, Positive, sample_pairs
 
 
-class LogitLens(Probe):
+class LogitLens(NetworkProbe):
     """The network's answers if a given layer of its decoder were the last one.
 
     A layer's embeddings replace those of the last layer, and the head's output is compared with the right token. A row
@@ -23,11 +22,11 @@ class LogitLens(Probe):
     of the right token, ``agreement`` the share of tokens that equal the whole network's.
     """
 
-    columns = ("seed", "site", "position", "accuracy", "probability", "agreement")
+    picture = HeatMaps("accuracy", "token", "site", title="right tokens, by layer")
     units: ClassVar[dict[str, str]] = {"accuracy": "accuracy", "agreement": "accuracy"}
 
     def __init__(self, models: Sequence[Hooked], pairs: Positive | None = 2048, seed: Natural = 0) -> None:
-        self.models, self.task = models, models[0].task
+        super().__init__(models)
         self.examples = sample_pairs(self.task, pairs, seed)
         known = models[0].sites
         decoder = [site for site in layers(known) if site.startswith("dec.")]
@@ -37,30 +36,22 @@ class LogitLens(Probe):
         self.sites = [site for site in ("dec.1.resid_pre",) if site in known] + decoder
 
     @torch.no_grad()
-    def rows(self) -> Iterator[dict[str, Any]]:
-        for model in self.models:
-            whole, cache = model.run_with_cache(self.examples, self.sites)
-            head = model.resume_from(self.last, self.examples)
-            completion = torch.as_tensor(self.examples.completion, device=whole.device)  # (N, m)
-            for site in self.sites:
-                logits = head([Replace(self.last, None, cache[site])])  # (N, m, V)
-                token = logits.argmax(-1)
-                probability = logits.softmax(-1).gather(-1, completion[..., None]).squeeze(-1)
-                right, agreeing = token == completion, token == whole.argmax(-1)
-                measures = [x.double().mean(0).tolist() for x in (right, probability, agreeing)]
-                for position, values in enumerate(zip(*measures, strict=True)):
-                    yield self.row(model.seed, site, position, *values)
+    def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
+        whole, cache = model.run_with_cache(self.examples, self.sites)
+        head = model.resume_from(self.last, self.examples)
+        completion = torch.as_tensor(self.examples.completion, device=whole.device)  # (N, m)
+        for site in self.sites:
+            logits = head([Replace(self.last, None, cache[site])])  # (N, m, V)
+            token = logits.argmax(-1)
+            measures = {
+                "accuracy": token == completion,
+                "probability": logits.softmax(-1).gather(-1, completion[..., None]).squeeze(-1),
+                "agreement": token == whole.argmax(-1),
+            }
+            means = {name: x.double().mean(0).tolist() for name, x in measures.items()}  # m of each
+            for position in range(completion.shape[1]):
+                at = {name: of_tokens[position] for name, of_tokens in means.items()}
+                yield {"site": site, "position": position} | at
 
-    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return in_text(self._wide(rows), ".3f")
-
-    def figure(self, rows: pd.DataFrame) -> Figure:
-        wide = self._wide(rows)
-        figure, ax = subplots(1.6 + 0.55 * max(len(wide.columns), 7), 1.0 + 0.42 * len(wide))
-        heat_map(ax, wide, numbers=".2f")
-        set_title(figure, self.task.name, "right tokens, by layer", rows)
-        return figure
-
-    def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
-        wide = rows.pivot_table("accuracy", "site", "position", sort=False)
-        return wide.set_axis(self.task.answer_names, axis=1)
+    def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.assign(token=rows["position"].map(dict(enumerate(self.task.answer_names))))

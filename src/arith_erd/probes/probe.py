@@ -4,7 +4,7 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -13,92 +13,19 @@ from pydantic import ConfigDict, Field, ValidationError, validate_call
 
 from ..errors import no_such_key, user_error
 from ..plots.curves import EpochCurves
-from ..plots.sheet import TEXT, Sheet, tabulate
+from ..plots.panels import HeatMaps, Lines, Picture
+from ..plots.sheet import NUMBER, Sheet, tabulate
+from ..plots.style import set_title
 from ..tasks import Examples, Task
 
+if TYPE_CHECKING:
+    from ..interp.hooked import Hooked  # loads torch, which a probe of a task does not need
+
 GIVEN = ("task", "split", "models")  # arguments that are no options
-MAX_PANELS = 6  # of curves over epochs
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Option = TypeVar("Option")
 OneOrMore: TypeAlias = Option | Annotated[Sequence[Option], Field(min_length=1)]
-
-
-class Probe(ABC):
-    """Base class: measures a task or trained networks, and describes the result.
-
-    >>> from arith_erd.probes.discontinuity import Discontinuity
-    >>> from arith_erd.tasks import Add
-    >>> probe = Discontinuity(Add(bits=3))
-    >>> rows = pd.DataFrame(probe.rows())
-    >>> rows[(rows["input_bits"] == 2) & (rows["output_bits"] == 3)]
-       task  input_bits  output_bits  percent
-    13  add           2            3     27.5
-
-    The constructor gets the options in the probe's YAML file, and the arguments that the file lists under ``needs``:
-    any of ``task``, ``split`` and ``models`` (trained networks). Its annotations say which values an option takes:
-    others raise a `UserError` that names ``probe.OPTION``. A probe knows neither logger nor path.
-    """
-
-    columns: tuple[str, ...]
-    """Keys of `rows`, in order, set by the class, or by its constructor if they depend on the task."""
-    units: ClassVar[Mapping[str, str]] = {}
-    """Units of measures, such as ``accuracy``; a column of floats without a unit holds plain numbers."""
-    across: ClassVar[tuple[str, ...]] = ()
-    """Columns of `rows` whose values become columns of the table."""
-    counted: ClassVar[tuple[str, ...]] = ()
-    """For probes with one row per case: the columns by which the table counts cases."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "__init__" in vars(cls):
-            cls.__init__ = _checked(cls.__init__)  # type: ignore[method-assign]
-
-    def row(self, *values: Any) -> dict[str, Any]:
-        """Make a row of values, in the order of ``columns``."""
-        return dict(zip(self.columns, values, strict=True))
-
-    @abstractmethod
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Measure: a plain dictionary for each row, with the keys ``columns``."""
-
-    @abstractmethod
-    def figure(self, rows: pd.DataFrame) -> Figure:
-        """Draw the rows."""
-
-    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        """One epoch's points of the curves that ``epoch=all`` draws.
-
-        By default they show the first measure. The first key column that varies, names before numbers, gives the lines,
-        and the next one the panels, if it has at most six values.
-        """
-        sheet = self.sheet("", rows)
-        several = [key for key in sheet.keys if rows[key].nunique() > 1]
-        keys = sorted(several, key=lambda key: sheet.columns[key] != TEXT)
-        panel = next((key for key in keys[1:] if rows[key].nunique() <= MAX_PANELS), "")
-        measure = sheet.measures[0]
-        return EpochCurves.of(rows, measure, keys[:1], panel, unit=sheet.columns[measure])
-
-    def files(self) -> dict[str, str]:
-        """Additional files to write beside the rows, name -> text."""
-        return {}
-
-    def summary(self) -> list[str]:
-        """The result in a few sentences, printed above the table."""
-        return []
-
-    def notes(self) -> list[str]:
-        """Sentences on the limits of the rows, printed below the table."""
-        return []
-
-    def sheet(self, name: str, rows: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> Sheet:
-        """Describe the rows, for ``probe.json``."""
-        layout = {"across": self.across, "counted": self.counted, "settings": dict(settings or {})}
-        return Sheet.of(name, rows, self.units, **layout)
-
-    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The table on the terminal: each measure's mean over the seeds with its 95% interval."""
-        return tabulate(rows, self.sheet("", rows))
 
 
 def _checked(make: Callable[..., None]) -> Callable[..., None]:
@@ -118,6 +45,116 @@ def _checked(make: Callable[..., None]) -> Callable[..., None]:
             raise user_error(error, options, prefix="probe") from None
 
     return construct
+
+
+class Probe(ABC):
+    """Base class: measures a task or trained networks, and describes the result.
+
+    >>> from arith_erd.probes.discontinuity import Discontinuity
+    >>> from arith_erd.tasks import Add
+    >>> probe = Discontinuity(Add(bits=3))
+    >>> rows = pd.DataFrame(probe.rows())
+    >>> rows[(rows["input_bits"] == 2) & (rows["output_bits"] == 3)]
+       task  input_bits  output_bits  percent
+    13  add           2            3     27.5
+
+    The constructor gets the options in the probe's YAML file, and the arguments that the file lists under ``needs``:
+    any of ``task``, ``split`` and ``models`` (trained networks). Its annotations say which values an option takes:
+    others raise a `UserError` that names ``probe.OPTION``. A probe knows neither logger nor path.
+    """
+
+    task: Task
+    columns: Sequence[str] = ()
+    """Keys of `rows`, in order: only for `row`, and for a table that may have no rows."""
+    picture: Picture | None = None
+    """What figure, terminal and curves over epochs show of the rows; a probe without one draws its own `figure`."""
+    units: ClassVar[Mapping[str, str]] = {}
+    """Units of measures, such as ``accuracy``; a column of floats without a unit holds plain numbers."""
+    across: ClassVar[tuple[str, ...]] = ()
+    """Columns of `rows` whose values become columns of the table."""
+    counted: ClassVar[tuple[str, ...]] = ()
+    """For probes with one row per case: the columns by which the table counts cases."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = _checked(cls.__init__)  # type: ignore[method-assign]
+
+    def row(self, *values: Any) -> dict[str, Any]:
+        """Make a row of values, in the order of ``columns``."""
+        return dict(zip(self.columns, values, strict=True))
+
+    @abstractmethod
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Measurements, one plain dictionary each, all with the same keys."""
+
+    def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """What ``picture`` shows of the rows: those to draw, with columns for labels."""
+        return rows
+
+    def figure(self, rows: pd.DataFrame) -> Figure:
+        """Draw the rows: ``picture``, titled."""
+        if self.picture is None:
+            raise NotImplementedError(f"{type(self).__name__} has neither picture nor figure")
+        figure = self.picture.draw(self.shown(rows))
+        set_title(figure, self.task.name, self.picture.title, rows)
+        return figure
+
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
+        """One epoch's points of the curves that ``epoch=all`` draws.
+
+        By default the measure of ``picture``, its lines and panels; or else the first measure, a line for each value of
+        the first column that tells rows apart.
+        """
+        if self.picture is not None:
+            value, panel, rows = self.picture.value, self.picture.panel, self.shown(rows)
+            lines = [self.picture.line] if self.picture.line else []
+        else:
+            sheet = self.sheet("", rows)
+            value, panel = sheet.measures[0], ""
+            lines = [key for key in sheet.keys if rows[key].nunique() > 1][:1]
+        return EpochCurves.of(rows, value, lines, panel, unit=self.units.get(value, NUMBER))
+
+    def files(self) -> dict[str, str]:
+        """Additional files to write beside the rows, name -> text."""
+        return {}
+
+    def summary(self) -> list[str]:
+        """The result in a few sentences, printed above the table."""
+        return []
+
+    def notes(self) -> list[str]:
+        """Sentences on the limits of the rows, printed below the table."""
+        return []
+
+    def sheet(self, name: str, rows: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> Sheet:
+        """Describe the rows, for ``probe.json``."""
+        layout = {"across": self.across, "counted": self.counted, "settings": dict(settings or {})}
+        return Sheet.of(name, rows, self.units, **layout)
+
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The table on the terminal: the means in ``picture``, or each measure's mean over seeds with 95% interval."""
+        if isinstance(self.picture, HeatMaps | Lines):
+            keys = filter(None, (self.picture.panel, self.picture.line))
+            return in_text(self.picture.pivot(self.shown(rows), *keys), self.picture.numbers or ".2f")
+        return tabulate(rows, self.sheet("", rows))
+
+
+class NetworkProbe(Probe):
+    """A probe that asks several networks of one task, one after the other."""
+
+    models: Sequence["Hooked"]
+
+    def __init__(self, models: Sequence[Any]) -> None:
+        self.models, self.task = models, models[0].task
+
+    @abstractmethod
+    def measure(self, model: "Hooked") -> Iterator[dict[str, Any]]:
+        """The rows of one network, without its seed."""
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        for model in self.models:
+            yield from ({"seed": model.seed} | row for row in self.measure(model))
 
 
 def listed(chosen: Any) -> list[Any]:

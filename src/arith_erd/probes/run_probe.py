@@ -1,8 +1,6 @@
 """Run a probe: from Python with `probe`, or a job that writes files and prints a table without cutting numbers."""
 
 import json
-import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
 MAX_ROWS = 40
 EVERY = 30.0  # seconds between lines where there is no terminal
 GAP = 2  # spaces between columns
-MEASURED = re.compile(r"[-+]?[\d,]*(\.\d+(e[-+]?\d+)?%?|\d%)( \[.*\])?|nan|-|", re.IGNORECASE)
-"""A measured number. Whole numbers without a unit name a row, as layers and positions do."""
 
 
 @dataclass(frozen=True)
@@ -50,23 +46,23 @@ class ProbeResult:
     probe: Probe
     rows: pd.DataFrame
     curves: EpochCurves | None = None  # over several epochs of training: table and figure show it instead
-    title: str = ""
     reached: Mapping[int, int | None] = field(default_factory=dict)  # seed -> the epoch at which it reached 95%
     name: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)  # on which the rows depend, beside the networks
 
     @classmethod
     def of(cls, probe: Probe, name: str = "", settings: Mapping[str, Any] | None = None) -> "ProbeResult":
-        rows = pd.DataFrame(_measured(probe, type(probe).__name__), columns=list(probe.columns))
+        rows = pd.DataFrame(_measured(probe, type(probe).__name__), columns=[*probe.columns] or None)
         return cls(probe, rows, name=name or type(probe).__name__.lower(), settings=settings or {})
 
     def table(self) -> pd.DataFrame:
         """The table that the command line prints."""
-        return self.curves.tabulated() if self.curves else self.probe.table(self._plain())
+        return self.curves.tabulated() if self.curves else self.probe.table(self.rows)
 
     def figure(self) -> Figure:
         """The figure that the command line writes."""
-        return self.curves.draw(self.title, self.reached) if self.curves else self.probe.figure(self._plain())
+        title = f"{self.name.removesuffix('-epochs')} over training"
+        return self.curves.draw(title, self.reached) if self.curves else self.probe.figure(self.rows)
 
     def notes(self) -> list[str]:
         """Sentences on the limits of the rows."""
@@ -88,9 +84,6 @@ class ProbeResult:
         with replacing(folder / "figure.png") as partial:  # last, since the rows took longer to measure
             save_png(self.figure(), partial)
         return [*files, "figure.png"]
-
-    def _plain(self) -> pd.DataFrame:
-        return self.rows.drop(columns="epoch", errors="ignore")
 
 
 def _measured(probe: Probe, title: str) -> list[dict[str, Any]]:
@@ -216,15 +209,15 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     for epoch in epochs:  # networks of one epoch at a time
         probe = job.probe.build(Probe, models=load_seeds(run.path, epoch))
         measured = _measured(probe, f"{type(probe).__name__}, epoch {epoch}")
-        curves = probe.epoch_curves(pd.DataFrame(measured, columns=list(probe.columns)))
+        curves = probe.epoch_curves(pd.DataFrame(measured, columns=[*probe.columns] or None))
         tables.append(curves.table.assign(epoch=epoch))
         rows += [{"epoch": epoch, **row} for row in measured]
-    table = pd.DataFrame(rows, columns=["epoch", *probe.columns])  # the last probe describes the rows
+    table = pd.DataFrame(rows, columns=["epoch", *probe.columns] if probe.columns else None)
     if len(tables) == 1:
         return ProbeResult(probe, table)
     whole = replace(curves, table=pd.concat(tables, ignore_index=True))
     reached = {seed: epochs_to(run.metrics(), seed, 0.95) for seed in read_run(run).seeds}
-    return ProbeResult(probe, table, whole, f"{run.name.rpartition('-')[0]}: {job.probe.name} over training", reached)
+    return ProbeResult(probe, table, whole, reached)
 
 
 def _of_runs(job: ProbeJob) -> Iterator[Callable[[], None]]:
@@ -293,73 +286,40 @@ def with_progress(rows: Iterable[dict[str, Any]], name: str, networks: int) -> l
     console = Console(stderr=True)
     measured: list[dict[str, Any]] = []
     begun: set[Any] = set()
-    started, ended = time.monotonic(), threading.Event()
-
-    def text() -> str:
-        done = f", {max(len(begun) - 1, 0)} of {networks} networks done" if networks > 1 else ""
-        site = measured[-1].get("site") if measured else None
-        return f"{name}{done}{f', at {site}' if site else ''}, {len(measured):,} rows"
-
+    told = started = time.monotonic()
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task(text(), total=networks if networks > 1 else None)  # of one network the share is not known
-
-    def tell() -> None:  # in a thread, since a probe can take minutes from one row to the next
-        while not ended.wait(0.2 if console.is_terminal else EVERY):
-            bar.update(task, description=text(), completed=len(begun) - 1)
-            if not console.is_terminal:
-                console.print(f"{text()} after {time.monotonic() - started:.0f} s", highlight=False, markup=False)
-
-    threading.Thread(target=tell, daemon=True).start()
-    try:
-        with bar:
-            for row in rows:
-                measured.append(row)
-                begun.add(row.get("seed"))
-    finally:
-        ended.set()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(name, total=networks if networks > 1 else None)  # of one network the share is not known
+        for row in rows:
+            measured.append(row)
+            begun.add(row.get("seed"))
+            done = f", {len(begun) - 1} of {networks} networks done" if networks > 1 else ""
+            text = f"{name}{done}{f', at {site}' if (site := row.get('site')) else ''}, {len(measured):,} rows"
+            bar.update(task, description=text, completed=len(begun) - 1)
+            if not console.is_terminal and (now := time.monotonic()) > told + EVERY:
+                console.print(f"{text} after {now - started:.0f} s", highlight=False, markup=False)
+                told = now
     return measured
 
 
 def show(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = ()) -> None:
-    """Print the summary, up to forty rows of the table in blocks as wide as the terminal, and the notes."""
+    """Print the summary, at most forty rows of a table, and the notes.
+
+    Cells are folded at spaces to fit the terminal; no word is cut, so a table can be wider.
+    """
     console = Console()
     for line in summary:
         console.print(line, highlight=False, markup=False)
-    text = table.head(MAX_ROWS).map(str).rename(columns=str)
-    widths = {column: GAP + max([len(column), *map(len, text[column])]) for column in text}
-    for number, columns in enumerate(blocks(text, widths, console.width)):
-        if number:
-            console.print()
-        drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
-        for column in columns:
-            drawn.add_column(Text(column), no_wrap=True)
-        for values in text[columns].itertuples(index=False):
-            drawn.add_row(*map(Text, values))
-        Console(width=max(console.width, sum(widths[column] for column in columns))).print(drawn)
+    drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
+    text, least = table.head(MAX_ROWS).map(str).rename(columns=str), 0
+    for column in text:
+        words = [cell.split() for cell in (column, *text[column])]
+        drawn.add_column(Text(column), no_wrap=max(map(len, words)) < 2)
+        least += max(len(word) for cell in words for word in cell) + GAP
+    for values in text.itertuples(index=False):
+        drawn.add_row(*map(Text, values))
+    Console(width=max(console.width, least)).print(drawn)
     if len(table) > MAX_ROWS:
         console.print(f"... and {len(table) - MAX_ROWS} more")
     for note in notes:
         console.print(f"note: {note}", style="yellow")
-
-
-def blocks(text: pd.DataFrame, widths: Mapping[str, int], width: int) -> Iterator[list[str]]:
-    """Divide the columns of a table into blocks that fit into ``width``.
-
-    Every block begins with the columns that name a row: those before the first column of measured numbers.
-
-    >>> table = pd.DataFrame({"stack": ["dec"], "layer": ["1"], "value": ["0.889 [0.871, 0.902]"], "token": ["0.61"]})
-    >>> widths = {"stack": 7, "layer": 7, "value": 22, "token": 7}
-    >>> list(blocks(table, widths, 80)), list(blocks(table, widths, 40))
-    ([['stack', 'layer', 'value', 'token']], [['stack', 'layer', 'value'], ['stack', 'layer', 'token']])
-    """
-    columns = list(text.columns)
-    measured = (i for i, column in enumerate(columns) if i and all(map(MEASURED.fullmatch, text[column])))
-    first = next(measured, len(columns) - 1)
-    keys, block = columns[:first], list[str]()
-    for column in columns[first:]:
-        if block and sum(widths[c] for c in (*keys, *block, column)) > width + GAP:  # the last column needs no gap
-            yield keys + block
-            block = []
-        block.append(column)
-    yield keys + block

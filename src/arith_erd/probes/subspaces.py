@@ -5,8 +5,6 @@ from itertools import product
 from typing import Any, Literal
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModelSpec, build_causal_model
@@ -15,26 +13,27 @@ from ..interp.das import ANGLES, ControlledDAS, DASConfig
 from ..interp.hooked import Hooked
 from ..interp.interchange import digit_index
 from ..interp.sites import chosen_sites
-from ..plots.curves import EpochCurves
-from ..plots.style import BLUE, GREY, INK, ORANGE, grid, headline, legend_below, set_title, tidy
-from .probe import Natural, OneOrMore, Positive, Probe, in_text, listed
+from ..plots.panels import Dots
+from ..plots.style import BLUE, GREY, INK, ORANGE
+from .probe import Natural, NetworkProbe, OneOrMore, Positive, in_text, listed
 
 CONTROLS = ("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy")
 SHOWN = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
 SHOWN |= {"full_patch": "full patch", "angle_least_squares": "angle LS", "angle_leace": "angle LEACE"}
 BARS = {
-    "iia_random": (-0.14, GREY, "random directions: mean to best"),
-    "iia_flipped": (0.14, ORANGE, "same variance, other signs: mean to best"),
+    ("iia_random", "iia_random_max"): (GREY, "random directions: mean to best"),
+    ("iia_flipped", "iia_flipped_max"): (ORANGE, "same variance, other signs: mean to best"),
 }
 MARKS: dict[str, tuple[str, dict[str, Any]]] = {
-    "iia_untrained": ("x", {"color": INK, "markersize": 5, "label": "untrained network"}),
-    "iia_decoy": ("+", {"color": INK, "markersize": 7, "label": "control network"}),
-    "full_patch": ("D", {"color": INK, "markerfacecolor": "none", "markersize": 7, "label": "whole activation"}),
-    "iia": ("o", {"color": BLUE, "markersize": 7, "label": "the subspace found"}),
+    "no_intervention": ("no intervention", {"color": GREY, "marker": "|", "markersize": 9}),
+    "iia_untrained": ("untrained network", {"color": INK, "marker": "x", "markersize": 5}),
+    "iia_decoy": ("control network", {"color": INK, "marker": "+", "markersize": 7}),
+    "full_patch": ("whole activation", {"color": INK, "marker": "D", "markerfacecolor": "none", "markersize": 7}),
+    "iia": ("the subspace found", {"color": BLUE, "marker": "o", "markersize": 7}),
 }
 
 
-class Subspaces(Probe):
+class Subspaces(NetworkProbe):
     """Search for a subspace whose interchange between runs acts like that of a causal variable, with controls.
 
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
@@ -54,14 +53,19 @@ class Subspaces(Probe):
         variable: a variable of the causal model or a list; None for all that predict different answers, or with
             ``all`` positions for the value.
         train, validation, test, steps: see `interp.das.DASConfig`; ``random`` is its ``controls``.
-
-    Raises:
-        UserError: for an unknown site, position, variable or rank, or a variable whose interchange changes no answer.
     """
 
     columns = (
         *("seed", "site", "position", "variable", "rank", "span", "chosen", "train", "validation", "iia"),
         *("no_intervention", "full_patch", *CONTROLS, *ANGLES),
+    )
+
+    picture = Dots(
+        *("iia", "", "variable", "panel"),
+        title="does interchanging a few directions act as interchanging the variable?",
+        xlabel="answers as the variable predicts",
+        marks=MARKS,
+        bars=BARS,
     )
 
     def __init__(
@@ -79,8 +83,8 @@ class Subspaces(Probe):
         seed: Natural = 0,
         causal_model: CausalModelSpec = None,
     ) -> None:
-        self.models, self.seed = models, seed
-        task = models[0].task
+        super().__init__(models)
+        self.seed, task = seed, self.task
         self.causal_model = build_causal_model(task, causal_model, "probe.causal_model")
         self.sites = chosen_sites(models, site)
         self.positions = listed(task.width // 2 if position is None else position)
@@ -98,17 +102,15 @@ class Subspaces(Probe):
         if "all" in self.positions and not (self.variables or self.causal_model.answer_variable):
             raise UserError(f"probe.position=all: task={task.name} has no value; expected variables in probe.variable")
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        for model in self.models:
-            for site, position in product(self.sites, self.positions):
-                at = None if position == "all" else position
-                search = ControlledDAS(model, self.causal_model, site, at, self.config, self.seed)
-                whole = [self.causal_model.answer_variable]
-                default = whole if position == "all" else distinguishable(self.causal_model)
-                for variable in self.variables or default:
-                    for found in search.evaluate(variable, self.ranks):
-                        found |= {"seed": model.seed, "site": site, "position": position, "variable": variable}
-                        yield {name: found.get(name) for name in self.columns}
+    def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
+        for site, position in product(self.sites, self.positions):
+            at = None if position == "all" else position
+            search = ControlledDAS(model, self.causal_model, site, at, self.config, self.seed)
+            whole = [self.causal_model.answer_variable]
+            default = whole if position == "all" else distinguishable(self.causal_model)
+            for variable in self.variables or default:
+                for found in search.evaluate(variable, self.ranks):
+                    yield found | {"site": site, "position": position, "variable": variable}
 
     def notes(self) -> list[str]:
         return [
@@ -122,38 +124,11 @@ class Subspaces(Probe):
         means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *SHOWN]].mean()
         return in_text(means.rename(columns=SHOWN), ".3g")
 
-    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
+    def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         chosen = rows[rows["chosen"] == 1]
-        return EpochCurves.of(chosen, "iia", ("variable", "position"), "site", "interchange accuracy")
-
-    def figure(self, rows: pd.DataFrame) -> Figure:
-        panels = list(rows[rows["chosen"] == 1].groupby(["site", "position"], sort=False))
-        across = min(len(panels), 3)
-        height = 0.8 + 0.42 * max(part["variable"].nunique() for _, part in panels)
-        shape = 1.6 + 3.6 * max(across, 2), 1.8 + height * -(-len(panels) // across)
-        figure, axes = grid(*shape, len(panels), across)
-        for ax, ((site, position), part) in zip(axes, panels, strict=True):
-            _panel(ax, part.groupby("variable", sort=False).mean(numeric_only=True))
-            headline(ax, site, f"position {position}")
-        legend_below(figure, columns=3)
-        asked = "does interchanging a few directions act as interchanging the variable?"
-        set_title(figure, self.causal_model.task.name, asked, rows)
-        return figure
-
-
-def _panel(ax: Axes, means: pd.DataFrame) -> None:
-    at = range(len(means))
-    for kind, (offset, colour, label) in BARS.items():
-        width = means[f"{kind}_max"] - means[kind]
-        ax.barh([y + offset for y in at], width, left=means[kind], height=0.2, color=colour, alpha=0.5, label=label)
-    for kind, (marker, look) in MARKS.items():
-        if kind in means:  # the control network only where there is one
-            ax.plot(means[kind], at, marker, linestyle="", **look)
-    for y, (_, row) in enumerate(means.iterrows()):
-        ax.text(1.06, y, f"rank {row['rank']:.3g} of {row['span']:.3g}", va="center", fontsize=7, color=INK)
-    ax.axvline(0.5, color=GREY, linewidth=0.8, linestyle=":")
-    tidy(ax, "x")
-    ax.set_yticks(list(at), list(means.index))
-    ax.set(xlim=(0.25, 1.4), ylim=(len(means) - 0.5, -0.5), xticks=[0.25, 0.5, 0.75, 1.0])
-    ax.set_xlabel("answers as the variable predicts (0.5: no intervention)", fontsize=9)
-    ax.grid(visible=False, axis="y")
+        of_variable = chosen.groupby(["site", "position", "variable"])[["rank", "span"]].transform("mean")
+        sizes = [f"{rank:.3g} of {span:.3g}" for rank, span in of_variable.to_numpy()]
+        return chosen.assign(
+            variable=chosen["variable"] + ", rank " + pd.Series(sizes, chosen.index),
+            panel=chosen["site"] + ", position " + chosen["position"].astype(str),
+        )

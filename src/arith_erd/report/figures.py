@@ -7,10 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from ..plots.curves import accuracy_axes, over_epochs, thinned
-from ..plots.probe_figures import CORRELATIONS_DRAWN, ERASURES_DRAWN, draw_correlations, draw_erasures
 from ..plots.style import (
     BLUE,
     GREEN,
@@ -24,10 +24,11 @@ from ..plots.style import (
     legend_below,
     plain_text,
     seeds_text,
+    set_title,
     subplots,
     tidy,
 )
-from ..probes.discontinuity import COLUMNS, draw_discontinuities
+from ..probes.discontinuity import Discontinuity, cases
 from .claims import Result, Results
 from .collect import AUTHORS, OURS, TASK_ALONE, Collection
 from .paper import Paper, PaperFigure
@@ -140,27 +141,40 @@ def _ablation(ax: Axes, y: float, result: Result) -> None:
 
 
 def distance_correlation(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = probe_rows(found, "distance_correlation", CORRELATIONS_DRAWN, min_epochs=10).query("method == 'pearson'")
+    from ..probes.distance_correlation import draw  # loads torch
+
+    rows = probe_rows(found, "distance_correlation", ["seed", "layer", "correlation"], ["stack", "level", "space"], 10)
+    rows = rows[rows["method"] == "pearson"]
     ours, theirs = (by_task(rows[rows["source"] == source]) for source in (OURS, AUTHORS))
     alone = {f"{title}: the authors' weights": part for title, part in theirs.items() if title not in ours}
-    besides = {title: part for title, part in theirs.items() if title in ours}
-    return draw_correlations(ours | alone, besides) if ours or alone else None
+    return draw(ours | alone, theirs) if ours or alone else None
 
 
 def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    tables = by_task(probe_rows(found, "discontinuity", COLUMNS))
-    return draw_discontinuities(tables, published=TASKS["add"]) if tables else None
+    """The one cell that the paper's text prints is framed."""
+    tables = by_task(probe_rows(found, "discontinuity", ["input_bits", "output_bits", "percent"]))
+    if not tables:
+        return None
+    rows = pd.concat(part.assign(task=title) for title, part in tables.items())
+    figure = Discontinuity.picture.draw(cases(rows.astype({"input_bits": int, "output_bits": int})))
+    if TASKS["add"] in tables:
+        figure.axes[0].add_patch(Rectangle((2.5, 1.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.4))
+    return figure
 
 
 def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    rows = probe_rows(found, "amnesic", ERASURES_DRAWN, min_epochs=10)
+    from ..probes.amnesic import Amnesic, erasures  # loads torch
+
+    numbers = ["seed", "iterations", "seq_acc_after", "seq_acc_after_unseen"]
+    rows = probe_rows(found, "amnesic", numbers, ["site", "concept", "method"], 10)
     rows = rows[(rows["site"] == about.site) & (rows["task"] == "add")]
     shown = ours if len(ours := rows[rows["source"] == OURS]) else rows
     if shown.empty:
         return None
-    whose = "" if len(ours) else ", the authors' weights"
     published = bool((shown.loc[shown["method"] == "inlp", "iterations"] == 2).all())
-    return draw_erasures(shown, "add", published, whose)
+    figure = Amnesic.picture.draw(erasures(shown, published))
+    set_title(figure, "add", Amnesic.picture.title + ("" if len(ours) else ", the authors' weights"), shown)
+    return figure
 
 
 def by_task(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -168,14 +182,17 @@ def by_task(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {title: part for task, title in TASKS.items() if len(part := rows[rows["task"] == task])}
 
 
-def probe_rows(found: Collection, name: str, columns: Mapping[str, type], **runs: int) -> pd.DataFrame:
+def probe_rows(
+    found: Collection, name: str, numbers: Sequence[str], texts: Sequence[str] = (), min_epochs: int = 0
+) -> pd.DataFrame:
     """Rows of a probe with the paper's settings: of tasks, of finished runs and of the authors' weights.
 
-    ``columns`` has the columns of the figure, with their types. If one is missing, there are no rows.
+    ``numbers`` and ``texts`` are the columns of the figure. If one is missing, there are no rows.
     """
-    rows, needed = found.probes.get(name, pd.DataFrame()), columns.items()
-    if any(c not in rows or not (kind is str or pd.api.types.is_numeric_dtype(rows[c])) for c, kind in needed):
-        return pd.DataFrame(columns=["task", "source", *columns])
+    rows = found.probes.get(name, pd.DataFrame())
+    if not {*numbers, *texts} <= {*rows.select_dtypes("number")} | {*texts} & {*rows}:
+        return pd.DataFrame(columns=["task", "source", "method", *numbers, *texts])
+    runs = {"min_epochs": min_epochs} if min_epochs else {}
     ids = {i for task in TASKS for i in found.chosen({**runs, "task": task}, finished=True).index}
     return rows[(rows["departs"] == "") & (rows["source"].isin([AUTHORS, TASK_ALONE]) | rows["replica"].isin(ids))]
 

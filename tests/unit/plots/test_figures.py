@@ -2,6 +2,7 @@
 
 import io
 import re
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -14,8 +15,7 @@ from PIL import Image
 from arith_erd.plots.curves import EpochCurves
 from arith_erd.plots.sheet import SPANS, mean_text
 from arith_erd.plots.style import canvas, save_png
-from arith_erd.probes.discontinuity import Discontinuity
-from arith_erd.tasks import Add
+from arith_erd.probes.probe import Probe
 
 
 @pytest.mark.parametrize("unit", SPANS)
@@ -50,21 +50,22 @@ def test_figure_in_few_colours_looks_the_same_each_time(tmp_path) -> None:
     assert one.stat().st_size < plain.getbuffer().nbytes / 2
 
 
-def test_course_is_a_line_for_each_name_and_a_panel_for_the_next_column_that_varies() -> None:
-    """Further columns are averaged over, a seed at a time; epochs kept ever more sparsely get a logarithmic axis."""
-    rows = pd.DataFrame(
-        {"seed": seed, "position": position, "site": site, "kind": kind, "r2": position / 10 + seed}
-        for seed in (0, 1)
-        for position in range(8)
-        for site in ("dec.1", "dec.2")
-        for kind in ("a", "b")
-    )
-    course = Discontinuity(Add(3)).epoch_curves(rows)
+class Own(Probe):
+    def rows(self):
+        for seed, position, site in product((0, 1), range(8), ("dec.1", "dec.2")):
+            yield {"seed": seed, "position": position, "site": site, "r2": position / 10 + seed}
+
+    def figure(self, rows):
+        return canvas(1, 1)
+
+
+def test_course_of_an_own_probe_follows_its_first_measure_and_epochs_ever_sparser_get_a_logarithmic_axis() -> None:
+    """A line for each value of the first column that varies, a mean over the others."""
+    course = Own().epoch_curves(pd.DataFrame(Own().rows())[["seed", "site", "position", "r2"]])
     assert course.label == "r2"
-    assert course.table.set_index(["seed", "panel", "line"])["value"].to_dict() == pytest.approx(
-        {(seed, kind, site): 0.35 + seed for seed in (0, 1) for kind in "ab" for site in ("dec.1", "dec.2")}
+    assert course.table.set_index(["seed", "line"])["value"].to_dict() == pytest.approx(
+        {(seed, site): 0.35 + seed for seed in (0, 1) for site in ("dec.1", "dec.2")}
     )
     whole = pd.concat([course.table.assign(epoch=epoch) for epoch in (0, 1, 2, 10, 100)])
-    figure = EpochCurves(whole, "r2").draw("probe")
-    assert [ax.get_xscale() for ax in figure.axes] == ["symlog", "symlog"]
-    assert [len(ax.lines) for ax in figure.axes] == [2, 2]
+    (ax,) = EpochCurves(whole, "r2").draw("probe").axes
+    assert (ax.get_xscale(), len(ax.lines)) == ("symlog", 2)

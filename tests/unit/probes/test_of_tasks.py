@@ -53,7 +53,7 @@ def test_counts_compare_all_rows(task: Task) -> None:
 def test_papers_cell() -> None:
     """Appendix A: at seven bits, two flipped bits change three bits of the sum in 27.9% of the cases."""
     probe = Discontinuity(Add())
-    rows = pd.DataFrame(probe.rows(), columns=list(probe.columns))
+    rows = pd.DataFrame(probe.rows())
     cell = rows[(rows["input_bits"] == 2) & (rows["output_bits"] == 3)]["percent"].item()
     assert round(cell, 1) == 27.9
     assert len(rows) == 15 * 9  # zeros included
