@@ -185,6 +185,7 @@ class Bars(Picture):
                 ax.bar_label(bars, fmt=f"{{:{self.numbers}}}", fontsize=8)
         tidy(ax, "y" if self.percent else "")
         ax.grid(visible=False, axis="x")
+        ax.set_ylim(0, max(ax.get_ylim()[1], 0.01))
         ax.set_xticks(range(len(places)), [str(place).replace("_", " ") for place in places])
         ax.set(xlabel=self.x.replace("_", " "), ylabel=self.value.replace("_", " "))
 

@@ -39,7 +39,13 @@ class Errors(NetworkProbe):
     that was ``never learnt``, or that was learned and is ``lost held out`` (`arith_erd.stats.stuck`).
     """
 
-    picture = Bars("share", "name", "subset", "by", title="wrong answers", label="share that is wrong", percent=True)
+    picture = Bars(
+        *("share", "name", "subset", "by"),
+        title="wrong answers, and wrong tokens after the right prefix",
+        xlabel=" ",
+        label="share that is wrong",
+        percent=True,
+    )
     units: ClassVar[dict[str, str]] = {"value_error": "value", "hamming_error": "tokens", "share": "accuracy"}
     counted = ("seed", "subset")
 

@@ -20,7 +20,7 @@ class Explorer(NetworkProbe):
     A row is a network: the bits of its numbers in the page, and its accuracy on ``pairs`` random examples.
     """
 
-    picture = Bars("right", "name", "", title="right answers of the networks of the page", percent=True)
+    picture = Bars("right", "name", "", title="right answers", xlabel="network", percent=True)
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
 
     def __init__(self, models: Sequence[Hooked], pairs: Positive, beside: Sequence[str], most: Positive) -> None:

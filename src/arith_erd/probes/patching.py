@@ -34,7 +34,7 @@ from ..interp.sites import chosen_sites, holds_prompt, layers, position_names
 from ..plots.curves import EpochCurves
 from ..plots.style import GREY, headline, heat_map, set_title, subplots
 from ..tasks import Examples, Task
-from .probe import Natural, OneOrMore, Positive, Probe, in_text, listed, sample_pairs, weighted
+from .probe import Natural, NetworkProbe, OneOrMore, Positive, in_text, listed, sample_pairs, weighted
 
 LEARNT = 0.5  # accuracy on clean examples below which a note is printed
 ALL = "all"
@@ -60,7 +60,7 @@ class Pairs:
         return ((clean - corrupted).double() * torch.as_tensor(self.counted, device=logits.device)).sum(0)
 
 
-class Patching(Probe):
+class Patching(NetworkProbe):
     """Replace the activation at a position of a site by one from a ``source``. What becomes of the answer?
 
     A row is a site, a position, a family of pairs and the ``answer`` token that is read. Positions are named after the
@@ -105,7 +105,8 @@ class Patching(Probe):
         families: Annotated[Mapping[str, FamilySpec], Field(min_length=1)] | None = None,
         causal_model: CausalModelSpec = None,
     ) -> None:
-        self.models, self.task, self.source = models, models[0].task, source
+        super().__init__(models)
+        self.source = source
         for key, given in (("variable", variable), ("families", families), ("causal_model", causal_model)):
             if given is not None and source != "family":
                 raise UserError(f"probe.{key}: expected only with probe.source=family; received source={source}")
@@ -139,10 +140,8 @@ class Patching(Probe):
         self.columns = ("seed", "site", "position", "family", "answer", "n", *self.measures)
 
     @torch.no_grad()
-    def rows(self) -> Iterator[dict[str, Any]]:
-        for model in self.models:
-            for row in self._by_token(model) if self.source == "token_mean" else self._by_position(model):
-                yield {"seed": model.seed} | row
+    def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
+        yield from self._by_token(model) if self.source == "token_mean" else self._by_position(model)
 
     def _by_token(self, model: Hooked) -> Iterator[dict[str, Any]]:
         logits, cache = model.run_with_cache(self.base, self.sites)

@@ -1,7 +1,6 @@
 """How does an answer position add? Weights by place, thresholds, answers against the carry c, and whose carry it is."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from ..interp.sites import chosen_sites, residual_stream
 from ..mechanism.place_value import ColumnSums, agreements, ideal_slope, interchanges, slopes, swaps
 from ..plots.curves import EpochCurves
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, band, grid, headline, legend_below, set_title, tidy
-from .probe import OneOrMore, Positive, Probe, in_text
+from .probe import NetworkProbe, OneOrMore, Positive, in_text
 
 RULES: dict[str, tuple[str, dict[str, Any]]] = {
     "local_remainder": ("parity of round(column + c)", {"color": BLUE, "marker": "o"}),
@@ -29,7 +28,7 @@ READERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-class PlaceValue(Probe):
+class PlaceValue(NetworkProbe):
     """Give position t random prefixes, and measure how its answer depends on c = (operands below t - prefix) / 2^t.
 
     A row is a measure of one bit t, of ``n`` answers (`mechanism.place_value`):
@@ -64,20 +63,19 @@ class PlaceValue(Probe):
         pairs: Positive = 256,
         site: OneOrMore[str] | None = None,
     ) -> None:
-        self.models, self.task, self.draws, self.pairs = models, models[0].task, draws, pairs
+        super().__init__(models)
+        self.draws, self.pairs = draws, pairs
         self.sums = ColumnSums(self.task)
         self.sites = attention_sites(models[0]) if site is None else chosen_sites(models, site)
         if encoder := [name for name in self.sites if name.startswith("enc.")]:
             raise UserError(f"probe.site={encoder[0]}: expected sites of the decoder, where position t predicts bit t")
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        for model in self.models:
-            measured = [agreements(model, self.sums, self.draws)]
-            if self.sums.adds:
-                measured += [slopes(model, self.sums, self.draws)]
-                measured += [interchanges(model, self.sums, self.sites, self.pairs)]
-            measured += [swaps(model, self.sums, self.pairs)]
-            yield from ({"seed": model.seed} | row for row in chain(*measured))
+    def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
+        yield from agreements(model, self.sums, self.draws)
+        if self.sums.adds:
+            yield from slopes(model, self.sums, self.draws)
+            yield from interchanges(model, self.sums, self.sites, self.pairs)
+        yield from swaps(model, self.sums, self.pairs)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         whole = rows[rows["place"].isna() & rows["c"].isna()]
