@@ -54,11 +54,15 @@ class Picture(ABC):
         widths = [max(width for width, _ in sizes[i::across]) for i in range(across)]
         heights = [max(height for _, height in sizes[i : i + across]) for i in range(0, len(sizes), across)]
         ratios: dict[str, Any] = {"width_ratios": widths, "height_ratios": heights}
-        shape = max(1.2 + sum(widths), 5.2), 0.9 + sum(heights)
+        shape = max(0.8 + 0.06 * max(map(len, names)) + sum(widths), 5.2), 0.9 + sum(heights)
         figure, axes = subplots(*shape, len(heights), across, squeeze=False, **ratios)
+        names_here: list[str] = []
         for i, (ax, (name, part)) in enumerate(zip(axes.flat, panels.items(), strict=False)):
             self.draw_panel(ax, part, names)
             headline(ax, name)
+            names_left, names_here = names_here, [label.get_text() for label in ax.get_yticklabels()]
+            if i % across and any(names_here) and names_here == names_left:
+                ax.tick_params(labelleft=False)
             ax.set_xlabel(self.xlabel or ax.get_xlabel() if i + across >= len(panels) else "")
             ax.set_ylabel(self.label or ax.get_ylabel() if i % across == 0 else "")
         for ax in axes.flat[len(panels) :]:
@@ -71,7 +75,7 @@ class Picture(ABC):
         """Means (keys, x), in the order of the rows, or in that of categories."""
         places = rows[self.x]
         means = rows.groupby([*keys, self.x], sort=False, observed=True)[self.value].mean().unstack(self.x, sort=False)
-        return means[list(places.cat.categories if hasattr(places, "cat") else places.unique())]
+        return means.reindex(columns=places.cat.categories if hasattr(places, "cat") else places.unique())
 
     def _size(self, rows: pd.DataFrame) -> tuple[float, float]:
         return self.size

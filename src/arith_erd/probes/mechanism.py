@@ -72,7 +72,7 @@ class Mechanism(NetworkProbe):
         label="",
         numbers="z.1f",
         ends=(0, 1.3),
-        size=(0.34, 0.32),
+        size=(0.36, 0.32),
         across=len(QUESTIONS),
     )
     across = ("position",)
@@ -142,5 +142,8 @@ class Mechanism(NetworkProbe):
         )
         own = rows[rows["test"] == "signature"].assign(network=rows["seed"].map(names))
         every = pd.concat([own, expected])
-        every = every[every["component"].isin(QUESTIONS) & every["position"].isin([*map(str, bits)])]
+        every = every[every["component"].isin(QUESTIONS)]
+        cells = pd.MultiIndex.from_product([every["network"].unique(), map(str, bits), every["component"].unique()])
+        means = every.groupby(["network", "position", "component"])["value"].mean().reindex(cells)
+        every = means.rename_axis(["network", "position", "component"]).reset_index()
         return every.assign(question=every["component"].map(QUESTIONS))
