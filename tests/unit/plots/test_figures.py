@@ -25,7 +25,7 @@ def test_intervals_stay_within_their_unit(unit: str, shares: list[float]) -> Non
     low, high = SPANS[unit]
     text = mean_text(low + (min(high, 100) - low) * np.array(shares), unit)
     scale = 100 if unit == "accuracy" else 1
-    ends = [float(x) for x in re.findall(r"-?[\d.]+", text.partition("[")[2])]
+    ends = [float(x) for x in re.findall(r"-?[\d.]+(?:e-?\d+)?", text.partition("[")[2])]
     assert all(scale * low <= end <= scale * high for end in ends)
 
 
