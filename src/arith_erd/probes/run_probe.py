@@ -1,6 +1,7 @@
 """Run a probe: from Python with `probe`, or a job that writes files and prints a table without cutting numbers."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -286,19 +287,31 @@ def with_progress(rows: Iterable[dict[str, Any]], name: str, networks: int) -> l
     console = Console(stderr=True)
     measured: list[dict[str, Any]] = []
     begun: set[Any] = set()
-    told = started = time.monotonic()
+    started, ended = time.monotonic(), threading.Event()
+
+    def text() -> str:
+        done = f", {max(len(begun) - 1, 0)} of {networks} networks done" if networks > 1 else ""
+        site = measured[-1].get("site") if measured else None
+        return f"{name}{done}{f', at {site}' if site else ''}, {len(measured):,} rows"
+
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(name, total=networks if networks > 1 else None)  # of one network the share is not known
-        for row in rows:
-            measured.append(row)
-            begun.add(row.get("seed"))
-            done = f", {len(begun) - 1} of {networks} networks done" if networks > 1 else ""
-            text = f"{name}{done}{f', at {site}' if (site := row.get('site')) else ''}, {len(measured):,} rows"
-            bar.update(task, description=text, completed=len(begun) - 1)
-            if not console.is_terminal and (now := time.monotonic()) > told + EVERY:
-                console.print(f"{text} after {now - started:.0f} s", highlight=False, markup=False)
-                told = now
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(text(), total=networks if networks > 1 else None)  # of one network the share is not known
+
+    def tell() -> None:  # in a thread, since a probe can take minutes from one row to the next
+        while not ended.wait(0.2 if console.is_terminal else EVERY):
+            bar.update(task, description=text(), completed=len(begun) - 1)
+            if not console.is_terminal:
+                console.print(f"{text()} after {time.monotonic() - started:.0f} s", highlight=False, markup=False)
+
+    threading.Thread(target=tell, daemon=True).start()
+    try:
+        with bar:
+            for row in rows:
+                measured.append(row)
+                begun.add(row.get("seed"))
+    finally:
+        ended.set()
     return measured
 
 

@@ -36,10 +36,11 @@ def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.M
     rows = [{"seed": 3, "site": "dec.1"}, {"seed": 4, "site": "dec.2"}]
 
     def slow() -> Iterator[dict[str, Any]]:
-        for row in rows:
-            time.sleep(0.2)
-            yield row
+        yield from rows
+        end = time.monotonic() + 20
+        while "1 of 2 networks done, at dec.2, 2 rows" not in stderr.getvalue():  # no row comes meanwhile
+            assert time.monotonic() < end
+            time.sleep(0.05)
 
     assert with_progress(slow(), "Dose", 2) == rows
-    assert "1 of 2 networks done, at dec.2, 2 rows" in stderr.getvalue()
     assert bool(re.search(r"2 rows after \d+ s", stderr.getvalue())) == (not is_terminal)
