@@ -54,7 +54,7 @@ class Picture(ABC):
         widths = [max(width for width, _ in sizes[i::across]) for i in range(across)]
         heights = [max(height for _, height in sizes[i : i + across]) for i in range(0, len(sizes), across)]
         ratios: dict[str, Any] = {"width_ratios": widths, "height_ratios": heights}
-        shape = max(0.8 + 0.06 * max(map(len, names)) + sum(widths), 5.2), 0.9 + sum(heights)
+        shape = max(0.8 + 0.06 * max(map(len, names), default=0) + sum(widths), 5.2), 0.9 + sum(heights)
         figure, axes = subplots(*shape, len(heights), across, squeeze=False, **ratios)
         names_here: list[str] = []
         for i, (ax, (name, part)) in enumerate(zip(axes.flat, panels.items(), strict=False)):
