@@ -197,7 +197,8 @@ def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[Non
     """
     for override in overrides:
         group, _, value = override.removeprefix("~").partition("=")
-        if group in GROUPS and (override.startswith("~") or value == "null"):
+        no_name = re.fullmatch(r"[\w.+-]+", value) and as_text(value) != value  # null, or a number
+        if group in GROUPS and (override.startswith("~") or no_name):
             raise UserError(f"{override}: expected one of the options of {group}, the files of conf/{group}/")
     try:
         yield
