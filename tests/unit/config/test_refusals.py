@@ -53,7 +53,7 @@ OTHERS = (
     *("experiment=fig99", "model=nanogpt ablation=squeezed_encoder", "model=nanogpt model.net.encoder=false"),
     *("model.net.d_model=36", "task=random_output task.seed=-1", "task=random_output task.seed=1.5"),
     *("task=random_output task.seed=null", "task.seed=0", "split=vs_t split.fraction=0.5", "optimizer=sgdd"),
-    *("optimizer=null", "optimizer=sgd model.optimizer.betas=[0,0]", "scheduler=cosine"),
+    *("optimizer=null", "task=1", "optimizer=sgd model.optimizer.betas=[0,0]", "scheduler=cosine"),
     *("scheduler=step model.scheduler.interval=day", "model.scheduler=3"),
     *("scheduler=step model.scheduler.step_size=2.5", "scheduler=step model.scheduler.gamma=0"),
     *("model.scheduler._target_=torch.optim.lr_scheduler.StepLR", "loss=mse"),
