@@ -107,6 +107,23 @@ def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
     }
 
 
+def _chosen_option(group: str, name: Any) -> Any:
+    """The content of an option's file, wherever Hydra finds it; empty if it inherits from another file."""
+    for source in GlobalHydra.instance().config_loader().get_sources():
+        if source.is_config(f"{group}/{name}"):
+            config = source.load_config(f"{group}/{name}").config
+            return {} if "defaults" in config else OmegaConf.to_container(config)
+    return {}
+
+
+def _options_with(key: str) -> list[str]:
+    """The options of a group that have a key: ``["logger=wandb"]`` for ``logger.mode``."""
+    inner = key.removeprefix("model.")
+    group, _, option = (inner if inner.startswith(tuple(f"{name}." for name in RECIPE)) else key).partition(".")
+    names = [file.stem for file in sorted((CONF / group).glob("*.yaml"))]
+    return [f"{group}={name}" for name in names if option in dict(leaves(load_option(group, name)))]
+
+
 def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     """Raise a `UserError` for keys that ``+`` or a preset added to the chosen groups, and keys that ``~`` removed.
 
@@ -114,7 +131,7 @@ def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known:
     """
     keys = _keys(composed)
     own = tuple(f"{key}." for key, value in known.items() if value is None)  # may be a group with keys of its own
-    scale, ablation = (dict(leaves(load_option(one, str(choices.get(one))))) for one in ("scale", "ablation"))
+    scale, ablation = (dict(leaves(_chosen_option(one, choices.get(one)))) for one in ("scale", "ablation"))
     for key, value in keys.items():
         if key in known or key.startswith(own) or any(k.startswith(f"{key}.") for k in known):
             continue
@@ -184,6 +201,8 @@ def explain_hydra(error: Exception, config_name: str, overrides: Sequence[str]) 
         known = _composed(config_name, *(override for override in overrides if re.fullmatch(beside, override)))
         if key in GROUPS or any(k.startswith(f"{key}.") for k in known):
             return f"{key}={{...}}: expected one of its options, or KEY=VALUE for each of its keys"
+        if having := _options_with(key):
+            return f"{key}: no such key here; {' and '.join(having)} {'has' if len(having) == 1 else 'have'} it"
         return str(no_such_key(key, {*known, *RECIPE}))
     cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
     return text.split("Config search path")[0].strip() + cause
@@ -254,7 +273,7 @@ def checked_config(
     for key in ("trust", "overwrite"):
         if config.get(key) and not any(re.match(rf"\+*{key}=", word) for word in typed):
             raise bad_value(key, config[key], "on the command line, not in a file")
-    if packages := config.pop("trust"):
+    if (packages := config.pop("trust")) != []:
         if not sys.flags.safe_path and os.getcwd() not in sys.path:  # ``arith-train`` does not look there by itself
             sys.path.append(os.getcwd())
         trust(*packages if isinstance(packages, list) else [packages])

@@ -104,7 +104,7 @@ def short_name(job: Job) -> str:
 
 
 def card(model: "Hooked", job: Job) -> str:
-    """The model card, with newly measured accuracies. `runs.require_name` has checked the names in it."""
+    """The model card, with newly measured accuracies. `runs.directory.require_name` has checked the names in it."""
     title, names, drawn = short_name(job), job.names, job.data.examples
     examples = job.task.examples() if drawn is None else job.task.sample(drawn)  # those that the run split
     parts = {"held-out": job.split(examples), "training": ~job.split(examples)}

@@ -1,6 +1,7 @@
 """How far does the answer jump when a few bits of the operands flip? (paper, appendix A)"""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,7 +56,9 @@ class Discontinuity(Probe):
 
     def __init__(self, task: Task) -> None:
         task.require_enumerable("probe=discontinuity")
-        self.task = task
+        self.task, noun = task, task.digit_noun
+        axes = f"changed {noun} of the answer", f"flipped {noun} of the operands"
+        self.picture = replace(self.picture, xlabel=axes[0], label=axes[1])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         counts = change_counts(self.task)

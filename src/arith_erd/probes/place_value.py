@@ -80,7 +80,9 @@ class PlaceValue(NetworkProbe):
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         whole = rows[rows["place"].isna() & rows["c"].isna()]
         named = whole["measure"].where(whole["site"].isna(), whole["measure"] + " " + whole["site"].fillna(""))
-        return in_text(whole.assign(measure=named).pivot_table("value", "measure", "bit", sort=False))
+        return in_text(
+            whole.assign(measure=named).pivot_table("value", "measure", "bit", sort=False).sort_index(axis=1)
+        )
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """Means over bits of the measures without a place or a c."""
@@ -115,7 +117,7 @@ def draw_slopes(ax: Axes, rows: pd.DataFrame) -> None:
             ax.plot(line["below"], line["value"], color=color, alpha=0.25, linewidth=0.8)
         mean, marker = below.groupby("below")["value"].mean(), "o" if sign > 0 else "s"
         ax.plot(mean.index, mean, color=color, marker=marker, markersize=4.5, label=f"{name.removesuffix('s')} bits")
-        at = np.arange(1, int(below["below"].max() or 1) + 1)
+        at = np.arange(1, 2 if below.empty else int(below["below"].max()) + 1)
         expected = [ideal_slope(-int(d), 0, sign > 0) for d in at]
         ax.plot(at, expected, ":", color=INK, linewidth=1.2, label="place value" if sign > 0 else None)
     ax.invert_xaxis()

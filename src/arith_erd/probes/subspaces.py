@@ -13,6 +13,7 @@ from ..interp.das import ANGLES, ControlledDAS, DASConfig
 from ..interp.hooked import Hooked
 from ..interp.interchange import digit_index
 from ..interp.sites import chosen_sites
+from ..plots.curves import EpochCurves
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREY, INK, ORANGE
 from .probe import Natural, NetworkProbe, OneOrMore, Positive, in_text, listed
@@ -123,6 +124,10 @@ class Subspaces(NetworkProbe):
         chosen = rows[rows["chosen"] == 1]
         means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *SHOWN]].mean()
         return in_text(means.rename(columns=SHOWN), ".3g")
+
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
+        chosen = rows[rows["chosen"] == 1]  # the rank may be another one after each epoch
+        return EpochCurves.of(chosen, "iia", ("variable", "position"), "site", "interchange accuracy")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         chosen = rows[rows["chosen"] == 1]

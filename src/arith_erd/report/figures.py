@@ -143,7 +143,8 @@ def _ablation(ax: Axes, y: float, result: Result) -> None:
 def distance_correlation(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
     from ..probes.distance_correlation import draw  # loads torch
 
-    rows = probe_rows(found, "distance_correlation", ["seed", "layer", "correlation"], ["stack", "level", "space"], 10)
+    numbers, texts = ["seed", "layer", "correlation"], ["stack", "level", "space", "method"]
+    rows = probe_rows(found, "distance_correlation", numbers, texts, 10)
     rows = rows[rows["method"] == "pearson"]
     ours, theirs = (by_task(rows[rows["source"] == source]) for source in (OURS, AUTHORS))
     alone = {f"{title}: the authors' weights": part for title, part in theirs.items() if title not in ours}
@@ -191,7 +192,7 @@ def probe_rows(
     """
     rows = found.probes.get(name, pd.DataFrame())
     if not {*numbers, *texts} <= {*rows.select_dtypes("number")} | {*texts} & {*rows}:
-        return pd.DataFrame(columns=["task", "source", "method", *numbers, *texts])
+        return pd.DataFrame(columns=["task", "source", *numbers, *texts])
     runs = {"min_epochs": min_epochs} if min_epochs else {}
     ids = {i for task in TASKS for i in found.chosen({**runs, "task": task}, finished=True).index}
     return rows[(rows["departs"] == "") & (rows["source"].isin([AUTHORS, TASK_ALONE]) | rows["replica"].isin(ids))]

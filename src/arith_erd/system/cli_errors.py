@@ -93,4 +93,5 @@ def _lasting(stream: TextIO) -> TextIO:
         buffer = io.BufferedWriter(LastingFile(stream.fileno(), "wb", closefd=False))
     except OSError:  # not a file
         return stream
-    return io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=stream.isatty())
+    by_line, at_once = (bool(getattr(stream, key, False)) for key in ("line_buffering", "write_through"))  # python -u
+    return io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=by_line, write_through=at_once)

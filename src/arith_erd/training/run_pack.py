@@ -5,6 +5,7 @@ import os
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -125,6 +126,8 @@ def require_room(job: Job, device: torch.device) -> None:
         parameters = sum(p.numel() for p in job.network().parameters())
     needed = COPIES * len(job.seeds) * parameters * (8 if job.trainer.precision == "64-true" else 4)
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):  # of a container, if it has a limit
+        free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()  # left by an earlier job of a sweep
