@@ -69,7 +69,6 @@ class Mechanism(NetworkProbe):
         *("value", "position", "network", "question"),
         title="which algorithm does the network run?",
         xlabel="bit of the answer",
-        label="",
         numbers="z.1f",
         ends=(0, 1.3),
         size=(0.36, 0.32),

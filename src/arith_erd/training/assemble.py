@@ -21,7 +21,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from ..config.job import Job, Training
+from ..config.groups import Training
+from ..config.job import Job
 from ..errors import UserError, bad_value
 from ..losses import Loss
 from ..models.weights import initialise
