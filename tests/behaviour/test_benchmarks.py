@@ -45,6 +45,7 @@ def test_methods_are_measured_once_and_judged_again(root, monkeypatch, tmp_path)
     assert out.with_suffix(".png").is_file()
 
 
+@pytest.mark.slow
 def test_making_the_numbers_anew_changes_no_page(cli) -> None:
     result = cli("benchmarks/page_numbers.py", "--check", timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -78,7 +78,10 @@ def job_of(job: TrainJob) -> Job:
     return Job(*groups, *orders, *(config["trainer"][key] for key in ("max_epochs", "stop_at")))
 
 
-@pytest.mark.parametrize("name", WANTED)
+SLOW = ("table3", "figC6")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in WANTED])
 def test_experiment_has_the_jobs_of_the_paper_each_with_a_run_directory_of_its_own(name: str) -> None:
     jobs = sweep(name)
     assert [job_of(job) for job in jobs] == WANTED[name]
@@ -109,6 +112,7 @@ def test_other_formats_and_positions_never_count_for_the_paper(option: str) -> N
         assert departures(settings(job.resolved), claims.setup) != []
 
 
+@pytest.mark.slow
 def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) -> None:
     """With the settings of ``mini.yaml``, each seed for long enough, and nothing besides."""
     paper, lengths = load_paper(MINI), {}

@@ -106,6 +106,7 @@ def in_python(
     return []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 1])
 def test_interventions_equal_those_in_python(
     index: int, browser: Browser, trained: str, networks: list[tuple[Hooked, dict[str, Any]]]

@@ -111,6 +111,7 @@ def test_an_object_is_described_as_its_file_describes_it(task):
     assert described("task", task) == ae.compose("train", options).resolved["task"]
 
 
+@pytest.mark.slow
 def test_every_probe_of_a_network_with_sites_of_its_own_gives_rows_or_says_what_it_lacks():
     """A hypothesis as an object, too: none that probes take is silently left out."""
     task, network = ae.Add(bits=3), Narrow(7, 4)

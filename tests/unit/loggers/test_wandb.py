@@ -88,11 +88,12 @@ def no_to_every_key(handler: BaseHTTPRequestHandler) -> None:
     handler.end_headers()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "answer", "why"),
     [
         ("", lambda handler: time.sleep(30), "no API key"),  # as firewalls do: accept, and never answer
-        pytest.param(KEY, lambda handler: time.sleep(30), "Error", marks=pytest.mark.slow),
+        (KEY, lambda handler: time.sleep(30), "Error"),
         (KEY, no_to_every_key, "the server refused the API key"),
     ],
 )

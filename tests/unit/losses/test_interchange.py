@@ -115,6 +115,7 @@ def test_variable_with_more_values_than_fit_in_memory_is_refused_before_their_an
         InterchangeTraining({"product": {"site": "dec.1", "dims": [0, 3]}}).targets(task, task.examples())
 
 
+@pytest.mark.slow
 def test_report_tries_interchanges_on_held_out_examples():
     trained = load_pretrained("add-nanogpt")
     held_out = np.arange(0, 16384, 97)

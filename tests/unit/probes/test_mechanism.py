@@ -39,6 +39,7 @@ def test_card_of_a_reference_names_its_algorithm() -> None:
     assert page[["test", "component"]].iloc[0].tolist() == ["verdict", "prefix_carry"]
 
 
+@pytest.mark.slow
 def test_own_causal_model_that_a_network_does_not_run_expects_fewer_of_its_answers() -> None:
     found = measure_signature(
         load_references("prefix_carry", [7], Add())[0], pairs=64, steered=8, user_model=LocalRemainder(Add())

@@ -94,6 +94,7 @@ def test_page_loads_nothing_and_takes_nothing_in_a_run_for_html(small) -> None:
     assert "<script>alert" not in page
 
 
+@pytest.mark.slow
 def test_report_is_deterministic_and_removes_stale_files(small, tmp_path: Path) -> None:
     runs, first = small
     build(runs, tmp_path)
@@ -105,6 +106,7 @@ def test_report_is_deterministic_and_removes_stale_files(small, tmp_path: Path) 
     assert not list((tmp_path / "figures").iterdir())
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_from_the_folder_that_it_runs_in(cli, root: Path, tmp_path: Path) -> None:
     (tmp_path / "yaml.py").write_text("raise SystemExit('a received yaml.py ran')")
     door = tomllib.loads((root / "pyproject.toml").read_text())["project"]["scripts"]["arith-report"]

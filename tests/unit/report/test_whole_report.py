@@ -43,6 +43,7 @@ def whole_report(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Simple
     return SimpleNamespace(found=found, results=results, figures=figures, out=out)
 
 
+@pytest.mark.slow
 def test_every_figure_is_there_and_its_files_are_light(whole_report) -> None:
     drawn = whole_report.figures
     assert tuple(drawn) == PAPERS
@@ -52,6 +53,7 @@ def test_every_figure_is_there_and_its_files_are_light(whole_report) -> None:
         assert 5_000 < file.stat().st_size < 300_000, file.name
 
 
+@pytest.mark.slow
 def test_the_papers_numbers_are_marked(whole_report) -> None:
     drawn = whole_report.figures
     for ax, numbers in zip(drawn["fig3"].axes, ((1.0, 1.0, 0.937), (0.989, 0.975, 0.943)), strict=True):
@@ -90,6 +92,7 @@ def test_curves_come_from_finished_runs_that_got_there_and_keep_their_ends(synth
     assert np.diff(long).max() <= 3
 
 
+@pytest.mark.slow
 def test_everything_is_written(whole_report) -> None:
     out, found, results = whole_report.out, whole_report.found, whole_report.results
     for name in ("claims.md", "claims.csv", "runs.csv", "index.html"):
@@ -108,6 +111,7 @@ def test_everything_is_written(whole_report) -> None:
     assert of_runs[["low", "high", "method", "device", "torch", "commit"]].notna().all().all()
 
 
+@pytest.mark.slow
 def test_every_claim_has_a_row_and_what_is_missing_a_command(whole_report) -> None:
     paper, found, verdicts = load_paper(), whole_report.found, whole_report.results
     by_id = {result.claim.id: result for result in verdicts}

@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -160,12 +161,12 @@ def test_equal_layers_are_compiled_once(batch, graphs, monkeypatch):
     assert len(graphs) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("site", "replicas", "large"),
     [
-        *(("enc.1", 1, 0), ("dec.1.attn.pattern", 3, 0)),
-        *(pytest.param(*case, 0, marks=pytest.mark.slow) for case in (("enc.1", 3), ("dec.1", 1), ("dec.1", 3))),
-        pytest.param("dec.1.attn.pattern", 3, math.inf, marks=pytest.mark.slow),
+        *product(("enc.1", "dec.1"), (1, 3), (0,)),
+        *(("dec.1.attn.pattern", 3, large) for large in (0, math.inf)),
     ],
 )
 def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch, graphs, monkeypatch):

@@ -29,6 +29,7 @@ def test_longer_run_continues_a_shorter_one_bit_for_bit(train, whole, capsys, mo
     assert shorter.finished
 
 
+@pytest.mark.slow
 def test_longer_run_starts_at_the_beginning_if_the_state_was_not_kept_or_the_schedule_is_another(train, capsys):
     shorter = train("checkpoint.keep_last=false")
     assert not shorter.checkpoint.exists()
@@ -48,11 +49,12 @@ def a_folder(run: Run) -> None:
     run.tokens_file.mkdir()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
         (lambda run: run.checkpoint.write_bytes(b"cut"), "last.ckpt: damaged"),
-        pytest.param(a_folder, "tokens.csv", marks=pytest.mark.slow),
+        (a_folder, "tokens.csv"),
         (no_file, ""),
     ],
 )
@@ -83,12 +85,13 @@ def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, run
     assert [path.name for path in runs_dir.iterdir()] == [old.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "pack", "missing"),
     [
-        pytest.param("set_aside", 1, [(1,)], marks=pytest.mark.slow),
+        ("set_aside", 1, [(1,)]),
         ("finish", 1, [(1,)]),
-        pytest.param("drop_backup", 0, [], marks=pytest.mark.slow),
+        ("drop_backup", 0, []),
     ],
 )
 def test_overwriting_of_several_packs_goes_on_where_it_was_killed(runs_dir, monkeypatch, method, pack, missing):

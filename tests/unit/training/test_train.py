@@ -86,6 +86,7 @@ def test_summary_equals_decoding_everything(trained_pack):
             assert (stuck(*counts) == "never learnt") == (name in entry["never_learnt"])
 
 
+@pytest.mark.slow
 def test_each_replica_of_a_pack_stops_where_it_stops_alone_and_is_not_trained_further(
     train, train_in, tmp_path, monkeypatch
 ):
