@@ -26,7 +26,7 @@ from arith_erd.interp.erasure import refit, whiten
 from arith_erd.interp.scoring import COLUMNS, REFERENCE_ALGORITHMS, Method, score_row, with_verdicts
 from arith_erd.interp.sites import chosen_sites, layer_of, layers, residual_stream
 from arith_erd.mechanism.signature import Signature, decide, expected_signatures, measure_signature
-from arith_erd.plots.style import GREY, grid, headline, heat_map, save_png, write_in_cell
+from arith_erd.plots.style import GREY, heat_map, panel_grid, save_png, set_panel_title, write_in_cell
 from arith_erd.probes.probe import sample_pairs
 from arith_erd.stats import beats_majority, clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
@@ -161,7 +161,7 @@ METHODS: dict[str, Method] = {
 
 def confusion(found: pd.DataFrame) -> Figure:
     """For each method a matrix: networks of each algorithm (rows), and which one it names (columns)."""
-    figure, axes = grid(9.6, 6.2, len(METHODS), 4)
+    figure, axes = panel_grid(9.6, 6.2, len(METHODS), 4)
     for ax, (name, of_method) in zip(axes, found.groupby("method", sort=False), strict=False):
         table = pd.crosstab(of_method["algorithm"], of_method["named"]).reindex(
             index=[one for one in ROWS if one in set(of_method["algorithm"])], columns=[*CLASSES], fill_value=0
@@ -170,7 +170,7 @@ def confusion(found: pd.DataFrame) -> Figure:
         for (i, j), count in np.ndenumerate(table.to_numpy()):
             write_in_cell(ax, i, j, str(count), count > 0.6 * table.iloc[i].sum(), 9)
         known = of_method[of_method["algorithm"] != ""]
-        headline(ax, str(name), f"{known['right'].sum()} of {len(known)}")
+        set_panel_title(ax, str(name), f"{known['right'].sum()} of {len(known)}")
         ax.set_xlabel("named", fontsize=8, color=GREY)
     return figure
 

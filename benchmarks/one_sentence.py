@@ -23,7 +23,7 @@ from arith_erd.mechanism.place_value import ideal_slope
 from arith_erd.models import NanoGPT
 from arith_erd.models.references import reference
 from arith_erd.models.weights import load_authors_network
-from arith_erd.plots.style import INK, headline, legend_below, save_png, subplots
+from arith_erd.plots.style import INK, legend_below, save_png, set_panel_title, subplots
 from arith_erd.probes.place_value import draw_answers, draw_slopes, draw_swaps
 from arith_erd.runs.directory import Run
 
@@ -141,7 +141,7 @@ def figures(found: pd.DataFrame, folder: Path) -> None:
         for ax, (title, networks) in zip(axes, PANELS.items(), strict=True):
             rows = found[found["network"].isin(networks) & found["measure"].str.match(MEASURES[name])]
             draw_panel(ax, rows)
-            headline(ax, title, f"{rows['seed'].nunique()} network{'s' * (rows['seed'].nunique() > 1)}")
+            set_panel_title(ax, title, f"{rows['seed'].nunique()} network{'s' * (rows['seed'].nunique() > 1)}")
             ax.label_outer()
         figure.suptitle(f"Addition: {text}", fontsize=11, fontweight="bold", color=INK)
         legend_below(figure)

@@ -22,9 +22,9 @@ from mechanism_numbers import Facts, markdown, span
 from one_sentence import COUNTS
 from scipy.stats import bootstrap, fisher_exact, kendalltau
 
-from arith_erd.plots.sheet import mean_text
-from arith_erd.report.claims import LEARNS, tally
-from arith_erd.report.page import cell
+from arith_erd.plots.tables import format_mean
+from arith_erd.report.claims import LEARNING_ACCURACY, count_verdicts
+from arith_erd.report.page import escape_cell
 from arith_erd.runs.table import load_table
 from arith_erd.stats import hodges_lehmann_ratio
 
@@ -107,10 +107,10 @@ def learning() -> Facts:
     large = [float(epoch) for epoch in table.loc["table3-add-none", "values"].split()]
     (pooled, _), interval = hodges_lehmann_ratio(*[(sample, sample) for sample in (reached + once, large)])
     held = [curve for split in ("vs_v", "vs_t") for curve in curves(f"add-{split}-nanogpt-none")]
-    late = sum(curve.loc[50, "train_seq_acc"] < LEARNS for curve in held)
+    late = sum(curve.loc[50, "train_seq_acc"] < LEARNING_ACCURACY for curve in held)
     seen = len(reached) + len(once)
     fresh = pd.read_csv(RESULTS / "one-sentence.csv").query("network == 'nanogpt' and measure == 'accuracy'")["value"]
-    failed, every = (fresh < LEARNS).sum(), seen + len(fresh)
+    failed, every = (fresh < LEARNING_ACCURACY).sum(), seen + len(fresh)
     beside = [late, len(held) - late]
     return {
         "quick_start": f"{curves('add-random-nanogpt-none-seed0')[0].loc[10, 'val_seq_acc']:.1%}",
@@ -174,15 +174,15 @@ def regions() -> Facts:
         "gap_trained": span((row["train_seq_acc"] for row in apart), ".1%"),
         "gap_held_out": span((row["val_seq_acc"] for row in apart), ".1%"),
         "square_nanogpt_ends": joined(
-            share(row["val_seq_acc"]) for row in late["square"] if row["train_seq_acc"] >= LEARNS
+            share(row["val_seq_acc"]) for row in late["square"] if row["train_seq_acc"] >= LEARNING_ACCURACY
         ),
         "square_nanogpt_mean": f"{np.mean([row['val_seq_acc'] for row in late['square']]):.0%}",
     }
     medians = [curve.loc[41:, "val_seq_acc"].median() for curve in small_square]
-    found["square_late_medians"] = joined(f"{x:.0%}" for x in medians if x < LEARNS)
+    found["square_late_medians"] = joined(f"{x:.0%}" for x in medians if x < LEARNING_ACCURACY)
     for region, ends in late.items():
         for half, name in (("train", "trained"), ("val", "held_out")):
-            shares = [share(row[f"{half}_seq_acc"]) for row in ends if row["train_seq_acc"] < LEARNS]
+            shares = [share(row[f"{half}_seq_acc"]) for row in ends if row["train_seq_acc"] < LEARNING_ACCURACY]
             found[f"{region}_late_{name}"] = joined(shares)
     return found
 
@@ -309,11 +309,11 @@ def verdicts() -> Facts:
     """The main results, and how many of all were reproduced; a claim counts once."""
     own, mini = (table.query("same_as == ''") for table in (claims(), claims("mini")))
     shown = own[own.index.str.fullmatch(HEADLINES) & (own["verdict"] != "not run")]
-    table = markdown(SHOWN.values(), *([cell(text) for text in row] for row in shown[[*SHOWN]].values))
-    counted = f"Of {len(own)} results of the paper: {tally(own['verdict'])}. The main ones so far:"
+    table = markdown(SHOWN.values(), *([escape_cell(text) for text in row] for row in shown[[*SHOWN]].values))
+    counted = f"Of {len(own)} results of the paper: {count_verdicts(own['verdict'])}. The main ones so far:"
     return {
         "results": f"{counted}\n\n{table}",
-        "mini": f"Of {len(mini)} claims about the miniature: {tally(mini['verdict'])}.",
+        "mini": f"Of {len(mini)} claims about the miniature: {count_verdicts(mini['verdict'])}.",
     }
 
 
@@ -340,9 +340,9 @@ def positions(file: str) -> str:
     """VS_v by position encoding."""
     lines = [["positions", "seeds that learned", "VS_v, of these seeds", "VS_v, all seeds"]]
     for name, seeds in pd.read_csv(RESULTS / file).groupby("positions"):
-        ends = seeds.loc[seeds["train_seq_acc"] >= LEARNS, "val_seq_acc"]
+        ends = seeds.loc[seeds["train_seq_acc"] >= LEARNING_ACCURACY, "val_seq_acc"]
         reached = " to ".join(dict.fromkeys(f"{end:.0%}" for end in (ends.min(), ends.max()))) if len(ends) else ""
-        every = mean_text(seeds["val_seq_acc"], "accuracy")
+        every = format_mean(seeds["val_seq_acc"], "accuracy")
         lines.append([f"`{name}`", f"{len(ends)} of {len(seeds)}", reached, every])
     return markdown(*lines)
 
@@ -364,8 +364,8 @@ def baselines() -> str:
         lines.append([f"`{model}`"])
         for split in ("random", "vs_t", "vs_v"):
             seeds = of_model[of_model["split.name"] == split]
-            learned = f", {(seeds['train_seq_acc'] >= LEARNS).sum()} of {len(seeds)} learned"
-            lines[-1].append(mean_text(seeds["val_seq_acc"], "accuracy") + learned if len(seeds) else "")
+            learned = f", {(seeds['train_seq_acc'] >= LEARNING_ACCURACY).sum()} of {len(seeds)} learned"
+            lines[-1].append(format_mean(seeds["val_seq_acc"], "accuracy") + learned if len(seeds) else "")
     return markdown(*lines)
 
 

@@ -17,21 +17,21 @@ MIN_SEEDS = 3
 MIN_FOR_MEDIAN = 5
 CONFIDENCE = 0.95
 MEDIAN_COVERAGE = 0.92  # smallest coverage by order statistics: at five seeds the largest possible is 93.75%
-LEARNT = 0.99  # smallest accuracy of a token that counts as learned
-EXACTLY = "exact"  # the method of an estimate that no seed can change
-PREDICTED = 0.96  # level at which prediction intervals still cover 92% for three skewed seeds
-EXACT_PAIRS = 2500  # up to 50 seeds against 50 Mann-Whitney's distribution is counted, beyond that taken as normal
+LEARNED_ACCURACY = 0.99  # smallest accuracy of a token that counts as learned
+EXACT_METHOD = "exact"  # the method of an estimate that no seed can change
+PREDICTION_LEVEL = 0.96  # level at which prediction intervals still cover 92% for three skewed seeds
+MAX_EXACT_PAIRS = 2500  # up to 50 seeds against 50 Mann-Whitney's distribution is counted, beyond that taken as normal
 
 Interval: TypeAlias = tuple[float, float]
 Floats: TypeAlias = npt.NDArray[np.float64]
-Counts: TypeAlias = tuple[int, int, float]
+TokenCounts: TypeAlias = tuple[int, int, float]
 """Right examples, all examples n, and the share of the most common answer."""
 Bounds: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
 """Lower and upper bounds of each seed's value; the upper bound is infinite if a seed never reached the goal."""
 
 
 class Mean(NamedTuple):
-    """One term of a `contrast`: the mean over the seeds of one kind of run."""
+    """One term of a `contrast_interval`: the mean over the seeds of one kind of run."""
 
     mean: float
     deviation: float
@@ -44,16 +44,16 @@ class Mean(NamedTuple):
         """The term of a sample with one value per seed."""
         sample = np.asarray(values, dtype=float)
         n, mean = len(sample), float(sample.mean())
-        centred, spread = sample - mean, float(sample.var())
-        if n < 2 or np.ptp(sample) == 0 or spread**1.5 == 0:  # too small a spread for a skewness
+        centred, variance = sample - mean, float(sample.var())
+        if n < 2 or np.ptp(sample) == 0 or variance**1.5 == 0:  # too small a spread for a skewness
             return cls(mean, 0.0, n, weight)
         skewness = 0.0
         if n >= MIN_SEEDS:  # as `scipy.stats.skew` with bias=False, in a tenth of the time
-            skewness = float((centred**3).mean()) / spread**1.5 * math.sqrt(n * (n - 1)) / (n - 2)
+            skewness = float((centred**3).mean()) / variance**1.5 * math.sqrt(n * (n - 1)) / (n - 2)
         return cls(mean, float(sample.std(ddof=1)), n, weight, skewness)
 
 
-def contrast(terms: Sequence[Mean]) -> Interval | None:
+def contrast_interval(terms: Sequence[Mean]) -> Interval | None:
     """Student's t interval, corrected for skewness, of a weighted sum of means of unpaired samples.
 
     ``[Mean.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``: without skewness it is Student's t interval. The degrees of
@@ -62,28 +62,28 @@ def contrast(terms: Sequence[Mean]) -> Interval | None:
     t + a t²/3 + a² t³/27 + a/6, where a is the skewness of the sum. For five seeds of an exponential distribution it
     covers at least 92%, Student's t 88%. None if a term has fewer than 3 seeds.
     """
-    middle = sum(term.weight * term.mean for term in terms)
+    center = sum(term.weight * term.mean for term in terms)
     total = sum((term.weight * term.deviation) ** 2 / term.n for term in terms)
     third = sum((term.weight * term.deviation) ** 3 * term.skewness / term.n**2 for term in terms)
-    return _around(middle, math.sqrt(total), min(term.n for term in terms), third / total**1.5 if total else 0.0)
+    return _t_interval(center, math.sqrt(total), min(term.n for term in terms), third / total**1.5 if total else 0.0)
 
 
-def _around(middle: float, error: float, n: int, a: float, level: float = CONFIDENCE) -> Interval | None:
-    """Middle minus error times t, where t solves Hall's monotone cubic for Student's quantiles."""
-    if n < MIN_SEEDS or not math.isfinite(middle) or not math.isfinite(error):
+def _t_interval(center: float, error: float, n: int, a: float, level: float = CONFIDENCE) -> Interval | None:
+    """Center minus error times t, where t solves Hall's monotone cubic for Student's quantiles."""
+    if n < MIN_SEEDS or not math.isfinite(center) or not math.isfinite(error):
         return None
     quantile = float(special.stdtrit(n - 1, (1 + level) / 2))
     high, low = (q if abs(a) < 1e-6 else 3 / a * (math.cbrt(1 + a * (q - a / 6)) - 1) for q in (quantile, -quantile))
-    return middle - high * error, middle - low * error
+    return center - high * error, center - low * error
 
 
 def prediction_interval(sample: Mean, runs: int = 5) -> Interval | None:
     """Prediction interval for the mean of ``runs`` further runs: ``Mean.of([0.9, 1.0, 1.1])`` -> ``(0.646, 1.354)``.
 
-    As `contrast`, with the errors of both means, half of the skewness and a level of 96%. None for fewer than 3 seeds.
+    As `contrast_interval`, with the errors of both means, half of the skewness and a level of 96%.
     """
     error = sample.deviation * math.sqrt(1 / sample.n + 1 / runs)
-    return _around(sample.mean, error, sample.n, sample.skewness / (2 * math.sqrt(sample.n)), PREDICTED)
+    return _t_interval(sample.mean, error, sample.n, sample.skewness / (2 * math.sqrt(sample.n)), PREDICTION_LEVEL)
 
 
 def median_interval(low: npt.ArrayLike, high: npt.ArrayLike, whole_range: bool = False) -> Interval | None:
@@ -108,19 +108,19 @@ def clopper_pearson(hits: int, n: int) -> Interval:
     return float(interval.low), float(interval.high)
 
 
-def stuck(training: Counts, held_out: Counts) -> Literal["never learnt", "lost held out", ""]:
+def stuck_status(training: TokenCounts, held_out: TokenCounts) -> Literal["never learnt", "lost held out", ""]:
     """Whether an answer token fails on held-out examples: ``never learnt``, ``lost held out``, or empty.
 
     Both mean that the token fails `beats_majority` on held-out examples. If it fails on training examples too, it was
     ``never learnt``. If it is right in at least 99% of them, it is ``lost held out``. Empty for any other token.
 
-    >>> stuck((501, 1000, 0.51), (496, 1000, 0.51)), stuck((1000, 1000, 0.51), (496, 1000, 0.51))
+    >>> stuck_status((501, 1000, 0.51), (496, 1000, 0.51)), stuck_status((1000, 1000, 0.51), (496, 1000, 0.51))
     ('never learnt', 'lost held out')
     """
     right, n, _majority = training
     if beats_majority(*held_out):
         return ""
-    if right >= LEARNT * n > 0:
+    if right >= LEARNED_ACCURACY * n > 0:
         return "lost held out"
     return "" if beats_majority(*training) else "never learnt"
 
@@ -132,7 +132,7 @@ def beats_majority(right: int, n: int, majority: float) -> bool:
     True if the bound is 99% of n or more: then no test is possible, with too few examples or a nearly constant token.
     """
     bound = float(stats.binom.ppf(0.99, n, majority))
-    return right > bound or bound >= LEARNT * n
+    return right > bound or bound >= LEARNED_ACCURACY * n
 
 
 def shares_interval(terms: Sequence[tuple[float, int, int]]) -> Interval:
@@ -140,39 +140,41 @@ def shares_interval(terms: Sequence[tuple[float, int, int]]) -> Interval:
 
     ``[(1.0, 5, 5)]`` -> ``(0.478, 1.0)``; ``[(1.0, 5, 5), (-1.0, 0, 5)]`` -> ``(0.262, 1.0)``.
     """
-    middle = below = above = 0.0
+    center = below = above = 0.0
     for weight, hits, n in terms:
         share, (low, high) = hits / n, clopper_pearson(hits, n)
-        middle += weight * share
+        center += weight * share
         down, up = (share - low, high - share) if weight > 0 else (high - share, share - low)
         below, above = math.hypot(below, weight * down), math.hypot(above, weight * up)
-    return middle - below, middle + above
+    return center - below, center + above
 
 
-def hodges_lehmann_ratio(above: Bounds, below: Bounds) -> tuple[Interval, Interval | None]:
+def hodges_lehmann_ratio(numerator: Bounds, divisor: Bounds) -> tuple[Interval, Interval | None]:
     """The ratio of two unpaired samples: bounds of the median of all quotients, and an interval by Mann-Whitney's test.
 
     ``([2., 4.], [2., 4.])`` over ``([1., 2.], [1., 2.])`` -> an estimate of ``(2.0, 2.0)`` and no interval, since two
     seeds against two cannot differ at 5%. A censored seed gives bounds of quotients instead of quotients.
     """
-    (low, high), (low_below, high_below) = (tuple(np.asarray(x, dtype=float) for x in pair) for pair in (above, below))
-    smallest = np.sort((low[:, None] / high_below).ravel())  # x / inf is 0
-    largest = np.sort((high[:, None] / low_below).ravel())
-    estimate, out = (float(np.median(smallest)), float(np.median(largest))), _outside(len(low), len(low_below))
-    return estimate, None if out is None else (float(smallest[out]), float(largest[-1 - out]))
+    low, high = (np.asarray(bound, dtype=float) for bound in numerator)
+    low_divisor, high_divisor = (np.asarray(bound, dtype=float) for bound in divisor)
+    smallest = np.sort((low[:, None] / high_divisor).ravel())  # x / inf is 0
+    largest = np.sort((high[:, None] / low_divisor).ravel())
+    estimate = float(np.median(smallest)), float(np.median(largest))
+    excluded = _num_excluded(len(low), len(low_divisor))
+    return estimate, None if excluded is None else (float(smallest[excluded]), float(largest[-1 - excluded]))
 
 
 @cache
-def _outside(m: int, n: int) -> int | None:
+def _num_excluded(m: int, n: int) -> int | None:
     """How many of the m n sorted quotients the interval leaves out at each end; None if all cover less than 95%."""
     tail = (1 - CONFIDENCE) / 2
-    if m * n > EXACT_PAIRS:
+    if m * n > MAX_EXACT_PAIRS:
         return int(m * n / 2 - stats.norm.ppf(1 - tail) * math.sqrt(m * n * (m + n + 1) / 12))
-    below = np.cumsum(_mann_whitney(m, n)) / math.comb(m + n, m)
+    below = np.cumsum(_mann_whitney_counts(m, n)) / math.comb(m + n, m)
     return int((below <= tail).sum()) - 1 if below[0] <= tail else None
 
 
-def _mann_whitney(m: int, n: int) -> Floats:
+def _mann_whitney_counts(m: int, n: int) -> Floats:
     """Number of orderings (m n + 1,) of m and n values for each U: the coefficients of a Gaussian binomial."""
     counts: Floats = np.ones(1)
     for i in range(1, m + 1):  # times 1 - q ** (n + i), by 1 - q ** i
@@ -200,20 +202,20 @@ class Estimate:
 
     @classmethod
     def exact(cls, value: float) -> "Estimate":
-        return cls(value, value, EXACTLY, (value, value))
+        return cls(value, value, EXACT_METHOD, (value, value))
 
     @classmethod
-    def of_means(cls, terms: Sequence[Mean], span: Interval = (-math.inf, math.inf)) -> "Estimate":
+    def of_means(cls, terms: Sequence[Mean], value_range: Interval = (-math.inf, math.inf)) -> "Estimate":
         """A weighted sum of means, whose values lie in ``span``."""
         value = sum(term.weight * term.mean for term in terms)
         method = f"{'mean' if len(terms) == 1 else 'difference of means'}, t corrected for skewness"
-        return cls(value, value, method, _within(span, contrast(terms)))
+        return cls(value, value, method, _clip(value_range, contrast_interval(terms)))
 
     @classmethod
-    def of_prediction(cls, sample: Mean, runs: int, span: Interval = (-math.inf, math.inf)) -> "Estimate":
+    def of_prediction(cls, sample: Mean, runs: int, value_range: Interval = (-math.inf, math.inf)) -> "Estimate":
         """A mean, with the prediction interval for the mean of ``runs`` further runs."""
         method = f"mean, prediction interval for a mean of {runs} runs"
-        return cls(sample.mean, sample.mean, method, _within(span, prediction_interval(sample, runs)))
+        return cls(sample.mean, sample.mean, method, _clip(value_range, prediction_interval(sample, runs)))
 
     @classmethod
     def of_median(cls, seeds: Bounds, whole_range: bool = False) -> "Estimate":
@@ -221,19 +223,19 @@ class Estimate:
         return cls(low, high, "median, order statistics", median_interval(*seeds, whole_range))
 
     @classmethod
-    def of_ratio(cls, above: Bounds, below: Bounds) -> "Estimate":
-        (low, high), interval = hodges_lehmann_ratio(above, below)
+    def of_ratio(cls, numerator: Bounds, divisor: Bounds) -> "Estimate":
+        (low, high), interval = hodges_lehmann_ratio(numerator, divisor)
         return cls(low, high, "Hodges-Lehmann, Mann-Whitney", interval)
 
     @classmethod
     def of_shares(cls, terms: Sequence[tuple[float, int, int]]) -> "Estimate":
         """A weighted sum of shares of seeds ``(weight, hits, n)``."""
         value = sum(weight * hits / n for weight, hits, n in terms)
-        one, reach = len(terms) == 1, (len(terms) + 1) // 2
-        method = "share of seeds that learn, Clopper-Pearson" if one else "difference of shares of seeds that learn"
-        return cls(value, value, method, _within((0.0, 1.0) if one else (-reach, reach), shares_interval(terms)))
+        single, largest = len(terms) == 1, (len(terms) + 1) // 2
+        method = "share of seeds that learn, Clopper-Pearson" if single else "difference of shares of seeds that learn"
+        return cls(value, value, method, _clip((0.0, 1.0) if single else (-largest, largest), shares_interval(terms)))
 
 
-def _within(span: Interval, interval: Interval | None) -> Interval | None:
+def _clip(value_range: Interval, interval: Interval | None) -> Interval | None:
     """The part of an interval that lies in the span of a measure."""
-    return (max(interval[0], span[0]), min(interval[1], span[1])) if interval else None
+    return (max(interval[0], value_range[0]), min(interval[1], value_range[1])) if interval else None

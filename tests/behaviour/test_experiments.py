@@ -15,7 +15,7 @@ from arith_erd.config.compose import CONF, compose, hydra_over_conf, resolve
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.job import read_job
 from arith_erd.launch.cli import expand
-from arith_erd.report.collect import OURS, departures, kind_of
+from arith_erd.report.collect import OUR_RUNS, selection_key, unpublished_settings
 from arith_erd.report.measures import EpochsTo
 from arith_erd.report.paper import MINI, load_paper
 from arith_erd.runs.directory import settings
@@ -88,7 +88,7 @@ def test_experiment_has_the_jobs_of_the_paper_each_with_a_run_directory_of_its_o
     assert len({job.run.name for job in jobs}) == len(jobs)
     for job in jobs:
         assert job.seeds == (0, 1, 2, 3, 4)
-        assert departures(settings(job.resolved), load_paper().setup) == []  # or the report would leave it out
+        assert unpublished_settings(settings(job.resolved), load_paper().setup) == []
         with torch.device("meta"):
             job.network()
 
@@ -99,7 +99,7 @@ def test_experiment_beyond_the_paper_compares_positions_and_counts_for_no_claim(
     assert sorted(job.resolved["model"]["net"]["positions"] for job in jobs) == sorted(BEYOND[name])
     assert len({job.run.name for job in jobs}) == len(jobs)
     for job in jobs:
-        paper = departures(settings(job.resolved), load_paper().setup) == []
+        paper = unpublished_settings(settings(job.resolved), load_paper().setup) == []
         assert paper == (name == "positions" and job.resolved["model"]["net"]["positions"] == "learned")
         with torch.device("meta"):
             job.network()
@@ -109,7 +109,7 @@ def test_experiment_beyond_the_paper_compares_positions_and_counts_for_no_claim(
 def test_other_formats_and_positions_never_count_for_the_paper(option: str) -> None:
     for claims in (load_paper(), load_paper(MINI)):
         job = compose("train", [option, *(["scale=mini"] if claims.setup["all"]["task.bits"] == 5 else [])])
-        assert departures(settings(job.resolved), claims.setup) != []
+        assert unpublished_settings(settings(job.resolved), claims.setup) != []
 
 
 @pytest.mark.slow
@@ -120,18 +120,18 @@ def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) ->
     for line in script.partition("<<'END'\n")[2].partition("\nEND")[0].splitlines():
         job = compose("train", ["scale=mini", *line.split()])
         assert job.seeds == tuple(range(10))
-        assert departures(settings(job.resolved), paper.setup) == []
+        assert unpublished_settings(settings(job.resolved), paper.setup) == []
         groups, orders = ("task", "split", "model", "ablation"), ("prompt_order", "completion_order")
         config = job.resolved
         kind = {group: config[group]["name"] for group in groups} | {key: config["task"][key] for key in orders}
-        lengths[kind_of(kind)] = config["trainer"]["max_epochs"]
+        lengths[selection_key(kind)] = config["trainer"]["max_epochs"]
     wanted: dict[str, int] = {}
-    for claim in (claim for claim in paper.claims if claim.measure.source == OURS):
+    for claim in (claim for claim in paper.claims if claim.measure.source == OUR_RUNS):
         needs = claim.measure.planned if isinstance(claim.measure, EpochsTo) else claim.measure.needs
-        for _, runs in claim.measure.arms:
-            wanted[kind_of(runs)] = max(wanted.get(kind_of(runs), 0), needs, runs.get("min_epochs", 0))
+        for _, runs in claim.measure.weighted_runs:
+            wanted[selection_key(runs)] = max(wanted.get(selection_key(runs), 0), needs, runs.get("min_epochs", 0))
     for figure in paper.figures:
         for task, line in product((figure.curves or {}).get("epochs", {}), (figure.curves or {}).get("lines", [])):
-            wanted.setdefault(kind_of({"task": task, **line.get("runs", {})}), 1)
+            wanted.setdefault(selection_key({"task": task, **line.get("runs", {})}), 1)
     assert set(lengths) == set(wanted)
     assert all(lengths[kind] >= epochs for kind, epochs in wanted.items())

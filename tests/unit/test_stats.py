@@ -12,25 +12,25 @@ from arith_erd.stats import (
     Estimate,
     Mean,
     clopper_pearson,
-    contrast,
+    contrast_interval,
     hodges_lehmann_ratio,
     median_interval,
     prediction_interval,
     shares_interval,
-    stuck,
+    stuck_status,
 )
 
 
 def test_mean_without_skewness_has_students_t_interval() -> None:
     sample = [0.91, 0.93, 0.95, 0.97, 0.99]
     expected = stats.ttest_1samp(sample, 0).confidence_interval(0.95)
-    assert contrast([Mean.of(sample)]) == pytest.approx((expected.low, expected.high))
+    assert contrast_interval([Mean.of(sample)]) == pytest.approx((expected.low, expected.high))
 
 
 def test_difference_of_means_without_skewness_has_a_t_interval_no_narrower_than_welchs() -> None:
     one, other = [0.91, 0.93, 0.95, 0.97, 0.99], [0.8, 0.7, 0.9]
     error = np.hypot(stats.sem(one), stats.sem(other))
-    low, high = contrast([Mean.of(one), Mean.of(other, -1.0)])
+    low, high = contrast_interval([Mean.of(one), Mean.of(other, -1.0)])
     assert ((low + high) / 2, (high - low) / 2) == pytest.approx((0.15, stats.t.ppf(0.975, df=2) * error))
     welch = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
     assert low <= welch.low < welch.high <= high
@@ -39,12 +39,12 @@ def test_difference_of_means_without_skewness_has_a_t_interval_no_narrower_than_
 def test_ends_of_a_skewed_samples_interval_are_quantiles_of_halls_transformation() -> None:
     sample = np.array([1.0, 1.1, 1.2, 1.4, 3.0])
     a = stats.skew(sample, bias=False) / np.sqrt(5)
-    for end, quantile in zip(contrast([Mean.of(sample)]), stats.t.ppf([0.975, 0.025], 4), strict=True):
+    for end, quantile in zip(contrast_interval([Mean.of(sample)]), stats.t.ppf([0.975, 0.025], 4), strict=True):
         x = (sample.mean() - end) / stats.sem(sample)
         assert x + a * x**2 / 3 + a**2 * x**3 / 27 + a / 6 == pytest.approx(quantile)
-    low, high = contrast([Mean.of(sample)])
-    assert contrast([Mean.of(-sample)]) == pytest.approx((-high, -low))
-    assert contrast([Mean.of(sample[::-1])]) == pytest.approx((low, high))
+    low, high = contrast_interval([Mean.of(sample)])
+    assert contrast_interval([Mean.of(-sample)]) == pytest.approx((-high, -low))
+    assert contrast_interval([Mean.of(sample[::-1])]) == pytest.approx((low, high))
 
 
 def test_mean_of_further_runs_has_the_errors_of_both_means() -> None:
@@ -57,8 +57,8 @@ def test_mean_of_further_runs_has_the_errors_of_both_means() -> None:
 
 def test_mean_takes_three_known_seeds_and_equal_ones_give_no_width() -> None:
     for sample in ([0.9, 1.0], [1.0, 2.0, np.nan]):
-        assert contrast([Mean.of(sample)]) is None
-    assert contrast([Mean.of([0.75] * 5)]) == (0.75, 0.75)
+        assert contrast_interval([Mean.of(sample)]) is None
+    assert contrast_interval([Mean.of([0.75] * 5)]) == (0.75, 0.75)
     assert prediction_interval(Mean.of([0.9, 0.9])) is None
 
 
@@ -98,7 +98,7 @@ def test_shares_of_seeds_have_clopper_pearsons_limits_and_differences_are_wider(
 
 
 def test_no_interval_leaves_what_its_measure_can_take() -> None:
-    assert contrast([Mean.of([13, 4.73, 0.453])])[0] < 0
+    assert contrast_interval([Mean.of([13, 4.73, 0.453])])[0] < 0
     assert Estimate.of_means([Mean.of([13, 4.73, 0.453])], (0, np.inf)).interval[0] == 0
     assert Estimate.of_prediction(Mean.of([0.9, 0.95, 1.0]), 5, (0, 1)).interval[1] == 1
 
@@ -124,5 +124,5 @@ def test_every_interval_in_use_covers_at_least_92_percent(root: Path) -> None:
     ],
 )
 def test_stuck_token_is_no_better_held_out_than_the_commonest_answer(right, n, majority, training, expected):
-    assert stuck((training, 1000, 0.5), (right, n, majority)) == expected
-    assert stuck((0, 0, 1.0), (right, n, majority)) == ""  # nothing is lost that was not trained
+    assert stuck_status((training, 1000, 0.5), (right, n, majority)) == expected
+    assert stuck_status((0, 0, 1.0), (right, n, majority)) == ""  # nothing is lost that was not trained

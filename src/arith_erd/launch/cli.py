@@ -33,7 +33,7 @@ from ..config import compose
 from ..config.job import Job, ProbeJob
 from ..config.names import CONF
 from ..errors import UserError, bad_value
-from ..plots.sheet import format_table, measured
+from ..plots.tables import format_measure, format_table
 from ..runs.table import load_table, mean_accuracies
 from ..system.cli_errors import BUSY, FAILED, FAILURE, line_and_status, one_line_errors
 from ..system.signals import Preempted, signals_caught
@@ -172,7 +172,7 @@ class SweepJob:
         if not (isinstance(self.job, Job) and self.status in ("finished", "skipped") and self.finished):
             return ""
         means = mean_accuracies(load_table([run.path for run in self.job.runs()]), ["state"])
-        return "".join(measured(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float))
+        return "".join(format_measure(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float))
 
     def fail(self, error: Exception) -> None:
         """Store an error, and print it now rather than at the end of a long sweep."""

@@ -9,9 +9,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .panels import Lines, parts
-from .sheet import INTEGER, NUMBER, TEXT, Sheet, tabulate
-from .style import BLUE, GREY, INK, ORANGE, band, headline, legend_below, plain_text, seeds_text, subplots, tidy
+from .panels import Lines, split_rows
+from .style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    draw_band,
+    format_num_seeds,
+    legend_below,
+    set_panel_title,
+    style_axes,
+    subplots,
+    without_math,
+)
+from .tables import INTEGER, NUMBER, TEXT, TableSchema, summary_table
 
 
 @dataclass(frozen=True)
@@ -22,7 +34,7 @@ class EpochCurves:
     """Columns ``seed``, ``panel``, ``line`` and ``value``."""
     label: str
     """Label of the vertical axis."""
-    unit: str = NUMBER  # of the value, as in `Sheet`
+    unit: str = NUMBER  # of the value, as in `TableSchema`
 
     @classmethod
     def of(
@@ -45,33 +57,33 @@ class EpochCurves:
         table = named.groupby(["seed", "panel", "line"], sort=False)["value"].mean().reset_index()
         return cls(table, label or measure.replace("_", " "), unit)
 
-    def tabulated(self) -> pd.DataFrame:
+    def summary_table(self) -> pd.DataFrame:
         """One row per epoch, one column per line: means over the seeds, with intervals if there are three or more."""
         across = ("panel", "line") if self.table["panel"].nunique() > 1 else ("line",)
         columns = {"epoch": INTEGER, **dict.fromkeys(across, TEXT), "value": self.unit}
-        return tabulate(self.table, Sheet("", columns, across=across))
+        return summary_table(self.table, TableSchema("", columns, across=across))
 
     def draw(self, title: str, reached: Mapping[int, int | None] | None = None) -> Figure:
         """Median and range over seeds; dotted: the epoch at which each seed ``reached`` 95%, None if it did not."""
-        look: dict[str, Any] = {"label": self.label, "percent": self.unit == "accuracy", "middle": "median"}
-        figure = Lines("value", "epoch", "line", "panel", **look).draw(self.table)
-        for ax, rows in zip(figure.axes, parts(self.table, "panel").values(), strict=False):
+        style: dict[str, Any] = {"label": self.label, "percent": self.unit == "accuracy", "center": "median"}
+        figure = Lines("value", "epoch", "line", "panel", **style).draw(self.table)
+        for ax, rows in zip(figure.axes, split_rows(self.table, "panel").values(), strict=False):
             for epoch in filter(None, {(reached or {}).get(seed) for seed in rows["seed"]}):
                 ax.axvline(epoch, color=INK, linewidth=0.9, linestyle=":", zorder=1)
-        figure.suptitle(f"{title}, {seeds_text(self.table)}; dotted: a seed reaches 95%", fontsize=11)
+        figure.suptitle(f"{title}, {format_num_seeds(self.table)}; dotted: a seed reaches 95%", fontsize=11)
         return figure
 
 
-def learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.DataFrame | None = None) -> Figure:
+def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.DataFrame | None = None) -> Figure:
     """Draw accuracy and loss over the epochs, and from the rows of ``slices.csv`` the final accuracy of each length."""
     table = pd.DataFrame(rows)
     panels = 2 if slices is None else 3
     figure, (accuracy, loss, *of_lengths) = subplots(4.4 * panels, 3.6, 1, panels)
-    accuracy_axes(accuracy, table)
+    style_accuracy_axes(accuracy, table)
     accuracy.set(ylabel="sequence accuracy")
     accuracy.axhline(0.95, color=GREY, linewidth=0.6, linestyle=":")
-    over_epochs(loss, table, "train_loss", "training", ORANGE, "-")
-    tidy(loss)
+    draw_over_epochs(loss, table, "train_loss", "training", ORANGE, "-")
+    style_axes(loss)
     loss.set(xlabel="epoch", ylabel="training loss per token (nats)", yscale="log")
     for ax in (accuracy, loss):
         ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
@@ -82,7 +94,7 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.Da
         ax.set(xlabel="digits of the operands", ylabel="")
     # Above the panel, where it covers no line.
     accuracy.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2, fontsize=9)
-    figure.suptitle(f"{title}: {seeds_text(table)}, median and range", fontsize=11)
+    figure.suptitle(f"{title}: {format_num_seeds(table)}, median and range", fontsize=11)
     return figure
 
 
@@ -94,7 +106,7 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
     key, *others = means.columns[: means.columns.get_loc("seeds")]
     means = means.dropna(subset=[key])
     figure, ax = subplots(6.4, 4)
-    tidy(ax, "y")
+    style_axes(ax, "y")
     if numeric := pd.api.types.is_numeric_dtype(means[key]):
         places = means[key]
         if (places % 1 == 0).all():
@@ -105,18 +117,18 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
         ax.set_xticks(range(len(names)), names)
         ax.margins(x=0.25)
     for number, (values, part) in enumerate(means.groupby(others, dropna=False) if others else [((), means)]):
-        told = [f"{o.removesuffix('.name')} {value}" for o, value in zip(others, values, strict=True)]
-        label = str(values[0]) if len(values) == 1 and isinstance(values[0], str) else ", ".join(told)
+        settings = [f"{o.removesuffix('.name')} {value}" for o, value in zip(others, values, strict=True)]
+        label = str(values[0]) if len(values) == 1 and isinstance(values[0], str) else ", ".join(settings)
         error = [(part["accuracy"] - part["low"]).fillna(0), (part["high"] - part["accuracy"]).fillna(0)]
         at = places[part.index] + 0.06 * number * (0.1 * (places.max() - places.min()) if numeric else 1)
-        look = "osD^v"[number % 5] + ("-" if numeric else "")
-        ax.errorbar(at, part["accuracy"], error, fmt=look, label=label, capsize=2, elinewidth=0.8)
-    with plain_text():
+        style = "osD^v"[number % 5] + ("-" if numeric else "")
+        ax.errorbar(at, part["accuracy"], error, fmt=style, label=label, capsize=2, elinewidth=0.8)
+    with without_math():
         ax.set(xlabel=key, ylabel="validation sequence accuracy")
         if not means["accuracy"].any():  # matplotlib would go below zero
             ax.set_ylim(0, 1)
         by = f" by {others[0]}" if len(others) == 1 else ""
-        headline(
+        set_panel_title(
             ax,
             f"Final accuracy{by}",
             "mean over seeds, 95% interval" if means["seeds"].max() > 1 else "one seed a point",
@@ -126,30 +138,30 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
     return figure
 
 
-def thinned(rows: pd.DataFrame) -> pd.DataFrame:
+def thin_epochs(rows: pd.DataFrame) -> pd.DataFrame:
     """Keep at most 400 epochs of metric rows, with the first and the last; more only enlarge the SVG."""
     end = rows["epoch"].max()
     return rows[(rows["epoch"] % -(-end // 400) == 0) | rows["epoch"].isin([1, end])]
 
 
-def forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
+def pivot_forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
     """A column as a table (epochs, seeds). A seed that stopped early keeps its last value until the longest ends."""
     return rows.pivot_table(column, "epoch", by, dropna=False).ffill()
 
 
-def over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
+def draw_over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
     """Draw a column over the epochs; dashed lines lie above solid ones."""
     order = 2 if linestyle == "-" else 3
-    look: Any = {"label": label, "color": color, "linestyle": linestyle, "linewidth": 1.8, "zorder": order}
-    look["marker"] = "o" if rows["epoch"].nunique() == 1 else ""
-    band(ax, forward_filled(rows, column), **look)
+    style: Any = {"label": label, "color": color, "linestyle": linestyle, "linewidth": 1.8, "zorder": order}
+    style["marker"] = "o" if rows["epoch"].nunique() == 1 else ""
+    draw_band(ax, pivot_forward_filled(rows, column), **style)
 
 
-def accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
+def style_accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
     """Set up a panel of accuracies over the epochs; with ``rows`` draw those of training and validation."""
-    tidy(ax, "y")
+    style_axes(ax, "y")
     ax.set(xlabel="epoch", ylim=(-0.02, 1.03))
     if rows is not None:
-        over_epochs(ax, rows, "train_seq_acc", "training", INK, "--")
+        draw_over_epochs(ax, rows, "train_seq_acc", "training", INK, "--")
         if rows["val_seq_acc"].notna().any():
-            over_epochs(ax, rows, "val_seq_acc", "validation", BLUE, "-")
+            draw_over_epochs(ax, rows, "val_seq_acc", "validation", BLUE, "-")

@@ -13,11 +13,23 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .style import BLUE, GREEN, INK, LIGHT, ORANGE, band, headline, heat_map, legend_below, subplots, tidy
+from .style import (
+    BLUE,
+    GREEN,
+    INK,
+    LIGHT,
+    ORANGE,
+    draw_band,
+    heat_map,
+    legend_below,
+    set_panel_title,
+    style_axes,
+    subplots,
+)
 
-DASHES, MARKERS = ("-", "--", "-.", ":"), "osv^Dx"
-FEW = (BLUE, ORANGE, GREEN)
-TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+LINE_STYLES, MARKERS = ("-", "--", "-.", ":"), "osv^Dx"
+LINE_COLORS = (BLUE, ORANGE, GREEN)
+LOG_TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,7 @@ class Picture(ABC):
     """Whether values are shares, from 0 to 1."""
     numbers: str = ""
     """The format in which numbers are written into the figure, and in the table."""
-    across: int | str = 3
+    panels_per_row: int | str = 3
     """Panels side by side, at most; or a column, of as many values."""
     size: tuple[float, float] = (4.2, 3.2)
     """Inches, of a panel; of a cell in heat maps; the width of a place in bars, and the height of a line in dots."""
@@ -48,23 +60,24 @@ class Picture(ABC):
     def draw(self, rows: pd.DataFrame) -> Figure:
         """The figure, without a title. Rows of a task, which have no seed, count as those of one."""
         rows = rows if "seed" in rows else rows.assign(seed=0)
-        panels, names = parts(rows, self.panel), list(parts(rows, self.line))
-        across = rows[self.across].nunique() if isinstance(self.across, str) else min(len(panels), self.across)
-        sizes = [self._size(part) for part in panels.values()]
-        widths = [max(width for width, _ in sizes[i::across]) for i in range(across)]
-        heights = [max(height for _, height in sizes[i : i + across]) for i in range(0, len(sizes), across)]
+        panels, names = split_rows(rows, self.panel), list(split_rows(rows, self.line))
+        columns = self.panels_per_row
+        columns = rows[columns].nunique() if isinstance(columns, str) else min(len(panels), columns)
+        sizes = [self._panel_size(part) for part in panels.values()]
+        widths = [max(width for width, _ in sizes[i::columns]) for i in range(columns)]
+        heights = [max(height for _, height in sizes[i : i + columns]) for i in range(0, len(sizes), columns)]
         ratios: dict[str, Any] = {"width_ratios": widths, "height_ratios": heights}
         shape = max(0.8 + 0.06 * max(map(len, names), default=0) + sum(widths), 5.2), 0.9 + sum(heights)
-        figure, axes = subplots(*shape, len(heights), across, squeeze=False, **ratios)
+        figure, axes = subplots(*shape, len(heights), columns, squeeze=False, **ratios)
         names_here: list[str] = []
         for i, (ax, (name, part)) in enumerate(zip(axes.flat, panels.items(), strict=False)):
             self.draw_panel(ax, part, names)
-            headline(ax, name)
+            set_panel_title(ax, name)
             names_left, names_here = names_here, [label.get_text() for label in ax.get_yticklabels()]
-            if i % across and any(names_here) and names_here == names_left:
+            if i % columns and any(names_here) and names_here == names_left:
                 ax.tick_params(labelleft=False)
-            ax.set_xlabel(self.xlabel or ax.get_xlabel() if i + across >= len(panels) else "")
-            ax.set_ylabel(self.label or ax.get_ylabel() if i % across == 0 else "")
+            ax.set_xlabel(self.xlabel or ax.get_xlabel() if i + columns >= len(panels) else "")
+            ax.set_ylabel(self.label or ax.get_ylabel() if i % columns == 0 else "")
         for ax in axes.flat[len(panels) :]:
             ax.set_visible(False)
         legend = legend_below(figure)
@@ -77,7 +90,7 @@ class Picture(ABC):
         means = rows.groupby([*keys, self.x], sort=False, observed=True)[self.value].mean().unstack(self.x, sort=False)
         return means.reindex(columns=places.cat.categories if hasattr(places, "cat") else places.unique())
 
-    def _size(self, rows: pd.DataFrame) -> tuple[float, float]:
+    def _panel_size(self, rows: pd.DataFrame) -> tuple[float, float]:
         return self.size
 
     @abstractmethod
@@ -85,7 +98,7 @@ class Picture(ABC):
         """Draw one panel; ``names`` are the lines of all panels, if there are several."""
 
 
-def parts(rows: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
+def split_rows(rows: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
     """The rows of each value of a column, in their order: ``dec.3``, or ``bit 4`` where it is a number."""
     if not column:
         return {"": rows}
@@ -99,19 +112,21 @@ class HeatMaps(Picture):
 
     numbers: str = ".2f"
     size: tuple[float, float] = (0.45, 0.3)
-    ends: tuple[float, float] = (0, 1)
+    color_range: tuple[float, float] = (0, 1)
     cmap: str = "Blues"
-    font: float = 8
+    font_size: float = 8
 
-    def _size(self, rows: pd.DataFrame) -> tuple[float, float]:
+    def _panel_size(self, rows: pd.DataFrame) -> tuple[float, float]:
         width, height = self.size
         return max(width * rows[self.x].nunique(), 1.7), 0.6 + height * rows[self.line].nunique()
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         table = self.pivot(rows, self.line)
-        heat_map(ax, table, Normalize(*self.ends), self.cmap, self.numbers)
-        crowded = max(len(part) for name in table for part in str(name).split("\n")) * self.font > 90 * self.size[0]
-        ax.tick_params(labelsize=self.font, pad=1)
+        heat_map(ax, table, Normalize(*self.color_range), self.cmap, self.numbers)
+        crowded = (
+            max(len(part) for name in table for part in str(name).split("\n")) * self.font_size > 90 * self.size[0]
+        )
+        ax.tick_params(labelsize=self.font_size, pad=1)
         ax.tick_params(axis="x", rotation=90 if crowded else 0)
 
 
@@ -119,49 +134,53 @@ class HeatMaps(Picture):
 class Lines(Picture):
     """The mean or median over seeds, and their range as a band."""
 
-    middle: str = "mean"
-    beside: Mapping[str, str] = field(default_factory=dict)
+    center: str = "mean"
+    reference_lines: Mapping[str, str] = field(default_factory=dict)
     """Thin lines for comparison -> the line that they belong to, whose colour they have, or nothing: in ink."""
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
-        looks = self._looks(names or list(parts(rows, self.line)), "" if rows[self.x].nunique() > 20 else MARKERS)
-        for name, part in parts(rows, self.line).items():
+        styles = self._line_styles(
+            names or list(split_rows(rows, self.line)), "" if rows[self.x].nunique() > 20 else MARKERS
+        )
+        for name, part in split_rows(rows, self.line).items():
             by_seed = part.pivot_table(self.value, self.x, "seed", dropna=False)
-            band(ax, by_seed, self.middle, label=name, **looks[name])
-        tidy(ax, "y" if self.percent else "")
+            draw_band(ax, by_seed, self.center, label=name, **styles[name])
+        style_axes(ax, "y" if self.percent else "")
         ax.set(xlabel=self.x.replace("_", " "), ylabel=self.value.replace("_", " "))
         if self.percent:
             ax.set_ylim(-0.03, 1.03)
-        _scale(ax, np.unique(rows[self.x]))
+        _scale_x_axis(ax, np.unique(rows[self.x]))
 
-    def _looks(self, names: Sequence[str], markers: str) -> dict[str, dict[str, Any]]:
+    def _line_styles(self, names: Sequence[str], markers: str) -> dict[str, dict[str, Any]]:
         """Dashes and markers in turn; colours from light to dark if there are more than three."""
-        own = [name for name in names if name not in self.beside]
-        colours = FEW if len(own) <= len(FEW) else colormaps["viridis_r"](np.linspace(0.15, 0.95, len(own)))
-        looks: dict[str, dict[str, Any]] = {
+        own = [name for name in names if name not in self.reference_lines]
+        colors = (
+            LINE_COLORS if len(own) <= len(LINE_COLORS) else colormaps["viridis_r"](np.linspace(0.15, 0.95, len(own)))
+        )
+        styles: dict[str, dict[str, Any]] = {
             name: {
-                "color": colours[i],
-                "linestyle": DASHES[i % 4],
+                "color": colors[i],
+                "linestyle": LINE_STYLES[i % 4],
                 "linewidth": 1.6,
                 "marker": markers[i % 6 : i % 6 + 1],
                 "markersize": 4,
             }
             for i, name in enumerate(own)
         }
-        for i, (name, of) in enumerate(self.beside.items()):
-            color = looks[of]["color"] if of in looks else INK
-            looks[name] = {"color": color, "linestyle": (":", "-.", "--")[i % 3], "linewidth": 1}
-        return looks
+        for i, (name, of) in enumerate(self.reference_lines.items()):
+            color = styles[of]["color"] if of in styles else INK
+            styles[name] = {"color": color, "linestyle": (":", "-.", "--")[i % 3], "linewidth": 1}
+        return styles
 
 
-def _scale(ax: Axes, places: Any) -> None:
+def _scale_x_axis(ax: Axes, places: Any) -> None:
     """Whole numbers at the ticks; a logarithmic axis if there are ever fewer, as epochs or powers of two."""
     gaps = np.diff(places[places > 0])
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     if len(gaps) and gaps.max() > 3 * gaps.min():
         ax.set_xscale("symlog", linthresh=1)
         ax.set_xlim(places.min() - 0.1, 1.1 * places.max())
-        ax.set_xticks([tick for tick in TICKS if places.min() <= tick <= places.max()], minor=False)
+        ax.set_xticks([tick for tick in LOG_TICKS if places.min() <= tick <= places.max()], minor=False)
         ax.xaxis.set_major_formatter("{x:g}")
         ax.set_xticks([], minor=True)
 
@@ -172,22 +191,22 @@ class Bars(Picture):
 
     size: tuple[float, float] = (0.45, 3)
 
-    def _size(self, rows: pd.DataFrame) -> tuple[float, float]:
+    def _panel_size(self, rows: pd.DataFrame) -> tuple[float, float]:
         width, height = self.size
         return 0.8 + width * rows[self.x].nunique(), height
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         places, width = rows[self.x].unique(), 0.8 / len(names)
-        for name, part in parts(rows, self.line).items():
+        for name, part in split_rows(rows, self.line).items():
             by_seed = part.pivot_table(self.value, self.x, "seed").reindex(places)
             i = names.index(name)
             at = np.arange(len(places)) + width * (i + 0.5) - 0.4
-            bars = ax.bar(at, by_seed.mean(axis=1), width, color=(*FEW, LIGHT)[i % 4], alpha=0.85, label=name)
+            bars = ax.bar(at, by_seed.mean(axis=1), width, color=(*LINE_COLORS, LIGHT)[i % 4], alpha=0.85, label=name)
             if by_seed.shape[1] > 1:
                 ax.plot(at, by_seed, "_", color=INK, markersize=5)
             if self.numbers:
                 ax.bar_label(bars, fmt=f"{{:{self.numbers}}}", fontsize=8)
-        tidy(ax, "y" if self.percent else "")
+        style_axes(ax, "y" if self.percent else "")
         ax.grid(visible=False, axis="x")
         ax.set_ylim(0, max(ax.get_ylim()[1], 0.01))
         ax.set_xticks(range(len(places)), [str(place).replace("_", " ") for place in places])
@@ -206,7 +225,7 @@ class Dots(Picture):
     """Column -> label and look."""
     bars: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
-    def _size(self, rows: pd.DataFrame) -> tuple[float, float]:
+    def _panel_size(self, rows: pd.DataFrame) -> tuple[float, float]:
         width, height = self.size
         return width, 0.9 + height * rows[self.line].nunique()
 
@@ -219,12 +238,12 @@ class Dots(Picture):
                 place = at + 0.22 * (i - (len(self.bars) - 1) / 2)
                 ax.barh(place, mean[end] - mean[start], 0.18, mean[start], color=color, alpha=0.45, label=label)
                 ax.plot(mean[end], place, "|", color=color, markersize=5, markeredgewidth=2)
-        for column, (label, look) in self.marks.items():
+        for column, (label, style) in self.marks.items():
             if column in mean and mean[column].notna().any():
                 if rows["seed"].nunique() > 1:
-                    ax.hlines(at, low[column], high[column], color=look["color"], linewidth=1)
-                ax.plot(mean[column], at, linestyle="", label=label, **look)
+                    ax.hlines(at, low[column], high[column], color=style["color"], linewidth=1)
+                ax.plot(mean[column], at, linestyle="", label=label, **style)
         ax.set_yticks(at, list(mean.index), fontsize=8.5)
-        tidy(ax, "x")
+        style_axes(ax, "x")
         ax.set(xlim=(-0.03, 1.03), ylim=(len(mean) - 0.5, -0.5), xlabel=self.value.replace("_", " "))
         ax.grid(visible=False, axis="y")

@@ -24,18 +24,18 @@ from PIL import Image
 BLUE, ORANGE, GREEN, GREY = "#1f5fa8", "#d9730d", "#2e7d4f", "#6b7280"
 INK, LIGHT = "#1f2937", "#9ca3af"
 TASKS = {"add": "Addition", "mul": "Multiplication"}
-DIAMOND: dict[str, Any] = {"marker": "D", "linestyle": "", "markerfacecolor": "white", "markersize": 5.5}
-PAPER = Line2D([], [], markeredgecolor=INK, label="paper", **DIAMOND)
+DIAMOND_STYLE: dict[str, Any] = {"marker": "D", "linestyle": "", "markerfacecolor": "white", "markersize": 5.5}
+PAPER_HANDLE = Line2D([], [], markeredgecolor=INK, label="paper", **DIAMOND_STYLE)
 
 
 @contextlib.contextmanager
-def plain_text() -> Iterator[None]:
+def without_math() -> Iterator[None]:
     """Within the block no text is parsed as mathematics, since names from files may contain a ``$``."""
     with mpl.rc_context({"text.parse_math": False}):
         yield
 
 
-def tidy(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
+def style_axes(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
     """Remove the box and draw a faint grid. ``percent`` names an axis of shares, to be written in percent."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(LIGHT)
@@ -45,63 +45,63 @@ def tidy(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
         getattr(ax, f"{percent}axis").set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
-def band(ax: Axes, by_seed: pd.DataFrame, middle: str = "median", **look: Any) -> None:
+def draw_band(ax: Axes, by_seed: pd.DataFrame, center: str = "median", **style: Any) -> None:
     """Draw a table (x, seeds): the median, or another ``middle``, over seeds as a line, their range as a band."""
-    line = by_seed.agg(middle, axis=1)
+    line = by_seed.agg(center, axis=1)
     if by_seed.shape[1] > 1:
         low, high = by_seed.min(axis=1), by_seed.max(axis=1)
-        ax.fill_between(line.index, low, high, color=look["color"], alpha=0.18, linewidth=0)
-    ax.plot(line.index, line, **look)
+        ax.fill_between(line.index, low, high, color=style["color"], alpha=0.18, linewidth=0)
+    ax.plot(line.index, line, **style)
 
 
-def canvas(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=130, layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09))
 
 
 def subplots(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
     """A figure and its axes, single or in an array, as from `matplotlib.pyplot.subplots`."""
-    figure = canvas(width, height)
+    figure = new_figure(width, height)
     return figure, figure.subplots(rows, columns, **options)
 
 
-def headline(ax: Axes, title: str, note: str = "", pad: float = 6) -> None:
+def set_panel_title(ax: Axes, title: str, note: str = "", pad: float = 6) -> None:
     """Set the title on the left and a grey note, such as the number of seeds, on the right."""
     ax.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=INK, pad=pad)
     if note:
         ax.set_title(note, loc="right", fontsize=9, color=GREY, pad=pad)
 
 
-def seeds_text(*tables: pd.DataFrame) -> str:
+def format_num_seeds(*tables: pd.DataFrame) -> str:
     """The number of seeds: ``5 seeds``, or ``2 to 5 seeds`` if some tables have fewer."""
     numbers = [rows["seed"].nunique() for rows in tables]
     fewest, most = min(numbers), max(numbers)
     return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' if most != 1 else ''}"
 
 
-def set_title(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:
+def set_figure_title(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:
     """Set the title of a figure: the task, a text, and the number of seeds. Wide titles are wrapped."""
-    seeds = f" ({seeds_text(rows)})".replace(" ", "\N{NO-BREAK SPACE}") if "seed" in rows else ""
+    seeds = f" ({format_num_seeds(rows)})".replace(" ", "\N{NO-BREAK SPACE}") if "seed" in rows else ""
     title = f"{TASKS.get(task, task)}: {text}{seeds}"
     figure.suptitle(title, fontsize=11, fontweight="bold", color=INK, wrap=True)
 
 
-def grid(width: float, height: float, panels: int, across: int, **options: Any) -> tuple[Figure, list[Axes]]:
+def panel_grid(width: float, height: float, panels: int, columns: int, **options: Any) -> tuple[Figure, list[Axes]]:
     """A figure and ``panels`` axes, in rows of ``across``."""
-    figure, axes = subplots(width, height, -(-panels // across), across, squeeze=False, **options)
+    figure, axes = subplots(width, height, -(-panels // columns), columns, squeeze=False, **options)
     for ax in axes.flat[panels:]:
         ax.set_visible(False)
     return figure, list(axes.flat[:panels])
 
 
-def diamond(ax: Axes, x: float, y: float, color: str) -> None:
-    ax.plot([x], [y], markeredgecolor=color, clip_on=False, zorder=5, **DIAMOND)
+def draw_diamond(ax: Axes, x: float, y: float, color: str) -> None:
+    ax.plot([x], [y], markeredgecolor=color, clip_on=False, zorder=5, **DIAMOND_STYLE)
 
 
-def legend_below(figure: Figure, *more: Line2D, columns: int = 0) -> int:
+def legend_below(figure: Figure, *extra_handles: Line2D, columns: int = 0) -> int:
     """One legend for all axes, in as many columns as asked, or as the figure is wide enough for; returns its rows."""
     labelled = [ax.get_legend_handles_labels() for ax in figure.axes]
     handles = {label: handle for pair in labelled for handle, label in zip(*pair, strict=True)}
-    handles |= {str(handle.get_label()): handle for handle in more}
+    handles |= {str(handle.get_label()): handle for handle in extra_handles}
     widths = [0.85 + 0.065 * len(label) for label in handles]  # inches, about, of a line and 9-point text
     columns = min(columns or len(handles), len(handles))
     while columns > 1 and sum(map(max, np.array_split(widths, columns))) > figure.get_figwidth():
@@ -144,13 +144,13 @@ def save_png(figure: Figure, path: Path) -> None:
     Image.open(file).convert("RGB").quantize(dither=Image.Dither.NONE).save(path, "PNG", optimize=True)
 
 
-def svg_of(figure: Figure, name: str) -> str:
+def to_svg(figure: Figure, name: str) -> str:
     """A figure as SVG. Equal figures give equal text; the ids inside depend on the name."""
     file = io.StringIO()
-    with plain_text(), mpl.rc_context({"svg.hashsalt": name}):
+    with without_math(), mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
 
 
-def embedded(svg: str | None) -> str | None:
+def data_uri(svg: str | None) -> str | None:
     return None if svg is None else "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

@@ -23,7 +23,7 @@ from ..models.network import sequence_correct
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from ..tasks import Task
-from .probe import Natural, NetworkProbe, OneOrMore, Positive, listed
+from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list
 
 Key = tuple[str, str]  # concept, method
 Method = Literal["inlp", "mean_projection", "leace"]
@@ -32,21 +32,21 @@ METHODS: dict[str, Callable[[Whitened, Tensor, int], Eraser]] = {
     "mean_projection": lambda x, z, iterations: erasure.mean_projection(x, z),
     "leace": lambda x, z, iterations: erasure.leace(x, z),
 }
-SAMPLE = 1024  # pairs on which random erasures are measured
-ROUNDING = 1e-6
-SHOWN = {name: name for name in ("site", "concept", "method")}  # columns of the table, in eighty characters
-SHOWN |= {"variance_removed": "variance", "probe_error_after": "error", "seq_acc_after": "accuracy"}
-SHOWN |= {"control_variance_mean": "random", "control_signs_mean": "flipped"}
-CONTROLS = {
+NUM_CONTROL_EXAMPLES = 1024  # pairs on which random erasures are measured
+TIE_TOLERANCE = 1e-6
+TABLE_COLUMNS = {name: name for name in ("site", "concept", "method")}  # columns of the table, in eighty characters
+TABLE_COLUMNS |= {"variance_removed": "variance", "probe_error_after": "error", "seq_acc_after": "accuracy"}
+TABLE_COLUMNS |= {"control_variance_mean": "random", "control_signs_mean": "flipped"}
+CONTROL_STYLES = {
     "control_rank": (GREY, "random directions, same rank"),
     "control_variance": (ORANGE, "random directions, same variance"),
     "control_signs": (GREEN, "same erasure of a random concept, signs flipped"),
 }
-ACCURACIES = (
+ACCURACY_COLUMNS = (
     *("seq_acc_before", "seq_acc_after", "seq_acc_after_unseen"),
-    *(f"{kind}_{what}" for kind in CONTROLS for what in ("mean", "min")),
+    *(f"{kind}_{what}" for kind in CONTROL_STYLES for what in ("mean", "min")),
 )
-MARKS: dict[str, tuple[str, dict[str, Any]]] = {
+MARK_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
     "seq_acc_before": ("before erasure", {"color": INK, "marker": "|", "markersize": 9}),
     "seq_acc_after_unseen": (
         "fitted on half of the pairs, measured on the others",
@@ -55,11 +55,11 @@ MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     "seq_acc_after": ("fitted and measured on all pairs", {"color": BLUE, "marker": "o", "markersize": 4.5}),
     "published": ("published: 0.13%", {"color": INK, "marker": "x"}),
 }
-LINEAR = (
+LINEARITY_NOTE = (
     "a value probe of addition cannot distinguish the paper's hypotheses: the sum is linear in the operands' bits, so "
     "a linear probe reads it without error from the bare bits too (baseline_operand_bits is 0)"
 )
-PAPER = (
+PAPER_NOTE = (
     "the paper (appendix D) reports that two INLP iterations on the value at dec.3 of addition leave an accuracy of "
     "0.13%; the authors' own released weights give 100% (docs/found/amnesic.md)"
 )
@@ -90,11 +90,11 @@ class Amnesic(NetworkProbe):
         *("seq_acc_after", "", "erasure", "site"),
         title="sequence accuracy after erasing a concept; bars: controls, worst to mean",
         xlabel="sequence accuracy",
-        marks=MARKS,
-        bars={(f"{kind}_min", f"{kind}_mean"): look for kind, look in CONTROLS.items()},
+        marks=MARK_STYLES,
+        bars={(f"{kind}_min", f"{kind}_mean"): look for kind, look in CONTROL_STYLES.items()},
         size=(4.4, 0.36),
     )
-    units: ClassVar[dict[str, str]] = {"rank": "number", **dict.fromkeys(ACCURACIES, "accuracy")}
+    units: ClassVar[dict[str, str]] = {"rank": "number", **dict.fromkeys(ACCURACY_COLUMNS, "accuracy")}
 
     def __init__(
         self,
@@ -108,11 +108,11 @@ class Amnesic(NetworkProbe):
     ) -> None:
         super().__init__(models)
         self.sites = chosen_sites(models, site)
-        known = self.task.concept_names
-        self.concepts, self.methods = listed(concept or known), listed(method or METHODS)
+        concept_names = self.task.concept_names
+        self.concepts, self.methods = as_list(concept or concept_names), as_list(method or METHODS)
         for name in self.concepts:
-            if name not in known:
-                raise bad_value("probe.concept", name, f"null for all, or some of {', '.join(known)}")
+            if name not in concept_names:
+                raise bad_value("probe.concept", name, f"null for all, or some of {', '.join(concept_names)}")
         self.iterations, self.controls, self.seed = iterations, controls, seed
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
@@ -125,11 +125,13 @@ class Amnesic(NetworkProbe):
             order = torch.as_tensor(np.random.default_rng(self.seed).permutation(len(embeddings)))
             seen, unseen = order.chunk(2)
             x, x_seen = whiten(embeddings), whiten(embeddings[seen])
-            of_all, of_unseen = accuracy(model, site, torch.arange(len(order))), accuracy(model, site, unseen)
-            before = of_all()
+            measure_all = accuracy_after(model, site, torch.arange(len(order)))
+            measure_unseen = accuracy_after(model, site, unseen)
+            before = measure_all()
             erasers = {(c, m): METHODS[m](x, targets[c], self.iterations) for c, m in product(targets, self.methods)}
-            removed = {k: erasure.variance_removed(embeddings, eraser(embeddings)) for k, eraser in erasers.items()}
-            controls = self._controls(accuracy(model, site, order[:SAMPLE]), x, erasers, removed)
+            variances = {k: erasure.variance_removed(embeddings, eraser(embeddings)) for k, eraser in erasers.items()}
+            measure_sample = accuracy_after(model, site, order[:NUM_CONTROL_EXAMPLES])
+            controls = self._controls(measure_sample, x, erasers, variances)
             for (concept, method), eraser in erasers.items():
                 z = targets[concept]
                 yield {
@@ -138,69 +140,69 @@ class Amnesic(NetworkProbe):
                     "method": method,
                     "iterations": self.iterations if method == "inlp" else 1,
                     "rank": eraser.rank,
-                    "variance_removed": removed[concept, method],
+                    "variance_removed": variances[concept, method],
                     "probe_error_before": probe_error(z, refit(x, z)),
                     "probe_error_after": probe_error(z, refit(x, z, eraser)),
                     "seq_acc_before": before,
-                    "seq_acc_after": of_all(eraser),
-                    "seq_acc_after_unseen": of_unseen(METHODS[method](x_seen, z[seen], self.iterations)),
+                    "seq_acc_after": measure_all(eraser),
+                    "seq_acc_after_unseen": measure_unseen(METHODS[method](x_seen, z[seen], self.iterations)),
                     **controls[concept, method],
-                    "baseline_operand_bits": baseline(self.task, z),
+                    "baseline_operand_bits": baseline_error(self.task, z),
                 }
 
     def _controls(
-        self, measure: Callable[..., float], x: Whitened, erasers: dict[Key, Eraser], removed: dict[Key, float]
+        self, measure: Callable[..., float], x: Whitened, erasers: dict[Key, Eraser], variances: dict[Key, float]
     ) -> dict[Key, dict[str, float]]:
         """Mean and worst accuracy after each kind of random erasure: same rank, same variance, flipped signs."""
         accuracies: dict[tuple[str, Any], list[float]] = defaultdict(list)  # erasures of one rank share a control
-        kinds = {
-            key: (("control_rank", eraser.rank), ("control_variance", removed[key]), ("control_signs", key))
+        control_keys = {
+            key: (("control_rank", eraser.rank), ("control_variance", variances[key]), ("control_signs", key))
             for key, eraser in erasers.items()
         }
         generator, signs = (torch.Generator().manual_seed(self.seed) for _ in range(2))
         for _ in range(self.controls):
             basis = erasure.random_basis(len(x.mean), generator)
             state = signs.get_state()
-            random: dict[tuple[str, Any], Eraser] = {}
+            control_erasers: dict[tuple[str, Any], Eraser] = {}
             for key, eraser in erasers.items():
                 signs.set_state(state)  # the same axes for every erasure
                 same_rank = erasure.project_away(x, basis[:, : eraser.rank])
-                same_variance = erasure.project_away_variance(x, basis, removed[key])
+                same_variance = erasure.project_away_variance(x, basis, variances[key])
                 controls = same_rank, same_variance, erasure.flip_signs(x, eraser, signs)
-                random |= dict(zip(kinds[key], controls, strict=True))
-            for kind, control in random.items():
+                control_erasers |= dict(zip(control_keys[key], controls, strict=True))
+            for kind, control in control_erasers.items():
                 accuracies[kind].append(measure(control))
         ends: dict[str, Callable[..., Any]] = {"mean": np.mean, "min": min}
         return {
             key: {f"{kind[0]}_{end}": float(f(accuracies[kind])) for kind in of_key for end, f in ends.items()}
-            for key, of_key in kinds.items()
+            for key, of_key in control_keys.items()
         }
 
     def notes(self) -> list[str]:
-        return [LINEAR, PAPER] if self.task.name == "add" and "value" in self.concepts else []
+        return [LINEARITY_NOTE, PAPER_NOTE] if self.task.name == "add" and "value" in self.concepts else []
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return super().table(rows[["seed", *SHOWN]]).rename(columns=SHOWN)
+        return super().table(rows[["seed", *TABLE_COLUMNS]]).rename(columns=TABLE_COLUMNS)
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         networks = all(isinstance(model.network, Transformer) for model in self.models)
-        return erasures(rows, networks and (self.task.name, self.task.bits, self.iterations) == ("add", 7, 2))
+        return label_erasures(rows, networks and (self.task.name, self.task.bits, self.iterations) == ("add", 7, 2))
 
 
-def erasures(rows: pd.DataFrame, published: bool) -> pd.DataFrame:
+def label_erasures(rows: pd.DataFrame, published: bool) -> pd.DataFrame:
     """The rows with names of the erasures, and with the paper's number where it is ``published``."""
-    theirs = published & (rows["site"] == "dec.3") & (rows["concept"] == "value") & (rows["method"] == "inlp")
-    return rows.assign(erasure=rows["concept"] + ", " + rows["method"], published=np.where(theirs, 0.0013, np.nan))
+    in_paper = published & (rows["site"] == "dec.3") & (rows["concept"] == "value") & (rows["method"] == "inlp")
+    return rows.assign(erasure=rows["concept"] + ", " + rows["method"], published=np.where(in_paper, 0.0013, np.nan))
 
 
-def accuracy(model: Hooked, site: str, pairs: Tensor) -> Callable[..., float]:
+def accuracy_after(model: Hooked, site: str, pairs: Tensor) -> Callable[..., float]:
     """A function that measures the share of right answers to ``pairs`` (M,), rows of the table, after an erasure."""
     examples = model.task.examples()[pairs.numpy()]
     completion = torch.as_tensor(examples.completion, device=model.device)
-    resumed = model.resume_from(site, examples)
+    forward = model.resume_from(site, examples)
 
     def measure(*erasers: Eraser) -> float:
-        tokens = resumed([Erase(site, None, eraser) for eraser in erasers]).argmax(dim=-1)  # (M, m)
+        tokens = forward([Erase(site, None, eraser) for eraser in erasers]).argmax(dim=-1)  # (M, m)
         return float(sequence_correct(tokens, completion).double().mean())
 
     return measure
@@ -209,11 +211,11 @@ def accuracy(model: Hooked, site: str, pairs: Tensor) -> Callable[..., float]:
 def probe_error(z: Tensor, predicted: Tensor) -> float:
     """Error of predictions (N, k): root mean squared for numbers, error rate for bits, where a tie counts as 0."""
     if ((z == 0) | (z == 1)).all():
-        return float((z != (predicted > 0.5 + ROUNDING)).double().mean())
+        return float((z != (predicted > 0.5 + TIE_TOLERANCE)).double().mean())
     return float((z - predicted).square().mean().sqrt())
 
 
-def baseline(task: Task, z: Tensor) -> float:
+def baseline_error(task: Task, z: Tensor) -> float:
     """`probe_error` of a linear probe of a concept (N, c) on the operands' digits instead of embeddings."""
     digits = task.operand_digits(task.examples().operands)  # (N, k * bits)
     return probe_error(z, torch.as_tensor(LinearRegression().fit(digits, z).predict(digits)))

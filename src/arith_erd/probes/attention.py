@@ -24,10 +24,10 @@ class Attention(NetworkProbe):
     picture = HeatMaps(
         *("weight", "key", "query", "panel"),
         title="mean attention, query (down) to key (across)",
-        across="head",
+        panels_per_row="head",
         numbers="",
         size=(0.12, 0.12),  # so that a name of 6 points fits beside each cell
-        font=6,
+        font_size=6,
     )
 
     def __init__(self, models: Sequence[Hooked], pairs: Positive | None = 1024, seed: Natural = 0) -> None:
@@ -44,20 +44,20 @@ class Attention(NetworkProbe):
             mean, spread = pattern.mean(0).cpu().numpy(), pattern.std(0, correction=0).cpu().numpy()
             queries, keys = self._names(site, *mean.shape[1:])
             for (head, i, j), weight in np.ndenumerate(mean):
-                at = {"site": site, "head": head + 1, "query": queries[i], "key": keys[j]}
-                yield at | {"weight": float(weight), "spread": float(spread[head, i, j])}
+                cell = {"site": site, "head": head + 1, "query": queries[i], "key": keys[j]}
+                yield cell | {"weight": float(weight), "spread": float(spread[head, i, j])}
 
     def _names(self, site: str, queries: int, keys: int) -> tuple[list[str], list[str]]:
         prompt, answer = self.task.prompt_names, self.task.answer_names
-        given = ["<s>", *answer[:-1]]  # the decoder's input where it predicts ``answer``
+        inputs = ["<s>", *answer[:-1]]  # the decoder's input where it predicts ``answer``
         if site.startswith("enc."):
             return prompt, prompt
         if "cross" in site:
             return answer, prompt
         if keys == len(answer):
-            return answer, given
-        whole = [*prompt, *answer]  # in a decoder-only network, whose last layer has only the answer's queries
-        return whole[-queries:], [*prompt, *given]
+            return answer, inputs
+        sequence = [*prompt, *answer]  # in a decoder-only network, whose last layer has only the answer's queries
+        return sequence[-queries:], [*prompt, *inputs]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """For each head and answer token the key with most weight, if that is at least a quarter."""

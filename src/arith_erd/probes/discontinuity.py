@@ -49,7 +49,7 @@ class Discontinuity(Probe):
         xlabel="changed bits of the answer",
         label="flipped bits of the operands",
         numbers=".1f",
-        ends=(0, 50),
+        color_range=(0, 50),
     )
     units: ClassVar[dict[str, str]] = {"percent": "percent"}
     across = ("output_bits",)
@@ -67,9 +67,9 @@ class Discontinuity(Probe):
             yield {"task": self.task.name, "input_bits": i, "output_bits": j, "percent": float(value)}
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return cases(rows)
+        return without_empty_cells(rows)
 
 
-def cases(rows: pd.DataFrame) -> pd.DataFrame:
+def without_empty_cells(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows, without the percentage where there is no case: that cell stays empty."""
     return rows.assign(percent=rows["percent"].where(rows["percent"] > 0))

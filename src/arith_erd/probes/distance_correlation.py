@@ -17,7 +17,7 @@ from ..models.network import greedy_tokens, shift_right
 from ..models.weights import initialise
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps, Lines
-from ..plots.style import headline, legend_below, seeds_text, subplots
+from ..plots.style import format_num_seeds, legend_below, set_panel_title, subplots
 from ..tasks import Examples
 from .probe import NetworkProbe
 
@@ -37,16 +37,18 @@ def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
 
 
 METHODS = {"pearson": pearson, "spearman": spearman}
-COMPARED = (("in", "token"), ("in", "value"), ("out", "token"), ("out", "value"))
-TO = {"in": "input", "out": "output"}
-ORDER = {"input": 0, "enc": 1, "dec": 2, "output": 3}
+SPACES = (("in", "token"), ("in", "value"), ("out", "token"), ("out", "value"))
+LEVEL_NAMES = {"in": "input", "out": "output"}
+STACK_ORDER = {"input": 0, "enc": 1, "dec": 2, "output": 3}
 UNTRAINED = "untrained "
-OUTPUT = {"token": "output token distances", "value": "output value distances"}
-BESIDE = {
-    f"{whose}, {space}": OUTPUT[space] for whose in ("untrained network", "the authors' weights") for space in OUTPUT
+LINE_NAMES = {"token": "output token distances", "value": "output value distances"}
+REFERENCE_LINES = {
+    f"{whose}, {space}": LINE_NAMES[space]
+    for whose in ("untrained network", "the authors' weights")
+    for space in LINE_NAMES
 }
 TABLE = HeatMaps("correlation", "to", "site", size=(0.9, 0.24))
-CURVES = Lines("correlation", "layer", "line", beside=BESIDE)
+CURVES = Lines("correlation", "layer", "line", reference_lines=REFERENCE_LINES)
 
 
 class DistanceCorrelation(NetworkProbe):
@@ -71,20 +73,21 @@ class DistanceCorrelation(NetworkProbe):
         texts = examples.prompt, examples.completion
         tokens = [pdist(x, "hamming") * x.shape[1] for x in texts]  # number of tokens that differ
         values = [pdist(x[:, None], "cityblock") for x in (examples.a, examples.answer)]
-        outside = np.stack([tokens[0], values[0], tokens[1], values[1]])  # (4, D), as `COMPARED`
-        inside = distances(model, examples)
+        reference_distances = np.stack([tokens[0], values[0], tokens[1], values[1]])  # (4, D), as `SPACES`
+        site_distances = distances(model, examples)
 
-        def row(stack: str, layer: int, level: str, space: str, method: str, found: float) -> dict[str, Any]:
+        def row(stack: str, layer: int, level: str, space: str, method: str, value: float) -> dict[str, Any]:
             site = {"stack": stack, "layer": layer, "level": level, "space": space}
-            return site | {"method": method, "correlation": float(found)}
+            return site | {"method": method, "correlation": float(value)}
 
         for method, correlate in METHODS.items():
-            of_sites = correlate(np.stack(list(inside.values())), outside)  # (S, 4)
-            themselves = correlate(outside, outside)  # (4, 4)
-            yield row("input", 0, "in", "value", method, themselves[0, 1])
-            for place, of_site in zip(inside, of_sites, strict=True):
-                yield from (row(*place, *to, method, found) for to, found in zip(COMPARED, of_site, strict=True))
-            yield row("output", 0, "out", "value", method, themselves[2, 3])
+            by_site = correlate(np.stack(list(site_distances.values())), reference_distances)  # (S, 4)
+            between_spaces = correlate(reference_distances, reference_distances)  # (4, 4)
+            yield row("input", 0, "in", "value", method, between_spaces[0, 1])
+            for place, correlations in zip(site_distances, by_site, strict=True):
+                for space, correlation in zip(SPACES, correlations, strict=True):
+                    yield row(*place, *space, method, correlation)
+            yield row("output", 0, "out", "value", method, between_spaces[2, 3])
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         own = rows["stack"].isin(["enc", "dec"]) & (rows["method"] == "pearson") & (rows["level"] == "out")
@@ -94,46 +97,47 @@ class DistanceCorrelation(NetworkProbe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         names = ", ".join(sorted({model.task.name for model in self.models}))
-        return draw({f"{names}: Pearson correlations": rows[rows["method"] == "pearson"]})
+        return draw_correlations({f"{names}: Pearson correlations": rows[rows["method"] == "pearson"]})
 
 
-def draw(tasks: Mapping[str, pd.DataFrame], beside: Mapping[str, pd.DataFrame] | None = None) -> Figure:
+def draw_correlations(tasks: Mapping[str, pd.DataFrame], authors: Mapping[str, pd.DataFrame] | None = None) -> Figure:
     """Figure 4 of the paper, of the rows of one method by title: for each the table, and curves over the layers.
 
-    ``beside`` holds rows of the authors' weights, for thin curves.
+    ``authors`` holds rows of the authors' weights, for thin curves.
     """
-    tables = {title: by_site(rows) for title, rows in tasks.items()}
+    tables = {title: label_sites(rows) for title, rows in tasks.items()}
     heights = [max(1.6 + 0.24 * table["site"].nunique(), 3.2) for table in tables.values()]
     ratios = {"width_ratios": (4, 5), "height_ratios": heights}
     figure, axes = subplots(9.6, sum(heights), len(tasks), 2, squeeze=False, **ratios)
     for (table, curves), (title, rows) in zip(axes, tasks.items(), strict=True):
         TABLE.draw_panel(table, tables[title])
         table.xaxis.tick_top()
-        headline(table, title, seeds_text(rows), pad=30)
-        CURVES.draw_panel(curves, by_layer(rows, (beside or {}).get(title)))
+        set_panel_title(table, title, format_num_seeds(rows), pad=30)
+        CURVES.draw_panel(curves, label_lines(rows, (authors or {}).get(title)))
         curves.set(xlabel="decoder layer", ylabel="correlation with\nembedding distances")
     legend_below(figure, columns=2)
     return figure
 
 
-def by_site(rows: pd.DataFrame) -> pd.DataFrame:
+def label_sites(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of `TABLE`: without those of the untrained network, from the input to the output."""
     rows = rows[~rows["stack"].str.startswith(UNTRAINED)]
-    rows = rows.sort_values(["stack", "layer"], key=lambda x: x.map(ORDER).fillna(4) if x.name == "stack" else x)
-    layer = rows["layer"].map("{:g}".format).where(rows["layer"] > 0, "token").where(rows["stack"].isin(ORDER), "")
-    to = rows["level"].map(TO) + "\n" + rows["space"]
-    order = [f"{TO[level]}\n{space}" for level, space in COMPARED]
+    rows = rows.sort_values(["stack", "layer"], key=lambda x: x.map(STACK_ORDER).fillna(4) if x.name == "stack" else x)
+    layer = rows["layer"].map("{:g}".format).where(rows["layer"] > 0, "token")
+    layer = layer.where(rows["stack"].isin(STACK_ORDER), "")
+    to = rows["level"].map(LEVEL_NAMES) + "\n" + rows["space"]
+    order = [f"{LEVEL_NAMES[level]}\n{space}" for level, space in SPACES]
     return rows.assign(site=(rows["stack"] + " " + layer).str.strip(), to=pd.Categorical(to, order))
 
 
-def by_layer(rows: pd.DataFrame, beside: pd.DataFrame | None = None) -> pd.DataFrame:
-    """The rows of `CURVES`: of decoder layers, and of digits scaled by their place, which have none and get all."""
+def label_lines(rows: pd.DataFrame, authors: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The rows of `CURVES`: decoder layers, and digits scaled by their place, which have none and get all."""
     rows = rows[rows["level"] == "out"]
     own, untrained = (rows[rows["stack"] == f"{prefix}dec"] for prefix in ("", UNTRAINED))
-    lines = [own.assign(line=own["space"].map(OUTPUT))]
+    lines = [own.assign(line=own["space"].map(LINE_NAMES))]
     others = {"untrained network": untrained}
-    if beside is not None:
-        others["the authors' weights"] = beside[(beside["level"] == "out") & (beside["stack"] == "dec")]
+    if authors is not None:
+        others["the authors' weights"] = authors[(authors["level"] == "out") & (authors["stack"] == "dec")]
     lines += [part.assign(line=f"{whose}, " + part["space"]) for whose, part in others.items()]
     scaled = rows[rows["stack"].str.startswith("scaled ") & (rows["space"] == "value")]
     scaled = scaled.assign(line="operand " + scaled["stack"].str.removeprefix("scaled ") + " times their place value")

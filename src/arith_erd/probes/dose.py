@@ -17,18 +17,18 @@ from ..interp.interventions import Steer
 from ..interp.sites import chosen_sites
 from ..models.network import sequence_correct, shift_right
 from ..plots.panels import Lines
-from .probe import Natural, NetworkProbe, OneOrMore, Positive, listed
+from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list
 
 Method = Literal["slope", "leace", "centroids"]
-FITTED = 4096  # examples that directions are fitted on
-CONTROLS = 5  # random directions
+NUM_FITTED = 4096  # examples that directions are fitted on
+NUM_CONTROLS = 5  # random directions
 DELTAS = (1, 2, 4, 8, 16, 32, 64)
-TITLES = {
+METHOD_TITLES = {
     "slope": "Least-squares slope",
     "leace": "LEACE direction",
     "centroids": "Class centroids: mean of one sum to the next",
 }
-COMPARED = {"no_intervention": "no intervention", "random": "random moves of the same length"}
+CONTROL_LABELS = {"no_intervention": "no intervention", "random": "random moves of the same length"}
 
 
 class Dose(NetworkProbe):
@@ -57,7 +57,7 @@ class Dose(NetworkProbe):
         xlabel="delta, units of the value",
         label="answers that become value + delta",
         percent=True,
-        beside=dict.fromkeys(COMPARED.values(), ""),
+        reference_lines=dict.fromkeys(CONTROL_LABELS.values(), ""),
         size=(4.6, 4.2),
     )
 
@@ -75,51 +75,51 @@ class Dose(NetworkProbe):
         self.sample, self.seed = sample, seed
         self.causal_model = build_causal_model(self.task, causal_model, "probe.causal_model")
         if not self.causal_model.answer_variable:
-            said = f"task={self.task.name}: has no variable that is the answer as a number"
-            raise UserError(f"{said}; expected a task with one, such as add or mul")
+            problem = f"task={self.task.name}: has no variable that is the answer as a number"
+            raise UserError(f"{problem}; expected a task with one, such as add or mul")
         self.sites = chosen_sites(models, site)
-        self.methods = listed(method)
+        self.methods = as_list(method)
         largest = int(self.causal_model.examples.answer.max())
-        self.deltas = [number for number in DELTAS if number <= largest] if delta is None else listed(delta)
+        self.deltas = [number for number in DELTAS if number <= largest] if delta is None else as_list(delta)
         for number in self.deltas:
             require_integer("probe.delta", number, 1, largest)
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         task, every = self.causal_model.task, self.causal_model.examples
-        chosen = np.random.default_rng(self.seed).choice(task.size, size=min(FITTED, task.size), replace=False)
+        fitted = np.random.default_rng(self.seed).choice(task.size, size=min(NUM_FITTED, task.size), replace=False)
         # Only values of fitted examples have a centroid. In a small task the largest value may have none.
-        known = np.unique(every.answer[chosen] if "centroids" in self.methods else every.answer)
-        example_of = np.full(every.answer.max() + 1, -1)
-        example_of[every.answer] = np.arange(task.size)  # any one with that answer
+        known = np.unique(every.answer[fitted] if "centroids" in self.methods else every.answer)
+        example_of_value = np.full(every.answer.max() + 1, -1)
+        example_of_value[every.answer] = np.arange(task.size)  # any one with that answer
         prompts, completions = (torch.as_tensor(x, device=model.device) for x in (every.prompt, every.completion))
-        for site, cached in finite_cache(model, every[chosen], self.sites).items():
-            x, values = cached.flatten(1), torch.as_tensor(every.answer[chosen], device=cached.device)
-            white, means = whiten(x, SPREAD), centroids(x, values, len(example_of))
+        for site, cached in finite_cache(model, every[fitted], self.sites).items():
+            x, values = cached.flatten(1), torch.as_tensor(every.answer[fitted], device=cached.device)
+            white, means = whiten(x, SPREAD), centroids(x, values, len(example_of_value))
             units = {"slope": slope(white, values), "leace": leace_step(white, values)}
             for delta in self.deltas:
-                possible = np.flatnonzero(np.isin(every.answer, known) & np.isin(every.answer + delta, known))
-                if not len(possible):
+                candidates = np.flatnonzero(np.isin(every.answer, known) & np.isin(every.answer + delta, known))
+                if not len(candidates):
                     continue
-                size = min(self.sample, len(possible))
-                base = np.random.default_rng(self.seed + delta).choice(possible, size=size, replace=False)
+                size = min(self.sample, len(candidates))
+                base = np.random.default_rng(self.seed + delta).choice(candidates, size=size, replace=False)
                 sums = every.answer[base]
-                target = completions[example_of[sums + delta]]
-                resumed = model.resume_from(site, (prompts[base], shift_right(target)))
-                unmoved = _right(resumed(), target)
+                target = completions[example_of_value[sums + delta]]
+                forward = model.resume_from(site, (prompts[base], shift_right(target)))
+                no_intervention = _accuracy(forward(), target)
                 for method in self.methods:
                     linear = method != "centroids"
                     step = delta * units[method].expand(size, -1) if linear else means[sums + delta] - means[sums]
-                    steps = [step, *(_same_length(step, self.seed + i) for i in range(CONTROLS))]
-                    moves = [Steer(site, None, one.view(-1, *cached.shape[1:])) for one in steps]
-                    moved, *controls = (_right(resumed([move]), target) for move in moves)
-                    asked = {"site": site, "method": method, "delta": delta, "n": size}
-                    found = {"answer": moved, "no_intervention": unmoved, "random": float(np.mean(controls))}
-                    yield asked | found
+                    steps = [step, *(_random_step(step, self.seed + i) for i in range(NUM_CONTROLS))]
+                    steers = [Steer(site, None, one.view(-1, *cached.shape[1:])) for one in steps]
+                    answer, *controls = (_accuracy(forward([steer]), target) for steer in steers)
+                    setting = {"site": site, "method": method, "delta": delta, "n": size}
+                    shares = {"answer": answer, "no_intervention": no_intervention, "random": float(np.mean(controls))}
+                    yield setting | shares
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
-        controls = [rows.assign(site=name, answer=rows[column]) for column, name in COMPARED.items()]
+        controls = [rows.assign(site=name, answer=rows[column]) for column, name in CONTROL_LABELS.items()]
         every = pd.concat([rows, *controls])
-        return every.assign(method=every["method"].map(TITLES))
+        return every.assign(method=every["method"].map(METHOD_TITLES))
 
 
 def slope(x: Whitened, values: Tensor) -> Tensor:
@@ -146,12 +146,12 @@ def centroids(x: Tensor, values: Tensor, count: int) -> Tensor:
     return sums.index_add_(0, values, x.double()) / torch.bincount(values, minlength=count)[:, None]
 
 
-def _same_length(step: Tensor, seed: int) -> Tensor:
+def _random_step(step: Tensor, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     random = torch.randn(step.shape[1], generator=generator, dtype=torch.float64).to(step)
     return step.norm(dim=1, keepdim=True) * random / random.norm()
 
 
-def _right(logits: Tensor, target: Tensor) -> float:
+def _accuracy(logits: Tensor, target: Tensor) -> float:
     """The share of answers that equal the target (n, m) in all tokens."""
     return float(sequence_correct(logits.argmax(-1), target).double().mean())

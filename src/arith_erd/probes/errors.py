@@ -13,12 +13,12 @@ from ..bits import Array
 from ..interp.hooked import Hooked
 from ..models.network import greedy_tokens
 from ..plots.panels import Bars
-from ..stats import Counts, stuck
+from ..stats import TokenCounts, stuck_status
 from ..tasks import Examples
 from .probe import NetworkProbe
 
 
-def subsets(model: Hooked, examples: Examples) -> npt.NDArray[np.str_]:
+def subset_names(model: Hooked, examples: Examples) -> npt.NDArray[np.str_]:
     """Subset (N,) of each example: ``train`` or ``validation``; ``all`` if the split is unknown."""
     if model.split is None:
         return np.full(len(examples), "all")
@@ -36,7 +36,7 @@ class Errors(NetworkProbe):
 
     ``shares.csv`` counts, for each seed and subset, wrong answers, wrong tokens after the right prefix, and wrong
     answers by longest carry. ``majority`` is the share of the most common right token. ``stuck`` marks a held-out token
-    that was ``never learnt``, or that was learned and is ``lost held out`` (`arith_erd.stats.stuck`).
+    that was ``never learnt``, or that was learned and is ``lost held out`` (`arith_erd.stats.stuck_status`).
     """
 
     picture = Bars(
@@ -57,9 +57,9 @@ class Errors(NetworkProbe):
             *("seed", "subset", *self.task.operand_names, "answer", "decoded"),
             *("value_error", "hamming_error", "longest_carry", "wrong_tokens"),
         )
-        self.answered = cache(self._answered)  # each network once: for rows and shares
+        self.decode = cache(self._decode)  # each network once: for rows and shares
 
-    def _answered(self, model: Hooked) -> tuple[Array, Array]:
+    def _decode(self, model: Hooked) -> tuple[Array, Array]:
         """The greedy tokens (N, m), and whether each token is wrong after the right prefix."""
         tensors = (self.examples.prompt, self.examples.completion)
         prompt, completion = (torch.as_tensor(x, device=model.device) for x in tensors)
@@ -67,17 +67,17 @@ class Errors(NetworkProbe):
         return tokens, model.run(self.examples).argmax(-1).cpu().numpy() != self.examples.completion
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        names, examples, subset = np.array(self.task.answer_names), self.examples, subsets(model, self.examples)
-        tokens, forced = self.answered(model)
+        names, examples, subset = np.array(self.task.answer_names), self.examples, subset_names(model, self.examples)
+        tokens, wrong_tokens = self.decode(model)
         decoded, hamming = self.task.decode(tokens), (tokens != examples.completion).sum(axis=1)
         for i in np.flatnonzero(hamming):
             operands = dict(zip(self.task.operand_names, examples.operands[i].tolist(), strict=True))
-            answer, got = int(examples.answer[i]), int(decoded[i])
-            yield {"subset": str(subset[i]), **operands, "answer": answer, "decoded": got} | {
-                "value_error": got - answer,
+            answer, given = int(examples.answer[i]), int(decoded[i])
+            yield {"subset": str(subset[i]), **operands, "answer": answer, "decoded": given} | {
+                "value_error": given - answer,
                 "hamming_error": int(hamming[i]),
                 "longest_carry": None if self.carry is None else int(self.carry[i]),
-                "wrong_tokens": " ".join(names[forced[i]]),
+                "wrong_tokens": " ".join(names[wrong_tokens[i]]),
             }
 
     def shares(self) -> pd.DataFrame:
@@ -88,30 +88,30 @@ class Errors(NetworkProbe):
         return table.assign(share=table["wrong"] / table["examples"])
 
     def _counts(self, model: Hooked) -> Iterator[tuple[Any, ...]]:
-        subset_of, (tokens, forced) = subsets(model, self.examples), self.answered(model)
-        completion, training = self.examples.completion, dict[str, Counts]()
+        subset_of, (tokens, wrong_tokens) = subset_names(model, self.examples), self.decode(model)
+        completion, training = self.examples.completion, dict[str, TokenCounts]()
         wrong = (tokens != completion).any(axis=1)
         for subset in map(str, np.unique(subset_of)):  # ``train`` comes before ``validation``
             inside = subset_of == subset
             size = int(inside.sum())
             yield model.seed, subset, "answer", "all", size, int(wrong[inside].sum()), np.nan, ""
             for t, name in enumerate(self.task.answer_names):
-                missed = int(forced[inside, t].sum())
+                num_wrong = int(wrong_tokens[inside, t].sum())
                 majority = float(np.bincount(completion[inside, t]).max()) / size
-                counts = (size - missed, size, majority)
-                status = stuck(training[name], counts) if name in training else ""
+                counts = (size - num_wrong, size, majority)
+                status = stuck_status(training[name], counts) if name in training else ""
                 if subset == "train":
                     training[name] = counts
-                yield model.seed, subset, "token", name, size, missed, majority, status
+                yield model.seed, subset, "token", name, size, num_wrong, majority, status
             for length in [] if self.carry is None else np.unique(self.carry[inside]):
-                among = inside & (self.carry == length)
+                selected = inside & (self.carry == length)
                 yield (
                     model.seed,
                     subset,
                     "longest carry",
                     str(length),
-                    int(among.sum()),
-                    int(wrong[among].sum()),
+                    int(selected.sum()),
+                    int(wrong[selected].sum()),
                     np.nan,
                     "",
                 )
@@ -140,5 +140,5 @@ class Errors(NetworkProbe):
         """The shares; the name of a token that is stuck says so."""
         shares = self.shares()
         statuses = shares[shares["stuck"] != ""].groupby("name")["stuck"].unique()
-        below = {name: "\n".join([name, *which]).replace(" ", "\n") for name, which in statuses.items()}
-        return shares.assign(name=shares["name"].replace(below))
+        labels = {name: "\n".join([name, *which]).replace(" ", "\n") for name, which in statuses.items()}
+        return shares.assign(name=shares["name"].replace(labels))

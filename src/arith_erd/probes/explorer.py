@@ -12,7 +12,7 @@ from ..interp.loading import load_references
 from ..models.references import written_for
 from ..plots.curves import EpochCurves
 from ..plots.panels import Bars
-from .probe import NetworkProbe, Positive, listed
+from .probe import NetworkProbe, Positive, as_list
 
 
 class Explorer(NetworkProbe):
@@ -26,18 +26,19 @@ class Explorer(NetworkProbe):
 
     def __init__(self, models: Sequence[Hooked], pairs: Positive, beside: Sequence[str], most: Positive) -> None:
         task = models[0].task
-        extra = [one for name in listed(beside) if written_for(task) for one in load_references(name, [0], task)]
-        extra = [one for one in extra if one.name not in {model.name for model in models}]
-        super().__init__([*models[:most], *extra])
+        names = as_list(beside) if written_for(task) else []
+        references = [network for name in names for network in load_references(name, [0], task)]
+        references = [network for network in references if network.name not in {model.name for model in models}]
+        super().__init__([*models[:most], *references])
         self.left_out = len(models[most:])
-        self.exported = cache(lambda model: export_network(model, pairs))  # each network once: for rows and page
+        self.export = cache(lambda model: export_network(model, pairs))  # each network once: for rows and page
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        one = self.exported(model)
-        yield {"network": one["name"], "bits": one["bits"], "right": one["right"]}
+        network = self.export(model)
+        yield {"network": network["name"], "bits": network["bits"], "right": network["right"]}
 
     def files(self) -> dict[str, str]:
-        return {"explorer.html": write_page([*map(self.exported, self.models)])}
+        return {"explorer.html": write_page([*map(self.export, self.models)])}
 
     def notes(self) -> list[str]:
         return [f"{self.left_out} networks left out; increase probe.most to include them"] if self.left_out else []

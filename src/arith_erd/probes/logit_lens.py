@@ -37,21 +37,21 @@ class LogitLens(NetworkProbe):
 
     @torch.no_grad()
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        whole, cache = model.run_with_cache(self.examples, self.sites)
+        final_logits, cache = model.run_with_cache(self.examples, self.sites)
         head = model.resume_from(self.last, self.examples)
-        completion = torch.as_tensor(self.examples.completion, device=whole.device)  # (N, m)
+        completion = torch.as_tensor(self.examples.completion, device=final_logits.device)  # (N, m)
         for site in self.sites:
             logits = head([Replace(self.last, None, cache[site])])  # (N, m, V)
             token = logits.argmax(-1)
             measures = {
                 "accuracy": token == completion,
                 "probability": logits.softmax(-1).gather(-1, completion[..., None]).squeeze(-1),
-                "agreement": token == whole.argmax(-1),
+                "agreement": token == final_logits.argmax(-1),
             }
             means = {name: x.double().mean(0).tolist() for name, x in measures.items()}  # m of each
             for position in range(completion.shape[1]):
-                at = {name: of_tokens[position] for name, of_tokens in means.items()}
-                yield {"site": site, "position": position} | at
+                at_position = {name: by_position[position] for name, by_position in means.items()}
+                yield {"site": site, "position": position} | at_position
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows.assign(token=rows["position"].map(dict(enumerate(self.task.answer_names))))

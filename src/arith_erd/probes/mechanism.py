@@ -27,8 +27,8 @@ from ..plots.panels import HeatMaps
 from ..tasks import Add, Mul
 from .probe import Natural, NetworkProbe
 
-Enough = Annotated[int, Field(ge=64)]
-QUESTIONS = {
+SampleSize = Annotated[int, Field(ge=64)]
+PANEL_TITLES = {
     "flip_propagate": "Previous bit inverted:\nanswers that change",
     "remainder": "Random prefixes:\nremainder is right",
     "local_remainder_over_graded_carry": "Where rules differ:\nlocal_remainder is right",
@@ -36,7 +36,7 @@ QUESTIONS = {
     "value": "Sum shifted by 1 .. 64:\nanswers that follow",
     USER_MODEL: "Random prefixes:\nyour model is right",
 }
-OVER_TRAINING = {"": "right", "carry": "follow an inverted carry", "value": "follow a shifted sum"}
+CURVE_NAMES = {"": "right", "carry": "follow an inverted carry", "value": "follow a shifted sum"}
 
 
 class Mechanism(NetworkProbe):
@@ -70,17 +70,17 @@ class Mechanism(NetworkProbe):
         title="which algorithm does the network run?",
         xlabel="bit of the answer",
         numbers="z.1f",
-        ends=(0, 1.3),
+        color_range=(0, 1.3),
         size=(0.36, 0.32),
-        across=len(QUESTIONS),
+        panels_per_row=len(PANEL_TITLES),
     )
     across = ("position",)
 
     def __init__(
         self,
         models: Sequence[Hooked],
-        pairs: Enough = 1024,
-        moved: Enough = 512,
+        pairs: SampleSize = 1024,
+        moved: SampleSize = 512,
         seed: Natural = 0,
         causal_model: CausalModelSpec = None,
     ) -> None:
@@ -94,21 +94,21 @@ class Mechanism(NetworkProbe):
         self.pairs, self.moved, self.seed = pairs, moved, seed
         self.user_model = with_prefix(task, causal_model, "probe.causal_model")
         self.expected = expected_signatures(task) if isinstance(task, Add) else {}
-        self.diagnosed = cache(self._diagnosed)  # each network once: for rows and card
+        self.classify = cache(self._classify)  # each network once: for rows and card
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        signature, verdict = self.diagnosed(model)
+        signature, verdict = self.classify(model)
         for row in (*verdict.rows(), *signature.rows()):
             yield row._asdict()
 
-    def _diagnosed(self, model: Hooked) -> tuple[MeasuredSignature, Diagnosis]:
+    def _classify(self, model: Hooked) -> tuple[MeasuredSignature, Diagnosis]:
         signature = measure_signature(model, self.pairs, self.moved, self.seed, self.user_model)
         return signature, decide(signature, self.expected)
 
     @property
     def card(self) -> Card:
         task = self.task
-        cards = [make_card(m, *self.diagnosed(m), is_calibrated(m.network, task)) for m in self.models]
+        cards = [make_card(m, *self.classify(m), is_calibrated(m.network, task)) for m in self.models]
         return Card.of(task.name, task.bits, cards)
 
     def files(self) -> dict[str, str]:
@@ -125,7 +125,7 @@ class Mechanism(NetworkProbe):
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """Accuracy and the effects of steering, as means over bits, with a panel for each seed."""
-        lines = rows["component"].map(OVER_TRAINING)
+        lines = rows["component"].map(CURVE_NAMES)
         shown = rows.assign(line=lines)[rows["test"].isin(["accuracy", "signature"]) & lines.notna()]
         return EpochCurves.of(shown, "value", ["line"], "seed", "share of the answers, mean over bits")
 
@@ -140,9 +140,9 @@ class Mechanism(NetworkProbe):
             for t in bits
         )
         own = rows[rows["test"] == "signature"].assign(network=rows["seed"].map(names))
-        every = pd.concat([own, expected])
-        every = every[every["component"].isin(QUESTIONS)]
-        cells = pd.MultiIndex.from_product([every["network"].unique(), map(str, bits), every["component"].unique()])
-        means = every.groupby(["network", "position", "component"])["value"].mean().reindex(cells)
-        every = means.rename_axis(["network", "position", "component"]).reset_index()
-        return every.assign(question=every["component"].map(QUESTIONS))
+        table = pd.concat([own, expected])
+        table = table[table["component"].isin(PANEL_TITLES)]
+        cells = pd.MultiIndex.from_product([table["network"].unique(), map(str, bits), table["component"].unique()])
+        means = table.groupby(["network", "position", "component"])["value"].mean().reindex(cells)
+        table = means.rename_axis(["network", "position", "component"]).reset_index()
+        return table.assign(question=table["component"].map(PANEL_TITLES))

@@ -32,11 +32,11 @@ from ..interp.interchange import answer_tokens, digit_index, finite_cache, score
 from ..interp.interventions import Replace
 from ..interp.sites import chosen_sites, holds_prompt, layers, position_names
 from ..plots.curves import EpochCurves
-from ..plots.style import GREY, headline, heat_map, set_title, subplots
+from ..plots.style import GREY, heat_map, set_figure_title, set_panel_title, subplots
 from ..tasks import Examples, Task
-from .probe import Natural, NetworkProbe, OneOrMore, Positive, in_text, listed, sample_pairs, weighted
+from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list, format_cells, sample_pairs, weighted_means
 
-LEARNT = 0.5  # accuracy on clean examples below which a note is printed
+MIN_CLEAN_ACCURACY = 0.5  # accuracy on clean examples below which a note is printed
 ALL = "all"
 TITLES = dict.fromkeys(("bit", "pair"), "share of the logit difference that one position recovers")
 TITLES["family"] = "answers that change when one position is patched from another run"
@@ -119,13 +119,13 @@ class Patching(NetworkProbe):
         self.sites = chosen_sites(models, site)
         if source == "family":
             self.causal_model = model = build_causal_model(self.task, causal_model, "probe.causal_model")
-            asked = None if variable is None else listed(variable)
-            if asked:
-                require_distinct(model, asked, "probe.variable")
+            variable_names = None if variable is None else as_list(variable)
+            if variable_names:
+                require_distinct(model, variable_names, "probe.variable")
             own = None if families is None else own_families(model, families, "probe.families")
-            self.families = own or suggested_families(model, asked)
-            self.unpaired = [name for name in asked or () if not own and name not in self.families]
-            variables = asked or distinguishable(model)
+            self.families = own or suggested_families(model, variable_names)
+            self.unpaired = [name for name in variable_names or () if not own and name not in self.families]
+            variables = variable_names or distinguishable(model)
             self.base, self.pairs = family_pairs(model, self.families, variables, pairs or self.task.size, seed)
             self.measures = ["flipped", *(f"iia_{name}" for name in ("none", *variables, "token"))]
         elif source == "token_mean":
@@ -141,16 +141,16 @@ class Patching(NetworkProbe):
 
     @torch.no_grad()
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        yield from self._by_token(model) if self.source == "token_mean" else self._by_position(model)
+        yield from self._measure_token_means(model) if self.source == "token_mean" else self._measure_positions(model)
 
-    def _by_token(self, model: Hooked) -> Iterator[dict[str, Any]]:
+    def _measure_token_means(self, model: Hooked) -> Iterator[dict[str, Any]]:
         logits, cache = model.run_with_cache(self.base, self.sites)
         prompt, right = (torch.as_tensor(x, device=logits.device) for x in (self.base.prompt, self.base.completion))
-        trained = ~model.split(self.base) if model.split else np.ones(len(self.base), dtype=bool)
+        in_training = ~model.split(self.base) if model.split else np.ones(len(self.base), dtype=bool)
         for site, x in cache.items():
             if not holds_prompt(site, x.shape[1], self.task):
                 raise UserError(f"probe.site={site}: expected a site that holds the prompt alone")
-            means = token_means(x[trained], prompt[trained], self.task.vocab_size)  # (P, V, C)
+            means = token_means(x[in_training], prompt[in_training], self.task.vocab_size)  # (P, V, C)
             table = means[torch.arange(prompt.shape[1]), prompt]  # (N, P, C)
             correct = [y.argmax(-1) == right for y in (model.run(self.base, Replace(site, None, table)), logits)]
             shares = [[float(y.all(1).double().mean()), *y.double().mean(0).tolist()] for y in correct]
@@ -158,27 +158,29 @@ class Patching(NetworkProbe):
                 where = {"site": site, "position": ALL, "family": self.source, "answer": answer, "n": len(right)}
                 yield where | dict(zip(self.measures, measured, strict=True))
 
-    def _by_position(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        resumed, before = {site: model.resume_from(site, self.base) for site in self.sites}, model.run(self.base)
-        family, on = self.source == "family", partial(torch.as_tensor, device=before.device)
+    def _measure_positions(self, model: Hooked) -> Iterator[dict[str, Any]]:
+        forward = {site: model.resume_from(site, self.base) for site in self.sites}
+        base_logits, family = model.run(self.base), self.source == "family"
+        tensor = partial(torch.as_tensor, device=base_logits.device)
         for pairs in self.pairs:
-            counted, n = on(pairs.counted), pairs.counted.sum(0)
-            whole, none = (pairs.difference(logits, self.base) for logits in (model.run(pairs.source), before))
+            counted, n = tensor(pairs.counted), pairs.counted.sum(0)
+            floor = pairs.difference(base_logits, self.base)
+            ceiling = pairs.difference(model.run(pairs.source), self.base)
             for site, x in finite_cache(model, pairs.source, self.sites, include_prompt=not family).items():
-                own = family and len(scored_tokens(model, site, 0, x)) == 1
-                for place, name in enumerate(position_names(site, x.shape[1], self.task)):
-                    if own and place not in pairs.read:
+                own_token = family and len(scored_tokens(model, site, 0, x)) == 1
+                for position, name in enumerate(position_names(site, x.shape[1], self.task)):
+                    if own_token and position not in pairs.read:
                         continue
-                    logits = resumed[site](Replace(site, name, x[:, place]))
-                    found = logits.argmax(-1)
-                    right = {measure: found == on(expected) for measure, expected in pairs.expected.items()}
+                    logits = forward[site](Replace(site, name, x[:, position]))
+                    tokens = logits.argmax(-1)
+                    right = {measure: tokens == tensor(expected) for measure, expected in pairs.expected.items()}
                     if family:
-                        right["flipped"] = found != before.argmax(-1)
+                        right["flipped"] = tokens != base_logits.argmax(-1)
                     if family and name in self.task.prompt_names:
-                        right["iia_token"] = found == on(self._after_token(str(name), pairs.source))
-                    shares = {measure: (y & counted).sum(0).double() / on(n) for measure, y in right.items()}
-                    shares["recovered"] = (pairs.difference(logits, self.base) - none) / (whole - none)
-                    for t in [place] if own else pairs.read:
+                        right["iia_token"] = tokens == tensor(self._after_token(str(name), pairs.source))
+                    shares = {measure: (y & counted).sum(0).double() / tensor(n) for measure, y in right.items()}
+                    shares["recovered"] = (pairs.difference(logits, self.base) - floor) / (ceiling - floor)
+                    for t in [position] if own_token else pairs.read:
                         where = {"site": site, "position": name, "family": pairs.family}
                         where |= {"answer": self.task.answer_names[t], "n": int(n[t])}
                         yield where | {key: float(shares[key][t]) if key in shares else np.nan for key in self.measures}
@@ -198,55 +200,59 @@ class Patching(NetworkProbe):
             return [*(f"no pairs differ in {x} {why}" for x in self.unpaired), f"{limit}; probe=subspaces and dose can"]
         right = {model.seed: model.accuracy(pairs.source) for model in self.models for pairs in self.pairs}
         why = "of the clean answers are right; clean and corrupted runs hardly differ, so recovered means little"
-        return [f"seed {seed}: {accuracy:.0%} {why}" for seed, accuracy in right.items() if accuracy < LEARNT]
+        low = {seed: accuracy for seed, accuracy in right.items() if accuracy < MIN_CLEAN_ACCURACY}
+        return [f"seed {seed}: {accuracy:.0%} {why}" for seed, accuracy in low.items()]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         if self.source == "token_mean":
             return super().table(rows)
         if self.source != "family":
-            return in_text(100 * self._wide(rows).rename_axis("%"), "z.0f")
+            return format_cells(100 * self._pivot(rows).rename_axis("%"), "z.0f")
         decoder = rows[rows["site"].str.startswith("dec.")]
-        means = weighted(decoder if len(decoder) else rows, ["site", "family"], self.measures)
-        return in_text(means.dropna(axis=1, how="all").rename(columns=lambda name: name.removeprefix("iia_")))
+        means = weighted_means(decoder if len(decoder) else rows, ["site", "family"], self.measures)
+        return format_cells(means.dropna(axis=1, how="all").rename(columns=lambda name: name.removeprefix("iia_")))
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         if self.source not in ("bit", "pair"):
             return super().epoch_curves(rows)
-        most = {seed: self._wide(of_seed).max(axis=1) for seed, of_seed in rows.groupby("seed")}
-        best = pd.concat(most, names=["seed"]).rename("recovered").reset_index()
+        largest = {seed: self._pivot(of_seed).max(axis=1) for seed, of_seed in rows.groupby("seed")}
+        best = pd.concat(largest, names=["seed"]).rename("recovered").reset_index()
         return EpochCurves.of(best, "recovered", ["site"], label="largest recovery by one position")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """A line of heat maps for each family, one for the sites that hold the prompt alone, and one for the others."""
         prompt, known = {*self.task.prompt_names}, {ALL, *self.task.prompt_names, *self.task.answer_names}
-        held = rows.groupby("site")["position"].agg(set).map(lambda names: (not names <= prompt) + (not names <= known))
-        whole = [self._wide(part) for _, part in rows.groupby(rows["site"].map(held))]
-        families, widths = list(dict.fromkeys(rows["family"])), [len(table.columns) for table in whole]
-        line_height = 0.55 + (0.36 if len(families) == 1 else 0.22) * max(map(len, whole))
-        shape = 1.5 + 0.45 * max(sum(widths), 16), 0.9 + line_height * len(families)
-        figure, grid = subplots(*shape, len(families), len(whole), squeeze=False, width_ratios=widths)
-        largest = np.clip(np.nanmax(np.abs(pd.concat(whole).to_numpy())), 0.1, 2)
+        names = rows.groupby("site")["position"].agg(set)
+        stacks = names.map(lambda positions: (not positions <= prompt) + (not positions <= known))
+        tables = [self._pivot(part) for _, part in rows.groupby(rows["site"].map(stacks))]
+        families, widths = list(dict.fromkeys(rows["family"])), [len(table.columns) for table in tables]
+        row_height = 0.55 + (0.36 if len(families) == 1 else 0.22) * max(map(len, tables))
+        shape = 1.5 + 0.45 * max(sum(widths), 16), 0.9 + row_height * len(families)
+        figure, grid = subplots(*shape, len(families), len(tables), squeeze=False, width_ratios=widths)
+        largest = np.clip(np.nanmax(np.abs(pd.concat(tables).to_numpy())), 0.1, 2)
         signed = self.measures[0] == "recovered"  # a patch can also move the logits the wrong way
-        look = (Normalize(-largest, largest), "RdBu", "z.2f") if signed else (Normalize(0, 1), "Blues", ".2f")
-        for line, family in zip(grid, families, strict=True):
-            for ax, table in zip(line, whole, strict=True):
-                of_family = self._wide(rows[rows["family"] == family])
-                heat_map(ax, of_family.reindex(index=table.index, columns=table.columns), *look)
+        style = (Normalize(-largest, largest), "RdBu", "z.2f") if signed else (Normalize(0, 1), "Blues", ".2f")
+        for axes, family in zip(grid, families, strict=True):
+            for ax, table in zip(axes, tables, strict=True):
+                of_family = self._pivot(rows[rows["family"] == family])
+                heat_map(ax, of_family.reindex(index=table.index, columns=table.columns), *style)
                 read = sum(name in prompt for name in table.columns)
                 if 0 < read < len(table.columns):  # the prompt and the answer in one sequence
                     ax.axvline(read - 0.5, color=GREY, linewidth=0.8)
             if self.source == "family":
                 kept = ", ".join(self.families[family].keep)
-                headline(line[0], family, f"{kept} the same" if self.families[family].vary and kept else "")
-        set_title(figure, self.task.name, TITLES[self.source], rows)
+                note = f"{kept} the same" if self.families[family].vary and kept else ""
+                set_panel_title(axes[0], family, note)
+        set_figure_title(figure, self.task.name, TITLES[self.source], rows)
         return figure
 
-    def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def _pivot(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The first measure (sites, positions), mean over seeds and answers; for means by token (sites, answers)."""
         measure, along = self.measures[0], "answer" if self.source == "token_mean" else "position"
         if self.source == "token_mean":
             rows = pd.concat([rows, rows.assign(site="no intervention", accuracy=rows["no_intervention"])])
-        wide = weighted(rows, ["site", along], [measure])[measure].unstack(along).reindex(index=rows["site"].unique())
+        means = weighted_means(rows, ["site", along], [measure])[measure]
+        wide = means.unstack(along).reindex(index=rows["site"].unique())
         order = [ALL, *self.task.prompt_names, *self.task.answer_names]
         ordered = sorted(wide, key=lambda name: (order.index(name), 0) if name in order else (len(order), name))
         return wide[ordered].dropna(axis=1, how="all")
@@ -278,16 +284,17 @@ def family_pairs(
 ) -> tuple[Examples, list[Pairs]]:
     """Bases, and for every family their sources, at each digit of the answer at which there are any."""
     rng, task = np.random.default_rng(seed), model.task
-    base, drawn = rng.integers(task.size, size=count), []
+    base, pairs = rng.integers(task.size, size=count), []
     bases = model.examples[base]
     for name, family in families.items():
         for t in range(task.width) if family.vary else [None]:
-            found = draw_sources(model, family, t, base, rng)
-            if not (found >= 0).any():
+            drawn = draw_sources(model, family, t, base, rng)
+            found = drawn >= 0
+            if not found.any():
                 continue
-            source = model.examples[np.where(found >= 0, found, base)]
+            source = model.examples[np.where(found, drawn, base)]
             digits = {f"iia_{x}": model.interchange_by_digit(bases, source, x) for x in variables}
             expected = {"iia_none": bases.completion} | {x: answer_tokens(task, y) for x, y in digits.items()}
             read = range(task.width) if t is None else [digit_index(task, t)]
-            drawn.append(Pairs(name, source, np.repeat(found[:, None] >= 0, task.width, axis=1), read, expected))
-    return bases, drawn
+            pairs.append(Pairs(name, source, np.repeat(found[:, None], task.width, axis=1), read, expected))
+    return bases, pairs

@@ -13,16 +13,28 @@ from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites, residual_stream
 from ..mechanism.place_value import ColumnSums, agreements, ideal_slope, interchanges, slopes, swaps
 from ..plots.curves import EpochCurves
-from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE, band, grid, headline, legend_below, set_title, tidy
-from .probe import NetworkProbe, OneOrMore, Positive, in_text
+from ..plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    draw_band,
+    legend_below,
+    panel_grid,
+    set_figure_title,
+    set_panel_title,
+    style_axes,
+)
+from .probe import NetworkProbe, OneOrMore, Positive, format_cells
 
-RULES: dict[str, tuple[str, dict[str, Any]]] = {
+RULE_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
     "local_remainder": ("parity of round(column + c)", {"color": BLUE, "marker": "o"}),
     "graded_carry": ("column xor [c > threshold]", {"color": ORANGE, "marker": "s", "linestyle": "--"}),
     "remainder": ("round(column + c), any number", {"color": INK, "marker": "^", "linestyle": "-."}),
     "prefix_carry": ("carry read off the last token", {"color": GREY, "marker": "x", "linestyle": ":"}),
 }
-READERS: dict[str, tuple[str, dict[str, Any]]] = {
+SWAP_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
     "own": ("position t reads the other run", {"color": BLUE, "marker": "D"}),
     "earlier": ("all earlier positions read it", {"color": ORANGE, "marker": "v", "linestyle": "--"}),
 }
@@ -78,11 +90,10 @@ class PlaceValue(NetworkProbe):
         yield from swaps(model, self.sums, self.pairs)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        whole = rows[rows["place"].isna() & rows["c"].isna()]
-        named = whole["measure"].where(whole["site"].isna(), whole["measure"] + " " + whole["site"].fillna(""))
-        return in_text(
-            whole.assign(measure=named).pivot_table("value", "measure", "bit", sort=False).sort_index(axis=1)
-        )
+        shown = rows[rows["place"].isna() & rows["c"].isna()]
+        names = shown["measure"].where(shown["site"].isna(), shown["measure"] + " " + shown["site"].fillna(""))
+        table = shown.assign(measure=names).pivot_table("value", "measure", "bit", sort=False)
+        return format_cells(table.sort_index(axis=1))
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """Means over bits of the measures without a place or a c."""
@@ -92,10 +103,10 @@ class PlaceValue(NetworkProbe):
     def figure(self, rows: pd.DataFrame) -> Figure:
         panels = [draw_agreements, draw_swaps]
         panels = [draw_slopes, draw_answers, *panels] if self.sums.adds else panels
-        figure, axes = grid(10.4, 2.3 * len(panels), len(panels), 2)
+        figure, axes = panel_grid(10.4, 2.3 * len(panels), len(panels), 2)
         for ax, draw in zip(axes, panels, strict=True):
             draw(ax, rows)
-        set_title(figure, self.task.name, "what does answer position t do with the bits below it?", rows)
+        set_figure_title(figure, self.task.name, "what does answer position t do with the bits below it?", rows)
         legend_below(figure, columns=5)
         return figure
 
@@ -109,7 +120,7 @@ def attention_sites(model: Hooked) -> list[str]:
 
 def draw_slopes(ax: Axes, rows: pd.DataFrame) -> None:
     """Slopes by place below t: a thin line for each seed and bit, a thick one for their mean, dots for place value."""
-    tidy(ax)
+    style_axes(ax)
     for name, color, sign in (("operands", BLUE, 1), ("prefix", ORANGE, -1)):
         measured = rows[rows["measure"] == f"slope_{name}"]
         below = measured.assign(below=measured["bit"] - measured["place"])
@@ -122,12 +133,12 @@ def draw_slopes(ax: Axes, rows: pd.DataFrame) -> None:
         ax.plot(at, expected, ":", color=INK, linewidth=1.2, label="place value" if sign > 0 else None)
     ax.invert_xaxis()
     ax.set(xlabel="places below t", ylabel="slope, relative to operand bit t - 1")
-    headline(ax, "Weight of each lower bit", "thin: each bit t")
+    set_panel_title(ax, "Weight of each lower bit", "thin: each bit t")
 
 
 def draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
     """For each bit the share of answers 1 against c, where a_t = b_t = 0."""
-    tidy(ax, "y")
+    style_axes(ax, "y")
     ones = rows[rows["measure"] == "ones"]
     bits = sorted(ones["bit"].unique())
     for i, bit in enumerate(bits):
@@ -136,27 +147,27 @@ def draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
         ax.plot(mean.index, mean, "-", color=GREEN, alpha=shade, linewidth=1.4, label=f"t = {bit:.0f}")
     ax.axvspan(-0.02, 1.02, color=GREY, alpha=0.08, linewidth=0)
     ax.set(xlabel="c: operands below t minus the prefix, over 2^t", ylabel="answers 1", ylim=(-0.03, 1.03))
-    headline(ax, "Answer against c", "grey: range after right prefixes")
+    set_panel_title(ax, "Answer against c", "grey: range after right prefixes")
 
 
 def draw_agreements(ax: Axes, rows: pd.DataFrame) -> None:
     """The agreement with each rule, by bit."""
-    tidy(ax, "y")
-    for name, (label, style) in RULES.items():
+    style_axes(ax, "y")
+    for name, (label, style) in RULE_STYLES.items():
         mean = rows[rows["measure"] == f"agreement_{name}"].groupby("bit")["value"].mean()
         if len(mean):
             ax.plot(mean.index, mean, label=label, markersize=4.5, **style)
     ax.set(xlabel="bit t of the answer", ylabel="answers as the rule gives them", ylim=(None, 1.002))
-    headline(ax, "Agreement with a rule", "threshold fitted on others")
+    set_panel_title(ax, "Agreement with a rule", "threshold fitted on others")
 
 
 def draw_swaps(ax: Axes, rows: pd.DataFrame) -> None:
     """Flipped bits by layer: the mean over seeds, and their range as a band."""
-    tidy(ax, "y")
+    style_axes(ax, "y")
     swapped = rows[rows["measure"].str.startswith("swap_")]
     layer = swapped["site"].astype(str).str.removeprefix("dec.").astype(int)
-    for name, (text, style) in READERS.items():
+    for name, (text, style) in SWAP_STYLES.items():
         of_reader = swapped.assign(layer=layer)[swapped["measure"] == f"swap_{name}"]
-        band(ax, of_reader.pivot_table("value", "layer", "seed"), "mean", label=text, markersize=4.5, **style)
+        draw_band(ax, of_reader.pivot_table("value", "layer", "seed"), "mean", label=text, markersize=4.5, **style)
     ax.set(xlabel="decoder layer l", ylabel="bits t that flip", ylim=(-0.03, 1.03), xticks=sorted(layer.unique()))
-    headline(ax, "Layers 1 to l read another run", "mean over bits")
+    set_panel_title(ax, "Layers 1 to l read another run", "mean over bits")

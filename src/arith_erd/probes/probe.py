@@ -14,33 +14,37 @@ from pydantic import ConfigDict, Field, ValidationError, validate_call
 from ..errors import no_such_key, user_error
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps, Lines, Picture
-from ..plots.sheet import NUMBER, Sheet, tabulate
-from ..plots.style import set_title
+from ..plots.style import set_figure_title
+from ..plots.tables import NUMBER, TableSchema, summary_table
 from ..tasks import Examples, Task
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked  # loads torch, which a probe of a task does not need
 
-GIVEN = ("task", "split", "models")  # arguments that are no options
+RUNTIME_ARGUMENTS = ("task", "split", "models")  # arguments that are no options
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Option = TypeVar("Option")
 OneOrMore: TypeAlias = Option | Annotated[Sequence[Option], Field(min_length=1)]
 
 
-def _checked(make: Callable[..., None]) -> Callable[..., None]:
+def _validated(constructor: Callable[..., None]) -> Callable[..., None]:
     """A constructor that checks its options against its annotations, which are resolved at the first call."""
-    rules = ConfigDict(arbitrary_types_allowed=True, strict=True, defer_build=True)
-    validated = validate_call(config=rules)(make)
+    config = ConfigDict(arbitrary_types_allowed=True, strict=True, defer_build=True)
+    validated = validate_call(config=config)(constructor)
 
-    @functools.wraps(make)
+    @functools.wraps(constructor)
     def construct(*arguments: Any, **options: Any) -> None:
         try:
             validated(*arguments, **options)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             if first["type"] == "unexpected_keyword_argument":
-                names = [name for name in inspect.signature(make).parameters if name not in ("self", *GIVEN)]
+                names = [
+                    name
+                    for name in inspect.signature(constructor).parameters
+                    if name not in ("self", *RUNTIME_ARGUMENTS)
+                ]
                 raise no_such_key(f"probe.{first['loc'][0]}", [f"probe.{name}" for name in names]) from None
             raise user_error(error, options, prefix="probe") from None
 
@@ -78,7 +82,7 @@ class Probe(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
-            cls.__init__ = _checked(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = _validated(cls.__init__)  # type: ignore[method-assign]
 
     def row(self, *values: Any) -> dict[str, Any]:
         """Make a row of values, in the order of ``columns``."""
@@ -97,7 +101,7 @@ class Probe(ABC):
         if self.picture is None:
             raise NotImplementedError(f"{type(self).__name__} has neither picture nor figure")
         figure = self.picture.draw(self.shown(rows))
-        set_title(figure, self.task.name, self.picture.title, rows)
+        set_figure_title(figure, self.task.name, self.picture.title, rows)
         return figure
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
@@ -110,9 +114,9 @@ class Probe(ABC):
             value, panel, rows = self.picture.value, self.picture.panel, self.shown(rows)
             lines = [self.picture.line] if self.picture.line else []
         else:
-            sheet = self.sheet("", rows)
-            value, panel = sheet.measures[0], ""
-            lines = [key for key in sheet.keys if rows[key].nunique() > 1][:1]
+            schema = self.schema("", rows)
+            value, panel = schema.measures[0], ""
+            lines = [key for key in schema.keys if rows[key].nunique() > 1][:1]
         return EpochCurves.of(rows, value, lines, panel, unit=self.units.get(value, NUMBER))
 
     def files(self) -> dict[str, str]:
@@ -127,17 +131,17 @@ class Probe(ABC):
         """Sentences on the limits of the rows, printed below the table."""
         return []
 
-    def sheet(self, name: str, rows: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> Sheet:
+    def schema(self, name: str, rows: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> TableSchema:
         """Describe the rows, for ``probe.json``."""
         layout = {"across": self.across, "counted": self.counted, "settings": dict(settings or {})}
-        return Sheet.of(name, rows, self.units, **layout)
+        return TableSchema.of(name, rows, self.units, **layout)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The table on the terminal: the means in ``picture``, or each measure's mean over seeds with 95% interval."""
         if isinstance(self.picture, HeatMaps | Lines):
             keys = filter(None, (self.picture.panel, self.picture.line))
-            return in_text(self.picture.pivot(self.shown(rows), *keys), self.picture.numbers or ".2f")
-        return tabulate(rows, self.sheet("", rows))
+            return format_cells(self.picture.pivot(self.shown(rows), *keys), self.picture.numbers or ".2f")
+        return summary_table(rows, self.schema("", rows))
 
 
 class NetworkProbe(Probe):
@@ -157,7 +161,7 @@ class NetworkProbe(Probe):
             yield from ({"seed": model.seed} | row for row in self.measure(model))
 
 
-def listed(chosen: Any) -> list[Any]:
+def as_list(chosen: Any) -> list[Any]:
     """One value or several, as a list without repetition."""
     return [chosen] if isinstance(chosen, str | int) else list(dict.fromkeys(chosen))
 
@@ -171,12 +175,12 @@ def sample_pairs(task: Task, count: int | None, seed: int) -> Examples:
     return table[chosen]
 
 
-def in_text(table: pd.DataFrame, form: str = ".2f") -> pd.DataFrame:
+def format_cells(table: pd.DataFrame, number_format: str = ".2f") -> pd.DataFrame:
     """Format the numbers of a table, with NaN as empty text, and turn its index into columns."""
-    return table.map(lambda x: "" if np.isnan(x) else f"{x:{form}}").reset_index()
+    return table.map(lambda x: "" if np.isnan(x) else f"{x:{number_format}}").reset_index()
 
 
-def weighted(rows: pd.DataFrame, by: list[str], measures: list[str]) -> pd.DataFrame:
+def weighted_means(rows: pd.DataFrame, by: list[str], measures: list[str]) -> pd.DataFrame:
     """Means of measures, weighted by the column ``n``, for each combination of the columns ``by``."""
     sums = rows[measures].mul(rows["n"], axis=0).assign(**{key: rows[key] for key in (*by, "n")})
     sums = sums.groupby(by, sort=False).sum(min_count=1)

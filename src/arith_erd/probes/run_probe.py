@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ..interp.hooked import Hooked
 
 MAX_ROWS = 40
-EVERY = 30.0  # seconds between lines where there is no terminal
-GAP = 2  # spaces between columns
+PROGRESS_INTERVAL = 30.0  # seconds between lines where there is no terminal
+COLUMN_GAP = 2  # spaces between columns
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class ProbeResult:
 
     @classmethod
     def of(cls, probe: Probe, name: str = "", settings: Mapping[str, Any] | None = None) -> "ProbeResult":
-        rows = pd.DataFrame(_measured(probe, type(probe).__name__), columns=[*probe.columns] or None)
+        rows = pd.DataFrame(_measure(probe, type(probe).__name__), columns=[*probe.columns] or None)
         return cls(probe, rows, name=name or type(probe).__name__.lower(), settings=settings or {})
 
     def table(self) -> pd.DataFrame:
         """The table that the command line prints."""
-        return self.curves.tabulated() if self.curves else self.probe.table(self.rows)
+        return self.curves.summary_table() if self.curves else self.probe.table(self.rows)
 
     def figure(self) -> Figure:
         """The figure that the command line writes."""
@@ -77,8 +77,8 @@ class ProbeResult:
         folder = Path(folder)
         require_writable("folder", folder)
         folder.mkdir(parents=True, exist_ok=True)
-        sheet = self.probe.sheet(self.name, self.rows, self.settings)
-        files = {"rows.csv": self.rows.to_csv(index=False, float_format="%.9g"), "probe.json": sheet.to_json()}
+        schema = self.probe.schema(self.name, self.rows, self.settings)
+        files = {"rows.csv": self.rows.to_csv(index=False, float_format="%.9g"), "probe.json": schema.to_json()}
         files |= {} if self.curves else self.probe.files()
         for file, text in files.items():
             write_atomically(folder / file, text)
@@ -87,14 +87,14 @@ class ProbeResult:
         return [*files, "figure.png"]
 
 
-def _measured(probe: Probe, title: str) -> list[dict[str, Any]]:
+def _measure(probe: Probe, title: str) -> list[dict[str, Any]]:
     models = getattr(probe, "models", ())
     for task in {model.task for model in models}:
         task.require_token_names()
         if task.min_bits is not None:
             lengths = f"{task.min_bits} to {task.bits} {task.digit_noun}"
             raise UserError(f"task={task.name}: has operands of {lengths}; expected one length, for any probe")
-    return with_progress(probe.rows(), title, len(models))
+    return collect_rows(probe.rows(), title, len(models))
 
 
 def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeResult:
@@ -115,9 +115,9 @@ def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeRe
         UserError: for an unknown probe, or an option that it does not accept.
     """
     if isinstance(name, type) and issubclass(name, Probe):
-        _require_alike(name.__name__, models)
+        _require_same_task(name.__name__, models)
         own = name(*([[*models]] if models else []), **options)
-        return ProbeResult.of(own, settings={"probe": _texts(options)})
+        return ProbeResult.of(own, settings={"probe": _to_json(options)})
     if not isinstance(name, str):
         accepted = "the name of a probe first, as in probe('patching', model)"
         raise UserError(f"probe: received a {type(name).__name__}; expected {accepted}")
@@ -126,19 +126,19 @@ def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeRe
     if bool(models) != ("models" in job.needs):
         raise UserError(f"probe={name}: expected {'no networks' if models else 'one network or more'}")
     if models:
-        _require_alike(name, models)
+        _require_same_task(name, models)
         given["models"] = list(models)
-    settings = {"probe": _settings(job)["probe"] | _texts(options)}
+    settings = {"probe": _settings(job)["probe"] | _to_json(options)}
     return ProbeResult.of(job.probe.build(Probe, **given, **options), name, settings)
 
 
-def _texts(options: Mapping[str, Any]) -> dict[str, Any]:
+def _to_json(options: Mapping[str, Any]) -> dict[str, Any]:
     """Convert options to plain JSON values; objects, such as a causal model, become text."""
     plain: dict[str, Any] = json.loads(json.dumps(options, default=str))
     return plain
 
 
-def _require_alike(name: str, models: "Sequence[Hooked]") -> None:
+def _require_same_task(name: str, models: "Sequence[Hooked]") -> None:
     """Raise a `UserError` unless all are networks, of one task and with different seeds."""
     if wrong := [type(model).__name__ for model in models if not hasattr(model, "sites")]:
         accepted = "networks as separate arguments: probe(name, *models)"
@@ -168,13 +168,13 @@ def run_job(job: ProbeJob) -> None:
             raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or reference=")
         probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
         folder = job.out or job.runs_dir / "probes" / _folder_name(job, job.needs)
-        asked: list[Callable[[], None]] = [partial(run_probe, job, probe, folder)]
+        jobs: list[Callable[[], None]] = [partial(run_probe, job, probe, folder)]
     elif len(sources) != 1:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
     else:  # a list, so that any error comes before the first one runs
-        asked = list(_of_runs(job)) if job.run is not None else [_of_weights(job)]
-    for run_one in asked:
-        run_one()
+        jobs = list(_jobs_of_runs(job)) if job.run is not None else [_job_of_weights(job)]
+    for run_next in jobs:
+        run_next()
 
 
 def run_probe(
@@ -188,12 +188,12 @@ def run_probe(
     """Measure, write and log the result of one run, of given weights or of a task; no ``epochs``: the last weights."""
     name = job.result_name(epochs)
     require_writable("out" if job.out else "runs_dir", folder)
-    weights = _weights(job, run, models)
+    weights = _origin_of_weights(job, run, models)
     result = _over_epochs(job, run, epochs) if run and epochs else ProbeResult.of(probe)
     result = replace(result, name=name, settings=_settings(job) | ({"weights": weights} if weights else {}))
     files, rows = result.save(folder), result.rows
-    early = [f"the run is not finished: {weights['unfinished']}"] if "unfinished" in weights else []
-    show(result.table(), [*result.notes(), *early], result.probe.summary())
+    warnings = [f"the run is not finished: {weights['unfinished']}"] if "unfinished" in weights else []
+    print_result(result.table(), [*result.notes(), *warnings], result.probe.summary())
     print(f"{folder}: {', '.join(files)} ({len(rows):,} rows)")
     logger = job.logger.build(Logger)
     for model in models:
@@ -209,7 +209,7 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     tables: list[pd.DataFrame] = []
     for epoch in epochs:  # networks of one epoch at a time
         probe = job.probe.build(Probe, models=load_seeds(run.path, epoch))
-        measured = _measured(probe, f"{type(probe).__name__}, epoch {epoch}")
+        measured = _measure(probe, f"{type(probe).__name__}, epoch {epoch}")
         curves = probe.epoch_curves(pd.DataFrame(measured, columns=[*probe.columns] or None))
         tables.append(curves.table.assign(epoch=epoch))
         rows += [{"epoch": epoch, **row} for row in measured]
@@ -221,7 +221,7 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     return ProbeResult(probe, table, whole, reached)
 
 
-def _of_runs(job: ProbeJob) -> Iterator[Callable[[], None]]:
+def _jobs_of_runs(job: ProbeJob) -> Iterator[Callable[[], None]]:
     # These load torch, which a probe of a task does not need.
     from ..interp.loading import chosen_epochs, find_runs, load_seeds
 
@@ -237,7 +237,7 @@ def _of_runs(job: ProbeJob) -> Iterator[Callable[[], None]]:
         yield partial(run_probe, job, job.probe.build(Probe, models=models), folder, models, run, epochs)
 
 
-def _of_weights(job: ProbeJob) -> Callable[[], None]:
+def _job_of_weights(job: ProbeJob) -> Callable[[], None]:
     from ..interp.loading import load_authors_weights, load_references, load_weights
 
     unread = "model" if job.reference is not None else "seed"
@@ -263,7 +263,7 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
     return {group: {key: value for key, value in job.resolved[group].items() if key[0] != "_"} for group in groups}
 
 
-def _weights(job: ProbeJob, run: Run | None, models: Sequence["Hooked"] = ()) -> dict[str, str]:
+def _origin_of_weights(job: ProbeJob, run: Run | None, models: Sequence["Hooked"] = ()) -> dict[str, str]:
     """The origin of the weights; empty for a run's final weights and the authors'. Claims use only rows of those."""
     if run is not None and job.epoch is None and not run.finished:
         done = models[0].epoch or max((row["epoch"] for row in run.metrics()), default=0)
@@ -282,15 +282,15 @@ def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
     return "-".join([*parts, short_hash(hashed)])
 
 
-def with_progress(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:
+def collect_rows(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:
     """Collect the rows of a probe, with progress on standard error: a bar on a terminal, else a line every 30 s."""
     console = Console(stderr=True)
     measured: list[dict[str, Any]] = []
-    begun: set[Any] = set()
+    seeds_begun: set[Any] = set()
     started, ended = time.monotonic(), threading.Event()
 
     def text() -> str:
-        done = f", {max(len(begun) - 1, 0)} of {networks} networks done" if networks > 1 else ""
+        done = f", {max(len(seeds_begun) - 1, 0)} of {networks} networks done" if networks > 1 else ""
         site = measured[-1].get("site") if measured else None
         return f"{name}{done}{f', at {site}' if site else ''}, {len(measured):,} rows"
 
@@ -298,24 +298,24 @@ def with_progress(rows: Iterable[dict[str, Any]], name: str, networks: int) -> l
     bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     task = bar.add_task(text(), total=networks if networks > 1 else None)  # of one network the share is not known
 
-    def tell() -> None:  # in a thread, since a probe can take minutes from one row to the next
-        while not ended.wait(0.2 if console.is_terminal else EVERY):
-            bar.update(task, description=text(), completed=len(begun) - 1)
+    def update() -> None:  # in a thread, since a probe can take minutes from one row to the next
+        while not ended.wait(0.2 if console.is_terminal else PROGRESS_INTERVAL):
+            bar.update(task, description=text(), completed=len(seeds_begun) - 1)
             if not console.is_terminal:
                 console.print(f"{text()} after {time.monotonic() - started:.0f} s", highlight=False, markup=False)
 
-    threading.Thread(target=tell, daemon=True).start()
+    threading.Thread(target=update, daemon=True).start()
     try:
         with bar:
             for row in rows:
                 measured.append(row)
-                begun.add(row.get("seed"))
+                seeds_begun.add(row.get("seed"))
     finally:
         ended.set()
     return measured
 
 
-def show(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = ()) -> None:
+def print_result(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = ()) -> None:
     """Print the summary, at most forty rows of a table, and the notes.
 
     Cells are folded at spaces to fit the terminal; no word is cut, so a table can be wider.
@@ -323,15 +323,15 @@ def show(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = ())
     console = Console()
     for line in summary:
         console.print(line, highlight=False, markup=False)
-    drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
-    text, least = table.head(MAX_ROWS).map(str).rename(columns=str), 0
+    drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, COLUMN_GAP, 0, 0))
+    text, min_width = table.head(MAX_ROWS).map(str).rename(columns=str), 0
     for column in text:
         words = [cell.split() for cell in (column, *text[column])]
         drawn.add_column(Text(column), no_wrap=max(map(len, words)) < 2)
-        least += max(len(word) for cell in words for word in cell) + GAP
+        min_width += max(len(word) for cell in words for word in cell) + COLUMN_GAP
     for values in text.itertuples(index=False):
         drawn.add_row(*map(Text, values))
-    Console(width=max(console.width, least)).print(drawn)
+    Console(width=max(console.width, min_width)).print(drawn)
     if len(table) > MAX_ROWS:
         console.print(f"... and {len(table) - MAX_ROWS} more")
     for note in notes:

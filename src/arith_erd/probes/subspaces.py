@@ -16,16 +16,16 @@ from ..interp.sites import chosen_sites
 from ..plots.curves import EpochCurves
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREY, INK, ORANGE
-from .probe import Natural, NetworkProbe, OneOrMore, Positive, in_text, listed
+from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list, format_cells
 
-CONTROLS = ("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy")
-SHOWN = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
-SHOWN |= {"full_patch": "full patch", "angle_least_squares": "angle LS", "angle_leace": "angle LEACE"}
-BARS = {
+CONTROL_COLUMNS = ("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy")
+TABLE_COLUMNS = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
+TABLE_COLUMNS |= {"full_patch": "full patch", "angle_least_squares": "angle LS", "angle_leace": "angle LEACE"}
+BAR_STYLES = {
     ("iia_random", "iia_random_max"): (GREY, "random directions: mean to best"),
     ("iia_flipped", "iia_flipped_max"): (ORANGE, "same variance, other signs: mean to best"),
 }
-MARKS: dict[str, tuple[str, dict[str, Any]]] = {
+MARK_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
     "no_intervention": ("no intervention", {"color": GREY, "marker": "|", "markersize": 9}),
     "iia_untrained": ("untrained network", {"color": INK, "marker": "x", "markersize": 5}),
     "iia_decoy": ("control network", {"color": INK, "marker": "+", "markersize": 7}),
@@ -58,15 +58,15 @@ class Subspaces(NetworkProbe):
 
     columns = (
         *("seed", "site", "position", "variable", "rank", "span", "chosen", "train", "validation", "iia"),
-        *("no_intervention", "full_patch", *CONTROLS, *ANGLES),
+        *("no_intervention", "full_patch", *CONTROL_COLUMNS, *ANGLES),
     )
 
     picture = Dots(
         *("iia", "", "variable", "panel"),
         title="does interchanging a few directions act as interchanging the variable?",
         xlabel="answers as the variable predicts",
-        marks=MARKS,
-        bars=BARS,
+        marks=MARK_STYLES,
+        bars=BAR_STYLES,
     )
 
     def __init__(
@@ -88,9 +88,9 @@ class Subspaces(NetworkProbe):
         self.seed, task = seed, self.task
         self.causal_model = build_causal_model(task, causal_model, "probe.causal_model")
         self.sites = chosen_sites(models, site)
-        self.positions = listed(task.width // 2 if position is None else position)
-        self.variables = None if variable is None else listed(variable)
-        self.ranks = listed(rank)
+        self.positions = as_list(task.width // 2 if position is None else position)
+        self.variables = None if variable is None else as_list(variable)
+        self.ranks = as_list(rank)
         self.config = DASConfig(train, validation, test, steps, controls=random)
         for name, at in product(self.sites, self.positions):
             if at != "all" and name.startswith("enc."):
@@ -105,13 +105,13 @@ class Subspaces(NetworkProbe):
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         for site, position in product(self.sites, self.positions):
-            at = None if position == "all" else position
-            search = ControlledDAS(model, self.causal_model, site, at, self.config, self.seed)
-            whole = [self.causal_model.answer_variable]
-            default = whole if position == "all" else distinguishable(self.causal_model)
+            index = None if position == "all" else position
+            search = ControlledDAS(model, self.causal_model, site, index, self.config, self.seed)
+            value = [self.causal_model.answer_variable]
+            default = value if position == "all" else distinguishable(self.causal_model)
             for variable in self.variables or default:
-                for found in search.evaluate(variable, self.ranks):
-                    yield found | {"site": site, "position": position, "variable": variable}
+                for scores in search.evaluate(variable, self.ranks):
+                    yield scores | {"site": site, "position": position, "variable": variable}
 
     def notes(self) -> list[str]:
         return [
@@ -122,8 +122,8 @@ class Subspaces(NetworkProbe):
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         chosen = rows[rows["chosen"] == 1]
-        means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *SHOWN]].mean()
-        return in_text(means.rename(columns=SHOWN), ".3g")
+        means = chosen.groupby(["site", "position", "variable"], sort=False)[["rank", *TABLE_COLUMNS]].mean()
+        return format_cells(means.rename(columns=TABLE_COLUMNS), ".3g")
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         chosen = rows[rows["chosen"] == 1]  # the rank may be another one after each epoch

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UserError
-from ..plots.style import save_png, svg_of
+from ..plots.style import save_png, to_svg
 from ..system.cli_errors import one_line_errors
 from ..system.files import replacing, require_writable, write_atomically
 from . import claims, page
-from .collect import Collection, collect
+from .collect import RunData, collect
 from .figures import paper_figures
 from .paper import MINI, PAPER, load_paper
 
 
 def build(
     runs: Path | Sequence[Path], out: Path, named: Path | None = None, claimed: Path = PAPER
-) -> tuple[Collection, list[claims.Result]]:
+) -> tuple[RunData, list[claims.Result]]:
     """Read folders of runs and write ``claims.{md,csv}``, ``runs.csv`` (one row per seed), figures, ``index.html``.
 
     If a replica is in several folders, the first folder wins. Files below ``out`` are replaced one by one; links are
@@ -30,15 +30,15 @@ def build(
     if (out / "figures").is_symlink():
         raise UserError(f"--out={out}: its folder figures is a link; expected a folder, or nothing there yet")
     paper, named = load_paper(claimed), named or folders[0]
-    found = collect(folders, paper.setup)
-    results = claims.evaluate(paper, found)
-    drawn = {about.name: figure for about, figure in paper_figures(paper, found, results)}
-    svgs = {name: svg_of(figure, name) if figure else None for name, figure in drawn.items()}
+    data = collect(folders, paper.setup)
+    results = claims.evaluate_claims(paper, data)
+    drawn = {spec.name: figure for spec, figure in paper_figures(paper, data, results)}
+    svgs = {name: to_svg(figure, name) if figure else None for name, figure in drawn.items()}
     texts = {
         "claims.md": page.markdown(results, paper, named),
-        "claims.csv": page.claims_table(results, found, paper, named).to_csv(index=False),
-        "runs.csv": page.replicas_table(found).to_csv(index=False, float_format="%.9g"),
-        "index.html": page.render(paper, found, results, svgs, named, out),
+        "claims.csv": page.claims_table(results, data, paper, named).to_csv(index=False),
+        "runs.csv": page.replicas_table(data).to_csv(index=False, float_format="%.9g"),
+        "index.html": page.render(paper, data, results, svgs, named, out),
     }
     texts |= {f"figures/{name}.svg": svg for name, svg in svgs.items() if svg is not None}
     (out / "figures").mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def build(
         figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
         with replacing(png) as partial:
             save_png(figure, partial)
-    return found, results
+    return data, results
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -61,18 +61,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="arith-report",
         description="Write the paper's numbers beside ours: claims with verdicts, figures, and one HTML page.",
     )
-    about = "folders of run directories (runs); duplicates of a seed: the first folder wins"
-    parser.add_argument("runs", type=Path, nargs="*", default=[Path("runs")], help=about)
+    spec = "folders of run directories (runs); duplicates of a seed: the first folder wins"
+    parser.add_argument("runs", type=Path, nargs="*", default=[Path("runs")], help=spec)
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder to write to (report)")
     parser.add_argument("--mini", action="store_true", help="judge runs of scale=mini, by claims of their own")
     options = parser.parse_args(arguments)
     with one_line_errors():
         claimed = MINI if options.mini else PAPER
-        found, results = build(options.runs, options.out, claimed=claimed)
+        data, results = build(options.runs, options.out, claimed=claimed)
         lines = [page.summary(results)]
-        lines += [f"left out: {name}: {problem}" for name, problem in found.problems.items()]
-        lines += [f"unfinished: {line}" for line in page.unfinished(found)]
-        for command, waiting in claims.missing(results, load_paper(claimed), options.runs[0]).items():
+        lines += [f"left out: {name}: {problem}" for name, problem in data.problems.items()]
+        lines += [f"unfinished: {line}" for line in page.unfinished(data)]
+        for command, waiting in claims.missing_commands(results, load_paper(claimed), options.runs[0]).items():
             lines.append(f"missing, {len(waiting)} claim{'s' if len(waiting) > 1 else ''}: {command}")
         print("\n".join(lines), options.out / "index.html", sep="\n")
 

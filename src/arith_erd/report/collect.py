@@ -9,12 +9,17 @@ from typing import Any
 import pandas as pd
 
 from ..errors import UNREADABLE, excerpt
-from ..plots.sheet import INTEGER, TEXT, Sheet
+from ..plots.tables import INTEGER, TEXT, TableSchema
 from ..runs.directory import FINISHED, METRICS, Run, settings
 from ..runs.table import GROUPS, NUMBERS, ORDERS, VERSIONS, Row, read_replicas
 
-OURS, AUTHORS, OTHER, TASK_ALONE = "our runs", "authors' weights", "weights given to the probe", "task"
-COLUMNS = {  # of replicas, with their types
+OUR_RUNS, AUTHORS_WEIGHTS, OTHER_WEIGHTS, TASK_ALONE = (
+    "our runs",
+    "authors' weights",
+    "weights given to the probe",
+    "task",
+)
+REPLICA_COLUMNS = {  # of replicas, with their types
     "run": "object",
     "seed": "int64",
     **dict.fromkeys((*GROUPS, *ORDERS), "object"),
@@ -26,47 +31,47 @@ COLUMNS = {  # of replicas, with their types
     **dict.fromkeys(("never_learnt", "device", *VERSIONS), "object"),
     **dict.fromkeys(("train_loss", "train_token_acc"), "float64"),
 }
-_NO_EPOCHS = pd.DataFrame(columns=[*METRICS, "run"]).astype(dict.fromkeys(METRICS, "float64"))
+_NO_METRICS = pd.DataFrame(columns=[*METRICS, "run"]).astype(dict.fromkeys(METRICS, "float64"))
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
-DEFAULTS = {"split": "random", "model": "transformer", "ablation": "none", **dict.fromkeys(ORDERS, "reverse")}
+DEFAULT_OPTIONS = {"split": "random", "model": "transformer", "ablation": "none", **dict.fromkeys(ORDERS, "reverse")}
 
 
 @dataclass
-class Collection:
+class RunData:
     """The content of folders of runs.
 
-    ``replicas`` has a row of `COLUMNS` for each replica, finished or not. A replica that is in several packs counts
-    once. ``key`` is equal if replicas differ only in the seed. ``trajectory`` is equal if they differ only in seed and
-    length: with the same seed they agree up to the end of the shorter one. ``departs`` lists settings that differ from
-    the published ones, and ``kind`` joins the options by which claims choose runs.
+    ``replicas`` has a row of `REPLICA_COLUMNS` for each replica, finished or not. A replica that is in several packs
+    counts once. ``key`` is equal if replicas differ only in the seed. ``trajectory`` is equal if they differ only in
+    seed and length: with the same seed they agree up to the end of the shorter one. ``departs`` lists settings that
+    differ from the published ones, and ``kind`` joins the options by which claims choose runs.
 
     ``metrics`` has ``replica``, the index of that table, and the columns of ``metrics.csv``. ``problems`` maps paths to
     read errors. ``probes`` has the rows of each probe with ``task``, ``split``, ``source``, ``replica`` (-1 if there is
-    none) and ``departs``. ``drawn`` has the pictures of runs and probes by name.
+    none) and ``departs``. ``pictures`` has the pictures of runs and probes by name.
     """
 
     replicas: pd.DataFrame
     metrics: pd.DataFrame
     problems: dict[str, str] = field(default_factory=dict)
     probes: dict[str, pd.DataFrame] = field(default_factory=dict)
-    drawn: dict[str, Path] = field(default_factory=dict)
+    pictures: dict[str, Path] = field(default_factory=dict)
 
-    def chosen(self, runs: Mapping[str, Any], finished: bool = False) -> pd.DataFrame:
-        """Replicas with these options, else those of `DEFAULTS`, and the published settings."""
-        chosen = self.replicas[(self.replicas["departs"] == "") & (self.replicas["kind"] == kind_of(runs))]
+    def select(self, runs: Mapping[str, Any], finished: bool = False) -> pd.DataFrame:
+        """Replicas with these options, else those of `DEFAULT_OPTIONS`, and the published settings."""
+        chosen = self.replicas[(self.replicas["departs"] == "") & (self.replicas["kind"] == selection_key(runs))]
         chosen = chosen[chosen["epochs"] >= runs.get("min_epochs", 0)]
         return chosen[chosen["finished"]] if finished else chosen
 
 
-def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collection:
-    """Read every run under some folders, at any depth; ``setup`` holds the published settings (`departures`)."""
+def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> RunData:
+    """Read every run under some folders, at any depth; ``setup`` is that of `unpublished_settings`."""
     rows: list[Row] = []
     metrics: dict[str, pd.DataFrame] = {}
     folders: list[tuple[Path, str, str]] = []  # of probes, with their run, empty for those outside of runs, and a name
     problems: dict[str, str] = {}
     curves: dict[str, Path] = {}
     for rank, root in enumerate([roots] if isinstance(roots, Path) else roots):
-        for path, is_run in _walk(root):
+        for path, is_run in _find_folders(root):
             name = excerpt(os.path.relpath(path, root) if path != root else path.resolve().name)
             if name in metrics:
                 continue
@@ -81,23 +86,23 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> Collectio
             first = seeds[0]
             problems |= {name: first["problem"]} if first["problem"] else {}
             metrics[name] = epochs.assign(run=name)
-            of_run = {"run": name, "rank": rank, "finished": first["state"] == FINISHED, "kind": kind_of(first)}
-            of_run["departs"] = ", ".join(departures(first["settings"], setup))
-            rows += [row | of_run for row in seeds]
+            shared = {"run": name, "rank": rank, "finished": first["state"] == FINISHED, "kind": selection_key(first)}
+            shared["departs"] = ", ".join(unpublished_settings(first["settings"], setup))
+            rows += [row | shared for row in seeds]
             folders.append((path / "probes", name, f"{name}/probes"))
             curves |= {f"{name}/curves": Run(path).curves} if Run(path).curves.is_file() else {}
-    replicas, members = _replicas(rows)
+    replicas, replica_ids = _replicas(rows)
     ids = replicas.reset_index()[["run", "seed", "replica"]]
-    epochs = pd.concat([*metrics.values()] or [_NO_EPOCHS], ignore_index=True).merge(ids, on=["run", "seed"])
+    epochs = pd.concat([*metrics.values()] or [_NO_METRICS], ignore_index=True).merge(ids, on=["run", "seed"])
     epochs = epochs[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
-    found = Collection(replicas, epochs, problems, drawn=curves)
-    _add_probes(found, folders, members, setup)
-    return found
+    data = RunData(replicas, epochs, problems, pictures=curves)
+    _add_probes(data, folders, replica_ids, setup)
+    return data
 
 
 def _replicas(rows: list[Row]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row for each replica, from the first folder that has it; and ``run, seed, replica`` with all duplicates."""
-    table = pd.DataFrame(rows, columns=[*COLUMNS, "rank"]).astype(COLUMNS)
+    table = pd.DataFrame(rows, columns=[*REPLICA_COLUMNS, "rank"]).astype(REPLICA_COLUMNS)
     order = ["finished", "rank", "epochs", "run"]
     table = table.sort_values(order, ascending=[False, True, False, True], kind="stable")
     table["replica"] = table.groupby(["key", "seed"], sort=False).ngroup()
@@ -106,18 +111,18 @@ def _replicas(rows: list[Row]) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _add_probes(
-    found: Collection, folders: list[tuple[Path, str, str]], members: pd.DataFrame, setup: Mapping[str, Any]
+    data: RunData, folders: list[tuple[Path, str, str]], replica_ids: pd.DataFrame, setup: Mapping[str, Any]
 ) -> None:
     tables: dict[str, list[pd.DataFrame]] = {}
     for folder, run, name in folders:
         pictures = [*folder.glob("*/figure.png"), *folder.glob("*/explorer.html")]  # of both, the page
-        found.drawn |= {f"{name}/{excerpt(path.parent.name)}": path for path in pictures}
+        data.pictures |= {f"{name}/{excerpt(path.parent.name)}": path for path in pictures}
         for path in sorted(folder.glob("*/rows.csv")):
             try:
-                read = _read_probe(path, run, members, found.replicas, setup)
+                read = _read_probe(path, run, replica_ids, data.replicas, setup)
             except (OSError, *UNREADABLE) as error:
                 where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
-                found.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
+                data.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
                 continue
             if read is None:
                 continue
@@ -126,10 +131,10 @@ def _add_probes(
             seen = {replica for part in parts for replica in set(part["replica"])} - {-1}
             parts.append(rows[~rows["replica"].isin(seen)])  # a replica in two packs counts once
     for probe, parts in tables.items():
-        found.probes[probe] = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+        data.probes[probe] = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 
 
-def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
+def _find_folders(root: Path) -> Iterator[tuple[Path, bool]]:
     """Find run directories (True), and folders ``probes`` outside of run directories (False)."""
     for folder, names, files in os.walk(root):
         path = Path(folder)
@@ -143,51 +148,55 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
             yield path / "probes", False
 
 
-def departures(given: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:
+def unpublished_settings(options: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:
     """Settings that differ from the published ones: ``["model.optimizer.lr=0.001"]``.
 
     ``setup["all"]`` has the published settings by dotted key. Those of a chosen option, such as
     ``setup["model"]["nanogpt"]``, are added. An option that the paper lacks is named alone: ``["model=mlp"]``. Groups
     that are not given, such as the model for a probe of a task, are left out.
     """
-    names = {group: str(given[f"{group}.name"]) for group in (*GROUPS, "probe") if f"{group}.name" in given}
-    foreign = {group: name for group, name in names.items() if group != "probe" and name not in setup[group]}
-    wanted = dict(setup["all"])
+    names = {group: str(options[f"{group}.name"]) for group in (*GROUPS, "probe") if f"{group}.name" in options}
+    unknown = {group: name for group, name in names.items() if group != "probe" and name not in setup[group]}
+    published = dict(setup["all"])
     for group, name in names.items():
-        wanted |= setup[group].get(name) or {}
-    there = {key.split(".")[0] for key in given} - set(foreign)
-    asked = {key: given.get(key) for key in wanted if key.split(".")[0] in there}
-    differing = [key for key, x in asked.items() if (type(x) is bool, x) != (type(wanted[key]) is bool, wanted[key])]
-    return [f"{group}={name}" for group, name in foreign.items()] + [f"{k}={excerpt(str(asked[k]))}" for k in differing]
+        published |= setup[group].get(name) or {}
+    groups = {key.split(".")[0] for key in options} - set(unknown)
+    of_run = {key: options.get(key) for key in published if key.split(".")[0] in groups}
+    differing = [
+        key for key, x in of_run.items() if (type(x) is bool, x) != (type(published[key]) is bool, published[key])
+    ]
+    return [f"{group}={name}" for group, name in unknown.items()] + [
+        f"{k}={excerpt(str(of_run[k]))}" for k in differing
+    ]
 
 
-def kind_of(options: Mapping[str, Any]) -> str:
+def selection_key(options: Mapping[str, Any]) -> str:
     """All options by which runs are chosen, as one text: ``add random transformer none reverse reverse``."""
-    return " ".join(str((DEFAULTS | dict(options))[name]) for name in ("task", *DEFAULTS))
+    return " ".join(str((DEFAULT_OPTIONS | dict(options))[name]) for name in ("task", *DEFAULT_OPTIONS))
 
 
 def _read_probe(
-    path: Path, run: str, members: pd.DataFrame, replicas: pd.DataFrame, setup: Mapping[str, Any]
+    path: Path, run: str, replica_ids: pd.DataFrame, replicas: pd.DataFrame, setup: Mapping[str, Any]
 ) -> tuple[str, pd.DataFrame] | None:
     """A probe's name and its ``rows.csv``, with the columns of `Collection.probes`; None for rows over epochs."""
-    sheet = Sheet.from_json(path.with_name("probe.json").read_text(encoding="utf-8"))
-    dtypes = {column: {TEXT: str, INTEGER: int}.get(kind, float) for column, kind in sheet.columns.items()}
+    schema = TableSchema.from_json(path.with_name("probe.json").read_text(encoding="utf-8"))
+    dtypes = {column: {TEXT: str, INTEGER: int}.get(kind, float) for column, kind in schema.columns.items()}
     rows = pd.read_csv(path, dtype=dtypes)
-    if lacking := sorted(set(sheet.columns) - set(rows)):
-        raise ValueError(f"no column {', '.join(lacking)}")
-    rows = rows[list(sheet.columns)].drop(columns="replica", errors="ignore")
+    if missing := sorted(set(schema.columns) - set(rows)):
+        raise ValueError(f"no column {', '.join(missing)}")
+    rows = rows[list(schema.columns)].drop(columns="replica", errors="ignore")
     if "epoch" in rows:
         return None
-    task = sheet.settings.get("task", {})
-    departing = departures(settings(sheet.settings), setup)
-    departing += [f"task.{key}={task[key]}" for key in ORDERS if task.get(key) == "plain"]
-    departing += [f"{key}={value}" for key, value in sheet.settings.get("weights", {}).items()]  # not the authors'
-    rows = rows.assign(departs=", ".join(departing))
+    task = schema.settings.get("task", {})
+    unpublished = unpublished_settings(settings(schema.settings), setup)
+    unpublished += [f"task.{key}={task[key]}" for key in ORDERS if task.get(key) == "plain"]
+    unpublished += [f"{key}={value}" for key, value in schema.settings.get("weights", {}).items()]  # not the authors'
+    rows = rows.assign(departs=", ".join(unpublished))
     if run:  # of trained networks, whose task and split are those of the run
-        rows = rows.merge(members.loc[members["run"] == run, ["seed", "replica"]], on="seed", how="inner")
+        rows = rows.merge(replica_ids.loc[replica_ids["run"] == run, ["seed", "replica"]], on="seed", how="inner")
         known = replicas.loc[rows["replica"]]
-        return sheet.name, rows.assign(source=OURS, task=known["task"].to_numpy(), split=known["split"].to_numpy())
+        return schema.name, rows.assign(source=OUR_RUNS, task=known["task"].to_numpy(), split=known["split"].to_numpy())
     # Of a task alone, or of weights that came without a run.
-    named = {group: str(sheet.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
-    source = TASK_ALONE if "seed" not in rows else OTHER if "weights" in sheet.settings else AUTHORS
-    return sheet.name, rows.assign(source=source, **named, replica=-1)
+    named = {group: str(schema.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
+    source = TASK_ALONE if "seed" not in rows else OTHER_WEIGHTS if "weights" in schema.settings else AUTHORS_WEIGHTS
+    return schema.name, rows.assign(source=source, **named, replica=-1)

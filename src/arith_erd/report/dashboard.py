@@ -20,7 +20,7 @@ from ..config.compose import CONF
 from ..errors import UserError, first_line
 from ..runs.table import GROUPS
 from ..system.cli_errors import one_line_errors
-from .collect import DEFAULTS, OURS
+from .collect import DEFAULT_OPTIONS, OUR_RUNS
 from .measures import EpochsTo, Metrics, ProbeColumn
 from .paper import Claim, Paper, load_paper
 
@@ -55,7 +55,7 @@ def build_report(entity: str, project: str, paper: Paper) -> wr.Report:
         wr.P("Lines are means over seeds, bands their range. Verdicts on every number: arith-report"),
     ]
     for figure in paper.figures:
-        claims = [claim for claim in paper.claims if claim.figure == figure.name and claim.measure.source == OURS]
+        claims = [claim for claim in paper.claims if claim.figure == figure.name and claim.measure.source == OUR_RUNS]
         if claims:
             numbers = "; ".join(f"{claim.statement}: {claim.text}" for claim in claims)
             commands = [wr.P([wr.InlineCode(paper.command(make, Path("runs")))]) for make in figure.make]
@@ -82,11 +82,11 @@ def _panels(claims: Sequence[Claim]) -> list[Any]:
 
 def _runsets(claims: Sequence[Claim]) -> list[Any]:
     """One set of runs per task: filtered by the options that all claims share, grouped by the others."""
-    arms = [{**DEFAULTS, **runs} for claim in claims for _, runs in claim.measure.arms]
+    arms = [{**DEFAULT_OPTIONS, **runs} for claim in claims for _, runs in claim.measure.weighted_runs]
     sets = []
     for task in dict.fromkeys(arm["task"] for arm in arms):
         of_task = [arm for arm in arms if arm["task"] == task]
-        differ = [key for key in DEFAULTS if len({arm[key] for arm in of_task}) > 1]
+        differ = [key for key in DEFAULT_OPTIONS if len({arm[key] for arm in of_task}) > 1]
         filters = [expr.Config(f"{key}.value.name") == of_task[0][key] for key in GROUPS if key not in differ]
         by = [f"config.{key}.name" if key in GROUPS else f"config.task.{key}" for key in differ or GROUPS]
         sets.append(wr.Runset(name=task, filters=expr.And(*filters), groupby=by))

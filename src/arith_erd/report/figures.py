@@ -10,43 +10,43 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from ..plots.curves import accuracy_axes, over_epochs, thinned
+from ..plots.curves import draw_over_epochs, style_accuracy_axes, thin_epochs
 from ..plots.style import (
     BLUE,
     GREEN,
     GREY,
     INK,
     ORANGE,
-    PAPER,
+    PAPER_HANDLE,
     TASKS,
-    diamond,
-    headline,
+    draw_diamond,
+    format_num_seeds,
     legend_below,
-    plain_text,
-    seeds_text,
-    set_title,
+    set_figure_title,
+    set_panel_title,
+    style_axes,
     subplots,
-    tidy,
+    without_math,
 )
-from ..probes.discontinuity import Discontinuity, cases
+from ..probes.discontinuity import Discontinuity, without_empty_cells
 from .claims import Result, Results
-from .collect import AUTHORS, OURS, TASK_ALONE, Collection
+from .collect import AUTHORS_WEIGHTS, OUR_RUNS, TASK_ALONE, RunData
 from .paper import Paper, PaperFigure
 
-STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "third": (GREEN, "-")}
-STYLES |= {"reference": (INK, "--"), "faint": (GREY, ":")}
-NEVER = 1080  # horizontal place of a seed that never reaches 95%
+LINE_STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "third": (GREEN, "-")}
+LINE_STYLES |= {"reference": (INK, "--"), "faint": (GREY, ":")}
+NEVER_X = 1080  # horizontal place of a seed that never reaches 95%
 
 
-def learning_curves(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
+def draw_curves(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
     """Draw the panels and lines of ``paper.yaml``. A diamond at the end of a line marks its claim's number.
 
     A panel is left out if it would be empty, or have only lines for comparison.
     """
-    assert about.curves is not None
-    lines, panels = about.curves["lines"], {}
-    for task, last in about.curves["epochs"].items():
-        drawn = [(line, curves(found, last, task=task, **line.get("runs", {}))) for line in lines]
+    assert spec.curves is not None
+    lines, panels = spec.curves["lines"], {}
+    for task, last in spec.curves["epochs"].items():
+        drawn = [(line, curve_rows(data, last, task=task, **line.get("runs", {}))) for line in lines]
         drawn = [(line, rows) for line, rows in drawn if len(rows)]
         if not all(line.get("besides") for line, _ in drawn):
             panels[task, last] = drawn
@@ -55,34 +55,34 @@ def learning_curves(paper: Paper, about: PaperFigure, found: Collection, results
     width = 9 if len(panels) > 1 or len(lines) > 3 else 5.6  # as wide as the legend
     figure, (axes,) = subplots(width, 3.7, 1, len(panels), sharey=True, squeeze=False)
     for ax, ((task, last), drawn) in zip(axes, panels.items(), strict=True):
-        accuracy_axes(ax)
+        style_accuracy_axes(ax)
         for line, rows in drawn:
-            color, dashes = STYLES[line["style"]]
-            over_epochs(ax, rows, line.get("column", "val_seq_acc"), line["label"], color, dashes)
+            color, dashes = LINE_STYLES[line["style"]]
+            draw_over_epochs(ax, rows, line.get("column", "val_seq_acc"), line["label"], color, dashes)
             if "claim" in line:
-                diamond(ax, last, results[line["claim"].format(task=task)].claim.value, color)
+                draw_diamond(ax, last, results[line["claim"].format(task=task)].claim.value, color)
         ax.set_xlim(0, last)
         title = TASKS.get(task, task.capitalize().replace("_", " "))
-        headline(ax, title, seeds_text(*(rows for _, rows in drawn)))
+        set_panel_title(ax, title, format_num_seeds(*(rows for _, rows in drawn)))
     axes[0].set_ylabel("sequence accuracy")
-    legend_below(figure, *([PAPER] if any("claim" in line for line in lines) else []))
+    legend_below(figure, *([PAPER_HANDLE] if any("claim" in line for line in lines) else []))
     return figure
 
 
-def curves(found: Collection, last: int, **runs: str) -> pd.DataFrame:
+def curve_rows(data: RunData, last: int, **runs: str) -> pd.DataFrame:
     """Metric rows up to epoch ``last``, from finished replicas that trained that long, or else from the longest ones.
 
     Runs whose settings differ from the paper's are left out.
     """
-    replicas = found.chosen(runs, finished=True)
+    replicas = data.select(runs, finished=True)
     longest = replicas["epochs"].clip(upper=last)
     replicas = replicas[longest == longest.max()].sort_values("epochs", kind="stable")
     replicas = replicas.drop_duplicates(["trajectory", "seed"])
-    rows = found.metrics[found.metrics["replica"].isin(replicas.index) & (found.metrics["epoch"] <= last)]
-    return thinned(rows) if rows["epoch"].nunique() > 1 else rows.iloc[:0]  # one epoch is no curve
+    rows = data.metrics[data.metrics["replica"].isin(replicas.index) & (data.metrics["epoch"] <= last)]
+    return thin_epochs(rows) if rows["epoch"].nunique() > 1 else rows.iloc[:0]  # one epoch is no curve
 
 
-def ablations(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
+def draw_ablations(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
     """Draw epochs to 95% without one component, ours below the paper's; or an accuracy, if 95% is never reached."""
     rows = {title: [results[f"table3-{task}-{name}"] for name in paper.ablations] for task, title in TASKS.items()}
     if not any(result.n for row in rows.values() for result in row):
@@ -90,10 +90,10 @@ def ablations(paper: Paper, about: PaperFigure, found: Collection, results: Resu
     figure, axes = subplots(9, 3.6, 1, len(rows), sharey=True)
     for ax, (title, row) in zip(axes, rows.items(), strict=True):
         for y, result in enumerate(row):
-            _ablation(ax, y, result)
+            _draw_ablation(ax, y, result)
         seeds = max(result.n for result in row)
-        headline(ax, title, f"up to {seeds} seed{'s' if seeds != 1 else ''}" if seeds else "not run")
-        tidy(ax)
+        set_panel_title(ax, title, f"up to {seeds} seed{'s' if seeds != 1 else ''}" if seeds else "not run")
+        style_axes(ax)
         ax.grid(visible=False, axis="y")
         ax.set(xscale="log", xlim=(15, 1900), xlabel="epochs to 95% of the validation sequences")
         ax.xaxis.set_major_locator(FixedLocator([20, 50, 100, 200, 500, 1000]))
@@ -113,20 +113,20 @@ def ablations(paper: Paper, about: PaperFigure, found: Collection, results: Resu
             "markersize": 5,
         },
     }
-    legend_below(figure, PAPER, *(Line2D([], [], label=label, **look) for label, look in marks.items()))
+    legend_below(figure, PAPER_HANDLE, *(Line2D([], [], label=label, **look) for label, look in marks.items()))
     return figure
 
 
-def _ablation(ax: Axes, y: float, result: Result) -> None:
+def _draw_ablation(ax: Axes, y: float, result: Result) -> None:
     above, below, estimate = y - 0.17, y + 0.17, result.estimate
     if result.claim.unit != "epochs":  # the paper never got to 95%
-        ax.plot([NEVER], [above], marker=">", color=INK, markerfacecolor="white", markersize=5)
+        ax.plot([NEVER_X], [above], marker=">", color=INK, markerfacecolor="white", markersize=5)
         ax.text(1180, above, f"{result.claim.value:.1%}", va="center", fontsize=8.5, color=INK)
         if estimate is not None:
-            ax.plot([NEVER], [below], marker=">", color=BLUE, markersize=5)
+            ax.plot([NEVER_X], [below], marker=">", color=BLUE, markersize=5)
             ax.text(1180, below, f"{estimate.low:.1%}", va="center", fontsize=8.5, color=BLUE)
         return
-    diamond(ax, result.claim.value, above, INK)
+    draw_diamond(ax, result.claim.value, above, INK)
     if estimate is None:
         return
     (seeds,) = result.samples
@@ -135,46 +135,46 @@ def _ablation(ax: Axes, y: float, result: Result) -> None:
     ax.plot(seeds.loc[~there, "low"], [below] * (~there).sum(), ">", color=BLUE, markersize=4.5, alpha=0.7)
     if estimate.interval is not None:
         low, high = estimate.interval
-        ax.plot([low, min(high, NEVER)], [below, below], color=BLUE, linewidth=1.8, solid_capstyle="butt")
+        ax.plot([low, min(high, NEVER_X)], [below, below], color=BLUE, linewidth=1.8, solid_capstyle="butt")
     if estimate.value is not None:
         ax.plot([estimate.value], [below], "o", color=BLUE, markersize=5.5)
 
 
-def distance_correlation(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    from ..probes.distance_correlation import draw  # loads torch
+def distance_correlation(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
+    from ..probes.distance_correlation import draw_correlations  # loads torch
 
     numbers, texts = ["seed", "layer", "correlation"], ["stack", "level", "space", "method"]
-    rows = probe_rows(found, "distance_correlation", numbers, texts, 10)
+    rows = probe_rows(data, "distance_correlation", numbers, texts, 10)
     rows = rows[rows["method"] == "pearson"]
-    ours, theirs = (by_task(rows[rows["source"] == source]) for source in (OURS, AUTHORS))
+    ours, theirs = (by_task(rows[rows["source"] == source]) for source in (OUR_RUNS, AUTHORS_WEIGHTS))
     alone = {f"{title}: the authors' weights": part for title, part in theirs.items() if title not in ours}
-    return draw(ours | alone, theirs) if ours or alone else None
+    return draw_correlations(ours | alone, theirs) if ours or alone else None
 
 
-def discontinuity(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
+def discontinuity(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
     """The one cell that the paper's text prints is framed."""
-    tables = by_task(probe_rows(found, "discontinuity", ["input_bits", "output_bits", "percent"]))
+    tables = by_task(probe_rows(data, "discontinuity", ["input_bits", "output_bits", "percent"]))
     if not tables:
         return None
     rows = pd.concat(part.assign(task=title) for title, part in tables.items())
-    figure = Discontinuity.picture.draw(cases(rows.astype({"input_bits": int, "output_bits": int})))
+    figure = Discontinuity.picture.draw(without_empty_cells(rows.astype({"input_bits": int, "output_bits": int})))
     if TASKS["add"] in tables:
         figure.axes[0].add_patch(Rectangle((2.5, 1.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.4))
     return figure
 
 
-def amnesic(paper: Paper, about: PaperFigure, found: Collection, results: Results) -> Figure | None:
-    from ..probes.amnesic import Amnesic, erasures  # loads torch
+def amnesic(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
+    from ..probes.amnesic import Amnesic, label_erasures  # loads torch
 
     numbers = ["seed", "iterations", "seq_acc_after", "seq_acc_after_unseen"]
-    rows = probe_rows(found, "amnesic", numbers, ["site", "concept", "method"], 10)
-    rows = rows[(rows["site"] == about.site) & (rows["task"] == "add")]
-    shown = ours if len(ours := rows[rows["source"] == OURS]) else rows
+    rows = probe_rows(data, "amnesic", numbers, ["site", "concept", "method"], 10)
+    rows = rows[(rows["site"] == spec.site) & (rows["task"] == "add")]
+    shown = ours if len(ours := rows[rows["source"] == OUR_RUNS]) else rows
     if shown.empty:
         return None
     published = bool((shown.loc[shown["method"] == "inlp", "iterations"] == 2).all())
-    figure = Amnesic.picture.draw(erasures(shown, published))
-    set_title(figure, "add", Amnesic.picture.title + ("" if len(ours) else ", the authors' weights"), shown)
+    figure = Amnesic.picture.draw(label_erasures(shown, published))
+    set_figure_title(figure, "add", Amnesic.picture.title + ("" if len(ours) else ", the authors' weights"), shown)
     return figure
 
 
@@ -184,35 +184,37 @@ def by_task(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def probe_rows(
-    found: Collection, name: str, numbers: Sequence[str], texts: Sequence[str] = (), min_epochs: int = 0
+    data: RunData, name: str, numbers: Sequence[str], texts: Sequence[str] = (), min_epochs: int = 0
 ) -> pd.DataFrame:
     """Rows of a probe with the paper's settings: of tasks, of finished runs and of the authors' weights.
 
     ``numbers`` and ``texts`` are the columns of the figure. If one is missing, there are no rows.
     """
-    rows = found.probes.get(name, pd.DataFrame())
+    rows = data.probes.get(name, pd.DataFrame())
     if not {*numbers, *texts} <= {*rows.select_dtypes("number")} | {*texts} & {*rows}:
         return pd.DataFrame(columns=["task", "source", *numbers, *texts])
     runs = {"min_epochs": min_epochs} if min_epochs else {}
-    ids = {i for task in TASKS for i in found.chosen({**runs, "task": task}, finished=True).index}
-    return rows[(rows["departs"] == "") & (rows["source"].isin([AUTHORS, TASK_ALONE]) | rows["replica"].isin(ids))]
+    ids = {i for task in TASKS for i in data.select({**runs, "task": task}, finished=True).index}
+    return rows[
+        (rows["departs"] == "") & (rows["source"].isin([AUTHORS_WEIGHTS, TASK_ALONE]) | rows["replica"].isin(ids))
+    ]
 
 
-Draw = Callable[[Paper, PaperFigure, Collection, Results], Figure | None]
-DRAW: Mapping[str, Draw] = {  # those without curves of their own
+DrawFigure = Callable[[Paper, PaperFigure, RunData, Results], Figure | None]
+DRAW_FUNCTIONS: Mapping[str, DrawFigure] = {  # those without curves of their own
     "fig4": distance_correlation,
-    "table3": ablations,
+    "table3": draw_ablations,
     "appendixA": discontinuity,
     "appendixD": amnesic,
 }
 
 
 def paper_figures(
-    paper: Paper, found: Collection, results: Sequence[Result]
+    paper: Paper, data: RunData, results: Sequence[Result]
 ) -> Iterator[tuple[PaperFigure, Figure | None]]:
     """Every figure, in the order of ``paper.yaml``; None if there is nothing to draw yet."""
     by_id = {result.claim.id: result for result in results}
-    for about in paper.figures:
-        with plain_text():
-            figure = (learning_curves if about.curves else DRAW[about.name])(paper, about, found, by_id)
-        yield about, figure
+    for spec in paper.figures:
+        with without_math():
+            figure = (draw_curves if spec.curves else DRAW_FUNCTIONS[spec.name])(paper, spec, data, by_id)
+        yield spec, figure

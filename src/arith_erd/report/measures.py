@@ -7,62 +7,62 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..plots.curves import forward_filled
+from ..plots.curves import pivot_forward_filled
 from ..probes.ceilings import ceiling
 from ..splits import RandomSplit, TokenSplit, ValueSplit
 from ..tasks import Add, Mul
-from .collect import AUTHORS, DEFAULTS, OURS, TASK_ALONE, Collection, kind_of
+from .collect import AUTHORS_WEIGHTS, DEFAULT_OPTIONS, OUR_RUNS, TASK_ALONE, RunData, selection_key
 
-Runs: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; others have their default
+RunOptions: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; others have their default
 Bounds: TypeAlias = tuple[pd.Series, pd.Series]  # lower and upper bounds of a value, by replica
-TAIL = 10  # epochs at the end of training
+TAIL_EPOCHS = 10  # epochs at the end of training
 
 
-class Closed(BaseModel):
+class StrictModel(BaseModel):
     """A part of ``paper.yaml``, whose keys are the fields of the class."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Measure(Closed):
+class Measure(StrictModel):
     """A kind of measurement, and the runs to measure."""
 
-    runs: Runs
-    minus: Runs | None = None  # options of other runs, whose measure is subtracted
-    over: Runs | None = None  # options of other runs, by whose measure it is divided
-    more_than: Runs | None = None  # options of further runs, whose difference is subtracted from the first one
-    source: ClassVar[str] = OURS
-    shortest: ClassVar[bool] = False  # whether to take the shortest of runs that differ only in length
-    lacks: ClassVar[str] = "no value in the runs of {what}"  # message if they are finished and long enough
+    runs: RunOptions
+    minus: RunOptions | None = None  # options of other runs, whose measure is subtracted
+    over: RunOptions | None = None  # options of other runs, by whose measure it is divided
+    more_than: RunOptions | None = None  # options of further runs, whose difference is subtracted from the first one
+    source: ClassVar[str] = OUR_RUNS
+    prefers_shortest: ClassVar[bool] = False  # whether to take the shortest of runs that differ only in length
+    missing_message: ClassVar[str] = "no value in the runs of {what}"  # message if they are finished and long enough
 
     @property
-    def arms(self) -> list[tuple[float, Runs]]:
+    def weighted_runs(self) -> list[tuple[float, RunOptions]]:
         """Each kind of run with its weight in the difference. In a ratio the second one is the divisor."""
         other = self.minus or self.over
-        arms = [(1.0, self.runs)] + ([(-1.0, {**self.runs, **other})] if other else [])
-        return arms + [(-weight, {**runs, **self.more_than}) for weight, runs in arms if self.more_than]
+        terms = [(1.0, self.runs)] + ([(-1.0, {**self.runs, **other})] if other else [])
+        return terms + [(-weight, {**runs, **self.more_than}) for weight, runs in terms if self.more_than]
 
-    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
+    def values(self, data: RunData, runs: RunOptions) -> pd.DataFrame:
         """A row ``replica, seed, low, high`` for each replica. The bounds are equal unless the value is censored."""
-        replicas = found.chosen(runs, finished=True)
+        replicas = data.select(runs, finished=True)
         if replicas.empty:
-            return _one(np.nan)
-        low, high = self.bounds(found, replicas)
+            return _single_value(np.nan)
+        low, high = self.bounds(data, replicas)
         table = replicas[["seed", "trajectory", "epochs"]].join(pd.DataFrame({"low": low, "high": high}), how="inner")
-        table = table.dropna().sort_values("epochs", ascending=self.shortest, kind="stable")
+        table = table.dropna().sort_values("epochs", ascending=self.prefers_shortest, kind="stable")
         table = table.drop_duplicates(["trajectory", "seed"]).sort_values(["seed", "trajectory"])
         return table.reset_index(names="replica")[["replica", "seed", "low", "high"]]
 
-    def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
+    def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
         """Lower and upper bounds of the value, for each finished replica that has one."""
         raise NotImplementedError
 
-    def missing(self, found: Collection, runs: Runs) -> str:
+    def missing_reason(self, data: RunData, runs: RunOptions) -> str:
         """The reason why these runs have no value."""
         loose = {key: value for key, value in runs.items() if key != "min_epochs"}
-        replicas, what = found.chosen(loose), describe(runs)
+        replicas, what = data.select(loose), describe_options(runs)
         if replicas.empty:
-            others = found.replicas[found.replicas["kind"] == kind_of(loose)]
+            others = data.replicas[data.replicas["kind"] == selection_key(loose)]
             but = f" (but {others.iloc[0]['run']} departs in {others.iloc[0]['departs']})" if len(others) else ""
             return f"no run of {what}{but}"
         finished = replicas[replicas["finished"]]
@@ -70,26 +70,26 @@ class Measure(Closed):
             return f"the run of {what} is at epoch {replicas['epochs'].max()}, unfinished"
         if (longest := finished["epochs"].max()) < (needed := self.needs or runs.get("min_epochs", 0)):
             return f"the longest run of {what} has {longest} of {needed} epochs"
-        return self.lacks.format(measure=self, what=what)
+        return self.missing_message.format(measure=self, what=what)
 
     @property
     def needs(self) -> int:
         """The number of epochs that a run needs to have a value; 0 if any length will do."""
         return 0
 
-    def epochs(self, found: Collection, replicas: pd.DataFrame) -> pd.DataFrame:
+    def epochs(self, data: RunData, replicas: pd.DataFrame) -> pd.DataFrame:
         """Metric rows of the replicas that are long enough."""
-        return found.metrics[found.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.needs])]
+        return data.metrics[data.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.needs])]
 
 
-def describe(runs: Runs) -> str:
+def describe_options(runs: RunOptions) -> str:
     """The options that differ from the defaults: ``mul, vs_v``."""
     words = {f"{what}_order": f" {what}" for what in ("prompt", "completion")}
-    shown = {key: value for key, value in runs.items() if key != "min_epochs" and value != DEFAULTS.get(key)}
+    shown = {key: value for key, value in runs.items() if key != "min_epochs" and value != DEFAULT_OPTIONS.get(key)}
     return ", ".join(f"{value}{words.get(key, '')}" for key, value in shown.items())
 
 
-def _one(value: float) -> pd.DataFrame:
+def _single_value(value: float) -> pd.DataFrame:
     """A table with one value that belongs to no replica; empty for NaN."""
     return pd.DataFrame({"replica": [-1], "seed": [0], "low": [value], "high": [value]}, dtype=float).dropna()
 
@@ -101,29 +101,29 @@ class Metrics(Measure):
     ten epochs up to ``epoch``, all of which a run must have.
     """
 
-    way: Literal["metrics"] = Field("metrics", alias="from")
+    source_key: Literal["metrics"] = Field("metrics", alias="from")
     column: str
     epoch: int | None = None
     until: int | None = None
     minus_column: str = ""
     reduce: Literal["first", "max", "fall"] = "first"
     tail: Literal["", "median", "mean"] = ""
-    shortest: ClassVar[bool] = True
+    prefers_shortest: ClassVar[bool] = True
 
     @property
     def needs(self) -> int:
         return self.until or self.epoch or 0
 
-    def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
-        first = 1 if self.until else self.needs + 1 - (TAIL if self.tail else 1)
-        rows = self.epochs(found, replicas)
+    def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
+        first = 1 if self.until else self.needs + 1 - (TAIL_EPOCHS if self.tail else 1)
+        rows = self.epochs(data, replicas)
         rows = rows[rows["epoch"].between(first, self.needs)]
         column = rows[self.column] - (rows[self.minus_column] if self.minus_column else 0)
         if self.reduce == "fall":
             column = column.groupby(rows["replica"]).cummax() - column
         groups = column.groupby(rows["replica"])
         reduced = groups.agg(self.tail or ("max" if self.reduce == "fall" else self.reduce))
-        reduced = reduced[groups.size() == TAIL] if self.tail else reduced
+        reduced = reduced[groups.size() == TAIL_EPOCHS] if self.tail else reduced
         return reduced, reduced
 
 
@@ -133,7 +133,7 @@ class Ceiling(Measure):
     A network that exceeded the ceiling of its validation set would refute the argument.
     """
 
-    way: Literal["ceiling"] = Field("ceiling", alias="from")
+    source_key: Literal["ceiling"] = Field("ceiling", alias="from")
     epochs_at_least: int
     bits: int = 7
 
@@ -141,8 +141,8 @@ class Ceiling(Measure):
     def needs(self) -> int:
         return self.epochs_at_least
 
-    def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
-        reached = self.epochs(found, replicas).groupby("replica")["val_seq_acc"].max()
+    def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
+        reached = self.epochs(data, replicas).groupby("replica")["val_seq_acc"].max()
         return reached, reached
 
     def limit(self, subset: str = "") -> float:
@@ -156,11 +156,11 @@ class Ceiling(Measure):
 class Summary(Measure):
     """A column of ``runs.csv``, if ``epoch`` is given for runs that ended there."""
 
-    way: Literal["summary"] = Field("summary", alias="from")
+    source_key: Literal["summary"] = Field("summary", alias="from")
     column: str
     epoch: int | None = None
 
-    def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
+    def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
         ended = replicas if self.epoch is None else replicas[replicas["epochs"] == self.epoch]
         column = ended[self.column].astype(float)
         return column, column
@@ -173,7 +173,7 @@ class EpochsTo(Measure):
     which would bias the seeds. By default ``planned`` is the last epoch that counts as reproduced.
     """
 
-    way: Literal["epochs_to"] = Field("epochs_to", alias="from")
+    source_key: Literal["epochs_to"] = Field("epochs_to", alias="from")
     accuracy: float
     planned: int = 0
     column: str = "val_seq_acc"
@@ -182,24 +182,26 @@ class EpochsTo(Measure):
     def needs(self) -> int:
         return self.planned
 
-    def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
+    def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
         replicas = replicas[replicas["max_epochs"] >= self.planned]
-        rows = found.metrics[found.metrics[self.column] >= self.accuracy]
+        rows = data.metrics[data.metrics[self.column] >= self.accuracy]
         first = rows.groupby("replica")["epoch"].min().reindex(replicas.index).astype(float)
         if (self.accuracy, self.column) == (0.95, "val_seq_acc"):  # summaries know it where metrics.csv lacks epochs
-            have = found.metrics.groupby("replica").size().reindex(replicas.index)
-            first = first.where(have == replicas["epochs"], replicas["epochs_to_95"])
+            num_rows = data.metrics.groupby("replica").size().reindex(replicas.index)
+            first = first.where(num_rows == replicas["epochs"], replicas["epochs_to_95"])
         return first.fillna(replicas["epochs"]), first.fillna(np.inf)
 
-    def of_average(self, found: Collection, values: pd.DataFrame) -> int | None:
+    def first_epoch_of_mean(self, data: RunData, values: pd.DataFrame) -> int | None:
         """The first epoch at which the mean over the seeds reaches it; a seed that stopped keeps its last value."""
-        curves = forward_filled(found.metrics[found.metrics["replica"].isin(values["replica"])], self.column, "replica")
+        curves = pivot_forward_filled(
+            data.metrics[data.metrics["replica"].isin(values["replica"])], self.column, "replica"
+        )
         complete = len(curves) > 0 and len(curves) == curves.index.max()
         reached = curves.index[curves.mean(axis=1, skipna=False) >= self.accuracy]
         return int(reached[0]) if complete and len(reached) else None
 
 
-BY_PLACE: Mapping[str, Callable[[pd.Series, Any], Any]] = {  # of values by place, and one of the places
+PLACE_REDUCTIONS: Mapping[str, Callable[[pd.Series, Any], Any]] = {  # of values by place, and one of the places
     "argmin": lambda values, at: values.idxmin(),
     "argmax": lambda values, at: values.idxmax(),
     "behind_min": lambda values, at: abs(values.min() - values.get(at, np.nan)),
@@ -213,10 +215,10 @@ class ProbeColumn(Measure):
     """A column of a probe's rows ``where`` other columns have these values, one value per replica.
 
     ``reduce`` makes one value from several rows: the largest, the mean ``weighted`` by the column ``along``, or a
-    function of `BY_PLACE`, where the column ``along`` has the places and ``at`` is one of them.
+    function of `PLACE_REDUCTIONS`, where the column ``along`` has the places and ``at`` is one of them.
     """
 
-    way: Literal["probe"] = Field("probe", alias="from")
+    source_key: Literal["probe"] = Field("probe", alias="from")
     probe: str
     column: str
     where: Mapping[str, Any] = Field(default_factory=dict)
@@ -224,37 +226,37 @@ class ProbeColumn(Measure):
     along: str = ""
     at: float | None = None
     of: Literal["runs", "task"] = "runs"
-    lacks: ClassVar[str] = "probe={measure.probe} has not been asked about {what}"
+    missing_message: ClassVar[str] = "probe={measure.probe} has not been asked about {what}"
 
     @property
     def source(self) -> str:  # type: ignore[override]
-        return TASK_ALONE if self.of == "task" else OURS
+        return TASK_ALONE if self.of == "task" else OUR_RUNS
 
-    def values(self, found: Collection, runs: Runs) -> pd.DataFrame:
-        return super().values(found, runs) if self.of == "runs" else self._outside(found, runs, TASK_ALONE)
+    def values(self, data: RunData, runs: RunOptions) -> pd.DataFrame:
+        return super().values(data, runs) if self.of == "runs" else self._outside_runs(data, runs, TASK_ALONE)
 
-    def theirs(self, found: Collection, runs: Runs) -> pd.DataFrame:
+    def authors_values(self, data: RunData, runs: RunOptions) -> pd.DataFrame:
         """`values` of the authors' weights, if they were probed."""
         wanted = set(runs) <= {"task", "min_epochs"} and self.of == "runs"
-        return self._outside(found, runs, AUTHORS) if wanted else _one(np.nan)
+        return self._outside_runs(data, runs, AUTHORS_WEIGHTS) if wanted else _single_value(np.nan)
 
-    def _outside(self, found: Collection, runs: Runs, source: str) -> pd.DataFrame:
-        rows = self._rows(found, source, runs["task"])
-        return _one(self._reduce(rows) if len(rows) else np.nan)
+    def _outside_runs(self, data: RunData, runs: RunOptions, source: str) -> pd.DataFrame:
+        rows = self._rows(data, source, runs["task"])
+        return _single_value(self._reduce(rows) if len(rows) else np.nan)
 
-    def bounds(self, found: Collection, replicas: pd.DataFrame) -> Bounds:
-        rows = self._rows(found, OURS, replicas["task"].iloc[0])
+    def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
+        rows = self._rows(data, OUR_RUNS, replicas["task"].iloc[0])
         groups = rows[rows["replica"].isin(replicas.index)].groupby("replica")
         reduced = pd.Series({replica: self._reduce(part) for replica, part in groups}, dtype=float)
         return reduced, reduced
 
-    def missing(self, found: Collection, runs: Runs) -> str:
+    def missing_reason(self, data: RunData, runs: RunOptions) -> str:
         if self.of == "task":
-            return self.lacks.format(measure=self, what=describe(runs))
-        return super().missing(found, runs)
+            return self.missing_message.format(measure=self, what=describe_options(runs))
+        return super().missing_reason(data, runs)
 
-    def _rows(self, found: Collection, source: str, task: str) -> pd.DataFrame:
-        rows = found.probes.get(self.probe)
+    def _rows(self, data: RunData, source: str, task: str) -> pd.DataFrame:
+        rows = data.probes.get(self.probe)
         if rows is None or not {*self.where, self.column, self.along or self.column} <= set(rows):
             return pd.DataFrame({"replica": []})
         rows = rows[(rows["source"] == source) & (rows["task"] == task) & (rows["departs"] == "")]
@@ -272,7 +274,9 @@ class ProbeColumn(Measure):
         if self.reduce == "max":
             return float(column.max())
         by_place = rows.groupby(self.along)[self.column].mean().dropna()
-        return float(BY_PLACE[self.reduce](by_place, self.at)) if len(by_place) >= 3 else np.nan
+        return float(PLACE_REDUCTIONS[self.reduce](by_place, self.at)) if len(by_place) >= 3 else np.nan
 
 
-AnyMeasure: TypeAlias = Annotated[Metrics | Ceiling | Summary | EpochsTo | ProbeColumn, Field(discriminator="way")]
+AnyMeasure: TypeAlias = Annotated[
+    Metrics | Ceiling | Summary | EpochsTo | ProbeColumn, Field(discriminator="source_key")
+]

@@ -14,24 +14,29 @@ from markupsafe import Markup, escape
 
 from .. import __version__
 from ..errors import printable
-from ..plots.sheet import bare, estimated, interval_text, mean_text, number
-from ..plots.style import TASKS, embedded
+from ..plots.style import TASKS, data_uri
+from ..plots.tables import format_digits, format_estimate, format_interval, format_mean, format_number
 from ..seeds import format_seeds
-from ..stats import EXACTLY, clopper_pearson
-from .claims import VERDICTS, Result, missing, tally
-from .collect import AUTHORS, Collection
+from ..stats import EXACT_METHOD, clopper_pearson
+from .claims import VERDICTS, Result, count_verdicts, missing_commands
+from .collect import AUTHORS_WEIGHTS, RunData
 from .paper import Paper
 
-FINAL = {"training": ("train_seq_acc", "accuracy"), "validation": ("val_seq_acc", "accuracy")}
-FINAL |= {"mean absolute error": ("val_mae", "value")}
+FINAL_COLUMNS = {"training": ("train_seq_acc", "accuracy"), "validation": ("val_seq_acc", "accuracy")}
+FINAL_COLUMNS |= {"mean absolute error": ("val_mae", "value")}
 """Headings of what the page opens with, columns of `Collection.replicas` and their units."""
 
-OF_CLAIM = ("id", "same_as", "section", "place", "statement", "unit")
-OF_REPLICAS = ("device", "torch", "arith_erd", "commit")
+CLAIM_COLUMNS = ("id", "same_as", "section", "place", "statement", "unit")
+PROVENANCE_COLUMNS = ("device", "torch", "arith_erd", "commit")
 
 
 def render(
-    paper: Paper, found: Collection, results: Sequence[Result], svgs: Mapping[str, str | None], runs: Path, out: Path
+    paper: Paper,
+    data: RunData,
+    results: Sequence[Result],
+    svgs: Mapping[str, str | None],
+    runs: Path,
+    out: Path,
 ) -> str:
     """The page in the folder ``out``, from which links lead to what probes drew; its commands name ``runs``."""
     return _fill(
@@ -39,11 +44,11 @@ def render(
         paper,
         results,
         runs,
-        found=found,
-        images={name: embedded(svg) for name, svg in svgs.items()},
-        experiments=found.replicas.groupby("key", sort=False),
-        unfinished=unfinished(found),
-        drawn={name: quote(os.fsencode(os.path.relpath(path, out))) for name, path in found.drawn.items()},
+        data=data,
+        images={name: data_uri(svg) for name, svg in svgs.items()},
+        experiments=data.replicas.groupby("key", sort=False),
+        unfinished=unfinished(data),
+        pictures={name: quote(os.fsencode(os.path.relpath(path, out))) for name, path in data.pictures.items()},
     )
 
 
@@ -61,10 +66,13 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
         lstrip_blocks=True,
     )
     subscripts = lambda text: Markup(re.sub(r"VS_([tv])", r"VS<sub>\1</sub>", str(escape(text))))  # noqa: E731
-    environment.filters |= {"cell": cell, "subscripts": subscripts}
-    texts: tuple[Any, ...] = (estimate_text, experiment_text, format_seeds, mean_text, notes, ours_text, spread_text)
-    texts += (strip_places, tally, values_text)
-    environment.globals |= {one.__name__: one for one in texts} | {"AUTHORS": AUTHORS, "FINAL": FINAL}
+    environment.filters |= {"escape_cell": escape_cell, "subscripts": subscripts}
+    texts: tuple[Any, ...] = (estimate_text, experiment_text, format_seeds, format_mean, notes, ours_text, spread_text)
+    texts += (interval_plot, count_verdicts, values_text)
+    environment.globals |= {one.__name__: one for one in texts} | {
+        "AUTHORS_WEIGHTS": AUTHORS_WEIGHTS,
+        "FINAL_COLUMNS": FINAL_COLUMNS,
+    }
     return environment.get_template(template).render(
         paper=paper,
         runs=runs,
@@ -73,23 +81,23 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
         counted=[result for result in results if result.claim.counted],
         summary=summary(results),
         sections={name: [r for r in results if r.claim.section == name] for name in paper.sections},
-        missing=missing(results, paper, runs),
+        missing=missing_commands(results, paper, runs),
         **more,
     )
 
 
-def cell(value: object) -> str:
+def escape_cell(value: object) -> str:
     """Escape text for a table of Markdown, so that it adds no column, line, HTML or link."""
     return printable(str(value)).replace("|", "\\|").replace("<", "&lt;").replace("](", "]\\(")
 
 
-def unfinished(found: Collection) -> list[str]:
+def unfinished(data: RunData) -> list[str]:
     """A line for each unfinished run: ``add-random-...: epoch 30 of 60``."""
-    runs = found.replicas[~found.replicas["finished"]].drop_duplicates("run")
+    runs = data.replicas[~data.replicas["finished"]].drop_duplicates("run")
     return [f"{run.run}: epoch {run.epochs} of {run.max_epochs}" for run in runs.itertuples()]
 
 
-def strip_places(result: Result) -> dict[str, float] | None:
+def interval_plot(result: Result) -> dict[str, float] | None:
     """Places in [4, 116] of a small plot: tolerance (bar), paper (tick in the middle), ours (dot and line)."""
     claim, estimate = result.claim, result.estimate
     if estimate is None or result.votes or claim.accepted == (estimate.value, estimate.value):
@@ -101,39 +109,43 @@ def strip_places(result: Result) -> dict[str, float] | None:
     return (60 + 56 * (apart / reach).clip(-1, 1)).round(2).to_dict()
 
 
-def claims_table(results: Sequence[Result], found: Collection, paper: Paper, runs: Path) -> pd.DataFrame:
+def claims_table(results: Sequence[Result], data: RunData, paper: Paper, runs: Path) -> pd.DataFrame:
     """The table ``claims.csv``, with a row per claim. Numbers are in the claim's unit, or empty."""
     rows = []
     for result in results:
         claim, estimate = result.claim, result.estimate
-        used = found.replicas.loc[result.replicas, [*OF_REPLICAS]]
+        used = data.replicas.loc[result.replicas, [*PROVENANCE_COLUMNS]]
         low, high = (estimate and estimate.interval) or (None, None)
-        row: dict[str, Any] = {key: getattr(claim, key) for key in OF_CLAIM}
+        row: dict[str, Any] = {key: getattr(claim, key) for key in CLAIM_COLUMNS}
         row |= {"paper": claim.value, "paper_says": claim.text}
         row |= {"lowest": claim.accepted[0], "highest": claim.accepted[1]}
         row |= {"ours": estimate and estimate.value, "low": low, "high": high}
         row |= {"method": estimate.method if estimate else "", "n": "exact" if result.exact and result.n else result.n}
         row |= {"seeds": result.seeds, "ours_says": ours_text(result), "values": values_text(result)}
-        row |= {"averaged_curve": result.averaged, "censored": result.censored, "unfinished": result.unfinished}
-        row |= {"verdict": result.verdict, "verdict_before": result.before}
+        row |= {
+            "averaged_curve": result.averaged_curve_epoch,
+            "censored": result.censored,
+            "unfinished": result.unfinished,
+        }
+        row |= {"verdict": result.verdict, "verdict_before": result.old_verdict}
         row |= {"cause": result.cause, "erratum": claim.erratum}
-        row |= {"measured_on": result.source if result.n else "", "authors_weights": result.theirs}
-        row |= {key: ", ".join(sorted(set(used[key].dropna()))) for key in OF_REPLICAS}
+        row |= {"measured_on": result.source if result.n else "", "authors_weights": result.authors_value}
+        row |= {key: ", ".join(sorted(set(used[key].dropna()))) for key in PROVENANCE_COLUMNS}
         rows.append(row | {"command": paper.command(claim.make, runs)})
     return pd.DataFrame(rows)
 
 
-def replicas_table(found: Collection) -> pd.DataFrame:
+def replicas_table(data: RunData) -> pd.DataFrame:
     """The table ``runs.csv``, with a row per seed."""
-    return found.replicas.drop(columns=["kind", "key", "trajectory"])
+    return data.replicas.drop(columns=["kind", "key", "trajectory"])
 
 
 def summary(results: Sequence[Result]) -> str:
     """``Of 60 results: 9 reproduced, 51 not run. 3 more claims state the same facts and are not counted.``"""
     own, linked = [result for result in results if result.claim.counted], [r for r in results if r.claim.same_as]
-    before = tally(result.before for result in own if result.before)
+    before = count_verdicts(result.old_verdict for result in own if result.old_verdict)
     return (
-        f"Of {len(own)} results: {tally(result.verdict for result in own)}"
+        f"Of {len(own)} results: {count_verdicts(result.verdict for result in own)}"
         f"{f' (by the rules before 2026-11-24: {before})' if before else ''}. "
         f"{len(linked)} more claims state the same facts and are not counted."
     )
@@ -147,11 +159,11 @@ def ours_text(result: Result) -> str:
 def estimate_text(result: Result) -> str:
     """Our estimate: ``99.9%``, ``> 50 epochs``, ``layer 2: 3, layer 3: 2``."""
     unit = result.claim.unit
-    if len(result.modes) == 1:
-        return f"{result.modes[0].learning} of {result.modes[0].n} seeds learn"
+    if len(result.learning_counts) == 1:
+        return f"{result.learning_counts[0].learning} of {result.learning_counts[0].n} seeds learn"
     if result.votes:
-        return ", ".join(f"{number(layer, unit)}: {count}" for layer, count in result.votes.items())
-    return estimated(result.estimate, unit) if result.estimate else ""
+        return ", ".join(f"{format_number(layer, unit)}: {count}" for layer, count in result.votes.items())
+    return format_estimate(result.estimate, unit) if result.estimate else ""
 
 
 def spread_text(result: Result) -> str:
@@ -159,13 +171,14 @@ def spread_text(result: Result) -> str:
     claim, estimate = result.claim, result.estimate
     if result.votes:
         hits = result.votes.get(int(claim.value), 0)
-        share = interval_text(clopper_pearson(hits, sum(result.votes.values())), "accuracy")
-        return f"({hits} of {result.n} for {number(claim.value, claim.unit)}, {share}%)"
-    if estimate is None or estimate.method == EXACTLY:
+        share = format_interval(clopper_pearson(hits, sum(result.votes.values())), "accuracy")
+        return f"({hits} of {result.n} for {format_number(claim.value, claim.unit)}, {share}%)"
+    if estimate is None or estimate.method == EXACT_METHOD:
         return ""
-    if len(result.modes) == 1:
-        return f"{interval_text(estimate.interval, 'accuracy')}%, with {number(result.modes[0].right, 'accuracy')}"
-    return interval_text(estimate.interval, claim.unit)
+    if len(result.learning_counts) == 1:
+        mean = format_number(result.learning_counts[0].learning_mean, "accuracy")
+        return f"{format_interval(estimate.interval, 'accuracy')}%, with {mean}"
+    return format_interval(estimate.interval, claim.unit)
 
 
 def values_text(result: Result) -> str:
@@ -176,26 +189,26 @@ def values_text(result: Result) -> str:
     if len(result.samples) > 1 and not getattr(result.claim.measure, "minus_column", ""):
         unit = {"ratio": "epochs", "points": "accuracy"}.get(unit, unit)
     bounds = (sample[["low", "high"]].values.tolist() for sample in result.samples)
-    texts = ([f"{'' if low == high else '>'}{bare(low, unit)}" for low, high in of] for of in bounds)
+    texts = ([f"{'' if low == high else '>'}{format_digits(low, unit)}" for low, high in of] for of in bounds)
     return " / ".join(map(" ".join, texts))
 
 
 def notes(result: Result) -> list[str]:
     """Remarks beside the numbers."""
-    claim, behind = result.claim, result.behind
+    claim, gap = result.claim, result.layer_gap
     remarks = [f"the same fact as {claim.same_as}, not counted"] if claim.same_as else []
-    if result.before not in (None, result.verdict):
-        remarks += [f"by the rules before 2026-11-24: {result.before}"]
-    if len(result.modes) > 1:
+    if result.old_verdict not in (None, result.verdict):
+        remarks += [f"by the rules before 2026-11-24: {result.old_verdict}"]
+    if len(result.learning_counts) > 1:
         remarks += ["shares of seeds that learn are compared"]
-    if behind:
-        by = f"{estimated(behind, 'correlation')} {interval_text(behind.interval, 'correlation')}"
+    if gap:
+        by = f"{format_estimate(gap, 'correlation')} {format_interval(gap.interval, 'correlation')}"
         remarks += [f"the published layer is behind the best by {by}"]
     remarks += [result.cause]
-    if result.averaged is not None:
-        remarks += [f"epoch {result.averaged} on the averaged curve"]
-    if result.theirs is not None and result.source != AUTHORS:
-        remarks += [f"{number(result.theirs, claim.unit)} on the authors' weights"]
+    if result.averaged_curve_epoch is not None:
+        remarks += [f"epoch {result.averaged_curve_epoch} on the averaged curve"]
+    if result.authors_value is not None and result.source != AUTHORS_WEIGHTS:
+        remarks += [f"{format_number(result.authors_value, claim.unit)} on the authors' weights"]
     return [*filter(None, [*remarks, claim.erratum])]
 
 

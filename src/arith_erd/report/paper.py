@@ -12,20 +12,20 @@ from pydantic import Field, Strict, ValidationError, model_validator
 
 from ..config.compose import as_text
 from ..errors import UserError, excerpt
-from ..plots.sheet import UNITS, number
-from .collect import OURS
-from .measures import AnyMeasure, Ceiling, Closed, EpochsTo, ProbeColumn
+from ..plots.tables import UNITS, format_number
+from .collect import OUR_RUNS
+from .measures import AnyMeasure, Ceiling, EpochsTo, ProbeColumn, StrictModel
 
 PAPER, MINI = (Path(__file__).with_name(f"{name}.yaml") for name in ("paper", "mini"))
-BOUNDS = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
+BOUND_RANGES = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Compare: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "ceiling"]
 
 
-class Claim(Closed):
+class Claim(StrictModel):
     """One published number. The head of ``paper.yaml`` explains its keys.
 
-    ``before`` is the same claim by the rules before 2026-11-24, if it was judged then; its ``old`` is True.
+    ``old_claim`` is the same claim by the rules before 2026-11-24, if it was judged then.
     """
 
     id: str
@@ -38,8 +38,8 @@ class Claim(Closed):
     tolerance: float | Annotated[str, Field(pattern=r"^[\d.]+%$")] | None = None
     bound: Literal["at_most", "at_least", "above"] | None = None
     mean_of: int = 0
-    old: bool = False
-    before: "Claim | None" = None
+    by_old_rules: bool = False
+    old_claim: "Claim | None" = None
     make: str = ""
     same_as: str = ""
     paper: str = ""
@@ -48,7 +48,7 @@ class Claim(Closed):
     cause: str = ""
 
     @model_validator(mode="after")
-    def _whole(self) -> "Claim":
+    def _check_complete(self) -> "Claim":
         if "task" not in self.measure.runs:
             raise ValueError("expected measure.runs: a task")
         if self.tolerance is None and self.bound is None:
@@ -60,7 +60,7 @@ class Claim(Closed):
         """The smallest and largest value that count as reproduced; infinite without such a bound."""
         margin = float(str(self.tolerance or 0).removesuffix("%"))
         margin = abs(self.value) * margin / 100 if isinstance(self.tolerance, str) else margin
-        low, high = BOUNDS[self.bound] if self.bound else (0.0, 0.0)
+        low, high = BOUND_RANGES[self.bound] if self.bound else (0.0, 0.0)
         return self.value + low - margin, self.value + high + margin
 
     @property
@@ -71,7 +71,7 @@ class Claim(Closed):
     @property
     def compare(self) -> Compare:
         """The statistic to compare with the paper's number; see ``docs/verdicts.md``."""
-        if self.measure.source != OURS:
+        if self.measure.source != OUR_RUNS:
             return "value"
         if isinstance(self.measure, ProbeColumn) and self.measure.reduce in ("argmin", "argmax"):
             return "votes"
@@ -83,10 +83,10 @@ class Claim(Closed):
     def text(self) -> str:
         """The paper's number, ``93.7%``, ``4.6 points`` or ``701K``; or its own words."""
         bound = {"at_most": "≤ ", "at_least": "≥ "}.get(self.bound or "", "") if self.tolerance is None else ""
-        return self.paper or bound + number(self.value, self.unit, brief=True)
+        return self.paper or bound + format_number(self.value, self.unit, as_published=True)
 
 
-class PaperFigure(Closed):
+class PaperFigure(StrictModel):
     """One of the paper's figures or tables.
 
     ``make`` names the commands that make its data, ``curves`` has its lines, and ``site`` is the site of its probe.
@@ -100,7 +100,7 @@ class PaperFigure(Closed):
     site: str = "dec.3"
 
 
-class Paper(Closed):
+class Paper(StrictModel):
     """``paper.yaml`` or ``mini.yaml``.
 
     ``sections`` maps titles to places in the paper. ``judged_before`` says whether the claims were also judged by the
@@ -136,30 +136,32 @@ class Paper(Closed):
 def load_paper(path: Path = PAPER) -> Paper:
     """Read and check ``paper.yaml``; a `UserError` names the claim and the key."""
     raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    sections, twice = raw.pop("sections"), raw["judged_before"]
-    claims = [_claim(entry, section["title"], path.name, twice) for section in sections for entry in section["claims"]]
-    ids, heads = [claim.id for claim in claims], {claim.id for claim in claims if not claim.same_as}
+    sections, judged_before = raw.pop("sections"), raw["judged_before"]
+    claims = [
+        _claim(entry, section["title"], path.name, judged_before) for section in sections for entry in section["claims"]
+    ]
+    ids, counted_ids = [claim.id for claim in claims], {claim.id for claim in claims if not claim.same_as}
     for claim in claims:
         if ids.count(claim.id) > 1:
             raise UserError(f"{path.name}: two claims have the id {claim.id}")
         if claim.make not in {*raw["commands"], ""}:
             raise UserError(f"{path.name}: claim {claim.id}: make={claim.make}: expected {', '.join(raw['commands'])}")
-        if claim.same_as and claim.same_as not in heads:
+        if claim.same_as and claim.same_as not in counted_ids:
             raise UserError(f"{path.name}: claim {claim.id}: expected same_as: a claim that is counted itself")
     figures = tuple(PaperFigure(name=name, **figure) for name, figure in raw.pop("figures").items())
-    where = {section["title"]: section["where"] for section in sections}
-    return Paper(**raw, file=path.name, figures=figures, sections=where, claims=tuple(claims))
+    places = {section["title"]: section["where"] for section in sections}
+    return Paper(**raw, file=path.name, figures=figures, sections=places, claims=tuple(claims))
 
 
-def _claim(entry: Mapping[str, Any], section: str, file: str, twice: bool) -> Claim:
+def _claim(entry: Mapping[str, Any], section: str, file: str, judged_before: bool) -> Claim:
     """Read one entry of ``claims``; if ``twice``, also as it was judged before 2026-11-24."""
-    said = {"section": section, **entry}
-    changed = said.pop("before", {})
-    claim, before = _read(said, file), said | changed | {"mean_of": 0, "old": True}
-    if not twice:
+    settings = {"section": section, **entry}
+    changed = settings.pop("before", {})
+    claim, old_settings = _read(settings, file), settings | changed | {"mean_of": 0, "by_old_rules": True}
+    if not judged_before:
         return claim
-    before["measure"] = {key: value for key, value in before["measure"].items() if key != "tail"}
-    return claim.model_copy(update={"before": _read(before, file)})
+    old_settings["measure"] = {key: value for key, value in old_settings["measure"].items() if key != "tail"}
+    return claim.model_copy(update={"old_claim": _read(old_settings, file)})
 
 
 def _read(entry: dict[str, Any], file: str) -> Claim:
@@ -168,8 +170,8 @@ def _read(entry: dict[str, Any], file: str) -> Claim:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"][:1] + first["loc"][2:]))  # the second one names a member of a union
-        given = f"{key}={excerpt(str(first['input']))}: " if key else ""
-        raise UserError(f"{file}: claim {entry.get('id', '?')}: {given}{first['msg']}") from error
+        received = f"{key}={excerpt(str(first['input']))}: " if key else ""
+        raise UserError(f"{file}: claim {entry.get('id', '?')}: {received}{first['msg']}") from error
     if isinstance(claim.measure, EpochsTo) and not claim.measure.planned:
         planned = math.ceil(claim.accepted[1]) if math.isfinite(claim.accepted[1]) else 1
         return claim.model_copy(update={"measure": claim.measure.model_copy(update={"planned": planned})})

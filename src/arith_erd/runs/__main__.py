@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..errors import UserError, bad_value, printable
-from ..plots.sheet import format_table, measured
+from ..plots.tables import format_measure, format_table
 from ..system.cli_errors import one_line_errors
 from ..system.files import replacing
 from .directory import FINISHED
@@ -94,7 +94,7 @@ def group_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def means_for_people(means: pd.DataFrame) -> pd.DataFrame:
-    texts = [measured(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float)]
+    texts = [format_measure(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float)]
     return means.drop(columns=["accuracy", "low", "high"]).assign(**{"accuracy [95%]": texts})
 
 
@@ -103,8 +103,8 @@ def for_people(listed: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "epochs": [f"{a}/{b}" if pd.notna(a) else "" for a, b in listed[["epochs", "max_epochs"]].to_numpy()],
-            "accuracy": listed["val_seq_acc"].map(measured),
-            "worst": listed["worst"].map(measured),
+            "accuracy": listed["val_seq_acc"].map(format_measure),
+            "worst": listed["worst"].map(format_measure),
             "age": listed["age"].map(age),
             "state": listed["state"],
             "device": listed["device"].fillna("").str[:40],

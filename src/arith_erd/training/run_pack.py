@@ -18,11 +18,11 @@ from ..config.job import Job
 from ..errors import UserError, first_line
 from ..loggers import Logger
 from ..models.network import Network, greedy_tokens, teacher_forced_tokens
-from ..plots.curves import learning_curves
+from ..plots.curves import draw_learning_curves
 from ..plots.style import save_png
 from ..runs.directory import Run, SeedSummary, epochs_to
 from ..seeds import format_seeds
-from ..stats import Counts, stuck
+from ..stats import TokenCounts, stuck_status
 from ..system import signals
 from ..system.files import locked, replacing, write_atomically
 from ..system.machine import device_name, versions
@@ -90,7 +90,7 @@ def train_pack(job: Job) -> None:
             save_weights(run, module.pack)
             with replacing(run.curves) as partial:
                 slices = pd.read_csv(run.slices_file) if data.kinds else None
-                save_png(learning_curves(run.metrics(), job.title, slices), partial)
+                save_png(draw_learning_curves(run.metrics(), job.title, slices), partial)
             summaries += summarise(run, module.pack, data)
         finally:
             logger.finish(summaries)
@@ -183,10 +183,10 @@ def never_learnt(network: Network, data: TableData) -> list[str]:
         return []
     counted = (_counts(network, *half[:2]) for half in (data.train, data.validation))
     tokens = zip(data.task.answer_names, *counted, strict=True)
-    return [name for name, *counts in tokens if stuck(*counts) == "never learnt"]
+    return [name for name, *counts in tokens if stuck_status(*counts) == "never learnt"]
 
 
-def _counts(network: Network, prompt: Tensor, completion: Tensor) -> list[Counts]:
+def _counts(network: Network, prompt: Tensor, completion: Tensor) -> list[TokenCounts]:
     """The counts of each answer token under teacher forcing, from prompts (N, P) and completions (N, m)."""
     n, hits = len(completion), (teacher_forced_tokens(network, prompt, completion) == completion).sum(dim=0)
     most_common = (int(token.bincount().max()) for token in completion.cpu().T)

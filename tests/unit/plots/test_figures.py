@@ -13,17 +13,17 @@ from matplotlib import colormaps
 from PIL import Image
 
 from arith_erd.plots.curves import EpochCurves
-from arith_erd.plots.sheet import SPANS, mean_text
-from arith_erd.plots.style import canvas, save_png
+from arith_erd.plots.style import new_figure, save_png
+from arith_erd.plots.tables import UNIT_RANGES, format_mean
 from arith_erd.probes.probe import Probe
 
 
-@pytest.mark.parametrize("unit", SPANS)
+@pytest.mark.parametrize("unit", UNIT_RANGES)
 @given(shares=st.lists(st.floats(0, 1), min_size=3, max_size=6))
 def test_intervals_stay_within_their_unit(unit: str, shares: list[float]) -> None:
     """Rule 8 of ``results/verdict-rules.md``."""
-    low, high = SPANS[unit]
-    text = mean_text(low + (min(high, 100) - low) * np.array(shares), unit)
+    low, high = UNIT_RANGES[unit]
+    text = format_mean(low + (min(high, 100) - low) * np.array(shares), unit)
     scale = 100 if unit == "accuracy" else 1
     ends = [float(x) for x in re.findall(r"-?[\d.]+(?:e-?\d+)?", text.partition("[")[2])]
     assert all(scale * low <= end <= scale * high for end in ends)
@@ -31,7 +31,7 @@ def test_intervals_stay_within_their_unit(unit: str, shares: list[float]) -> Non
 
 def test_figure_in_few_colours_looks_the_same_each_time(tmp_path) -> None:
     """A line, a band that one can see through, and every shade of a colour map."""
-    figure = canvas(4, 3)
+    figure = new_figure(4, 3)
     curves, shades = figure.subplots(1, 2)
     x = np.linspace(0, 6, 50)
     curves.plot(x, np.sin(x))
@@ -56,7 +56,7 @@ class Own(Probe):
             yield {"seed": seed, "position": position, "site": site, "r2": position / 10 + seed}
 
     def figure(self, rows):
-        return canvas(1, 1)
+        return new_figure(1, 1)
 
 
 def test_course_of_an_own_probe_follows_its_first_measure_and_epochs_ever_sparser_get_a_logarithmic_axis() -> None:

@@ -14,7 +14,7 @@ from arith_erd.interp.interchange import finite_cache
 from arith_erd.interp.sites import layers
 from arith_erd.models import Network
 from arith_erd.models.weights import load_authors_network
-from arith_erd.probes.amnesic import METHODS, Amnesic, accuracy, baseline, probe_error
+from arith_erd.probes.amnesic import METHODS, Amnesic, accuracy_after, baseline_error, probe_error
 from arith_erd.tasks import Add, Add3, Mul, Sub, Task
 from tests.unit.interp.toys import Toy, logits
 from tests.unit.probes.small import measured, untrained
@@ -73,8 +73,8 @@ def test_operands_bits_give_the_value_of_a_sum_and_not_of_a_product():
     for task, linear in ((Add(3), True), (Mul(3), False), (Add3(2), True), (Add(1, base=10), True), (Sub(3), False)):
         pairs = task.examples()
         concepts = {name: torch.as_tensor(z) for name, z in task.concepts(*pairs.operands.T).items()}
-        assert (baseline(task, concepts["value"]) < 1e-9) == linear
-        assert baseline(task, concepts[f"operand_{task.digit_noun}"]) < 1e-9
+        assert (baseline_error(task, concepts["value"]) < 1e-9) == linear
+        assert baseline_error(task, concepts[f"operand_{task.digit_noun}"]) < 1e-9
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_authors_weights_keep_answering_after_inlp_of_the_value():
     model = Hooked(load_authors_network(OFFICIAL / "add_model", task := Add()), task=task)
     embeddings = finite_cache(model, task.examples(), ["dec.3"])["dec.3"].flatten(1)
     value = torch.as_tensor(task.examples().answer)[:, None]
-    measure = accuracy(model, "dec.3", torch.arange(0, len(value), 4))  # all give the same, in four times the time
+    measure = accuracy_after(model, "dec.3", torch.arange(0, len(value), 4))  # of all pairs it is the same
     white = whiten(embeddings)
     eraser = inlp(white, value, 2)
     assert probe_error(value, refit(white, value)) == pytest.approx(0.267, abs=5e-4)

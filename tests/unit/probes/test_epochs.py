@@ -58,7 +58,7 @@ def test_every_probe_of_networks_has_a_measure_to_follow_over_epochs(name: str) 
     assert set(curves.table["seed"]) >= {0, 1}
     assert curves.table["value"].notna().mean() > 0.8
     course = replace(curves, table=pd.concat([curves.table.assign(epoch=epoch) for epoch in (1, 2)]))
-    assert len(course.tabulated()) == 2
+    assert len(course.summary_table()) == 2
     assert course.draw(name).axes
 
 

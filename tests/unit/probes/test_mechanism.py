@@ -9,8 +9,8 @@ from arith_erd.interp.loading import load_references
 from arith_erd.mechanism.card import NO_VERDICT, UNCALIBRATED, Card
 from arith_erd.mechanism.signature import measure_signature
 from arith_erd.models import NanoGPT
-from arith_erd.plots.sheet import tabulate
-from arith_erd.probes.mechanism import OVER_TRAINING, Mechanism
+from arith_erd.plots.tables import summary_table
+from arith_erd.probes.mechanism import CURVE_NAMES, Mechanism
 from arith_erd.tasks import Add, Mul, RandomOutput
 from tests.cards import bit, seed_card, whole
 from tests.unit.probes.small import measured, untrained
@@ -29,13 +29,13 @@ def test_card_of_a_reference_names_its_algorithm() -> None:
     verdict, *_, own = probe.summary()
     assert "it expects 100% of the answers" in own
     assert f"seed 7: {verdict}\n" in probe.files()["notes.txt"]
-    assert set(probe.epoch_curves(rows).table["line"]) == set(OVER_TRAINING.values())
+    assert set(probe.epoch_curves(rows).table["line"]) == set(CURVE_NAMES.values())
     assert UNCALIBRATED not in probe.notes()
     assert probe.table(rows)["verdict"].tolist() == ["prefix_carry"]
     distances = rows[rows["test"] == "distance"].set_index("component")["value"]
     assert distances.idxmin() == "prefix_carry"
     assert distances.min() == rows["value"].iloc[0]
-    page = tabulate(rows, probe.sheet("mechanism", rows))
+    page = summary_table(rows, probe.schema("mechanism", rows))
     assert page[["test", "component"]].iloc[0].tolist() == ["verdict", "prefix_carry"]
 
 

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 
 from arith_erd.probes import run_probe
-from arith_erd.probes.run_probe import show, with_progress
+from arith_erd.probes.run_probe import collect_rows, print_result
 
 
 def test_table_that_is_too_wide_is_folded_at_spaces_and_keeps_every_number(capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     intervals = {f"in token {i}": ["13.123 [12.001, 14.002]", f"22.{i}"] for i in range(5)}
-    show(pd.DataFrame({"site": ["dec.1", "dec.2"], **intervals}), [])
+    print_result(pd.DataFrame({"site": ["dec.1", "dec.2"], **intervals}), [])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 60
     words = " ".join(lines).split()
@@ -27,7 +27,7 @@ def test_table_that_is_too_wide_is_folded_at_spaces_and_keeps_every_number(capsy
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_probe, "EVERY", 0.1)
+    monkeypatch.setattr(run_probe, "PROGRESS_INTERVAL", 0.1)
     stderr = io.StringIO()
     monkeypatch.setattr(stderr, "isatty", lambda: is_terminal)
     monkeypatch.setattr(sys, "stderr", stderr)
@@ -42,5 +42,5 @@ def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.M
             assert time.monotonic() < end
             time.sleep(0.05)
 
-    assert with_progress(slow(), "Dose", 2) == rows
+    assert collect_rows(slow(), "Dose", 2) == rows
     assert bool(re.search(r"2 rows after \d+ s", stderr.getvalue())) == (not is_terminal)

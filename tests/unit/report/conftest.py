@@ -13,7 +13,7 @@ import yaml
 
 from arith_erd.config.compose import CONF, compose
 from arith_erd.config.names import run_name
-from arith_erd.plots.sheet import Sheet
+from arith_erd.plots.tables import TableSchema
 from arith_erd.runs.directory import METRICS, Run
 from arith_erd.seeds import parse_seeds
 from tests.values import put
@@ -106,8 +106,8 @@ class Synthetic:
         for key, value in (options or {}).items():
             settings = put(settings, key, value)
         rows.to_csv(target / "rows.csv", index=False)
-        sheet = Sheet.of(probe, rows, {"correlation": "correlation"}, settings=settings, **layout)
-        (target / "probe.json").write_text(sheet.to_json())
+        schema = TableSchema.of(probe, rows, {"correlation": "correlation"}, settings=settings, **layout)
+        (target / "probe.json").write_text(schema.to_json())
         return target / "rows.csv"
 
     def correlations(self, folder: Path, seeds: Sequence[int], name: str = "distance_correlation") -> Path:

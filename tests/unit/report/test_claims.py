@@ -7,20 +7,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from arith_erd.report.claims import Modes, Result, judge, of_bound, of_ceiling, of_layer, of_mean, of_share, of_votes
+from arith_erd.report import claims
 from arith_erd.report.collect import collect
 from arith_erd.report.page import estimate_text, notes, ours_text, values_text
 from arith_erd.report.paper import load_paper
-from arith_erd.stats import Mean, clopper_pearson, contrast, prediction_interval
+from arith_erd.stats import Mean, clopper_pearson, contrast_interval, prediction_interval
 
 RUNS = Path("runs")
 VS_V = [0.92, 0.93, 0.94, 0.95, 0.96]
 
 
-def one(runs, claim: str) -> Result:
+def one(runs, claim: str) -> claims.Result:
     paper = load_paper()
     (chosen,) = (one for one in paper.claims if one.id == claim)
-    return judge(chosen, collect(runs.root, paper.setup))
+    return claims.evaluate_claim(chosen, collect(runs.root, paper.setup))
 
 
 def test_accuracy_is_the_median_of_the_last_ten_epochs_of_each_seed(synthetic) -> None:
@@ -32,7 +32,7 @@ def test_accuracy_is_the_median_of_the_last_ten_epochs_of_each_seed(synthetic) -
     assert (result.n, result.seeds) == (5, "0-4")
     assert result.estimate.interval == pytest.approx(prediction_interval(Mean.of(VS_V)))
     assert values_text(result) == "92.00% 93.00% 94.00% 95.00% 96.00%"
-    assert (result.before, result.verdict) == ("differs", "reproduced")
+    assert (result.old_verdict, result.verdict) == ("differs", "reproduced")
     assert "by the rules before 2026-11-24: differs" in notes(result)
 
 
@@ -44,7 +44,7 @@ def test_verdict_follows_summaries_and_rows_of_probes(synthetic) -> None:
     pd.read_csv(path).assign(seq_acc_before=0.4, probe_error_before=0.01).to_csv(path, index=False)
     assert [one(synthetic, name).verdict for name in ("add-mae", "appD-before")] == ["differs"] * 2
     rmse = one(synthetic, "appD-rmse")  # a smaller error is no failure
-    assert (rmse.before, rmse.verdict) == ("differs", "reproduced")
+    assert (rmse.old_verdict, rmse.verdict) == ("differs", "reproduced")
 
 
 def test_cost_of_a_region_is_training_minus_validation_of_the_same_run(synthetic) -> None:
@@ -55,7 +55,7 @@ def test_cost_of_a_region_is_training_minus_validation_of_the_same_run(synthetic
     costs = np.array(trained) - VS_V
     assert loss.estimate.interval == pytest.approx(prediction_interval(Mean.of(costs)), abs=1e-6)
     more = one(synthetic, "fig3-add-vs_v-more")
-    expected = contrast([Mean.of(costs), Mean.of(np.array(trained) - 0.99, -1.0)])
+    expected = contrast_interval([Mean.of(costs), Mean.of(np.array(trained) - 0.99, -1.0)])
     assert more.estimate.interval == pytest.approx(expected, abs=1e-6)
     assert more.verdict == "reproduced"
     assert values_text(more).startswith("8.00 6.90 5.80 4.70 3.60 / 1.00 0.90")
@@ -63,7 +63,7 @@ def test_cost_of_a_region_is_training_minus_validation_of_the_same_run(synthetic
 
 def test_exact_ceiling_is_confirmed_by_three_seeds_of_100_epochs(synthetic) -> None:
     alone = one(synthetic, "table3-add-no_attention")
-    assert (estimate_text(alone), alone.verdict, alone.before) == ("0.78%", "not run", "not run")
+    assert (estimate_text(alone), alone.verdict, alone.old_verdict) == ("0.78%", "not run", "not run")
     synthetic.run("ablation=no_attention", seeds="0-2", epochs=100, reach=None, final=[0.008, 0.009, 0.0085])
     result = one(synthetic, "table3-add-no_attention")
     assert (ours_text(result), values_text(result)) == ("0.78%", "0.80% 0.90% 0.85%")
@@ -124,7 +124,7 @@ def test_probe_of_another_task_matches_no_claim(synthetic) -> None:
     ],
 )
 def test_whole_interval_lies_on_one_side(interval, verdict: str) -> None:
-    assert of_bound((0.90, 0.94), interval) == verdict
+    assert claims.bound_verdict((0.90, 0.94), interval) == verdict
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_whole_interval_lies_on_one_side(interval, verdict: str) -> None:
     ],
 )
 def test_published_mean_of_runs_is_compared_with_a_prediction(ours: float, interval, verdict: str) -> None:
-    assert of_mean(0.937, 0.02, ours, interval) == verdict
+    assert claims.mean_verdict(0.937, 0.02, ours, interval) == verdict
 
 
 @pytest.mark.parametrize(
@@ -155,17 +155,17 @@ def test_published_mean_of_runs_is_compared_with_a_prediction(ours: float, inter
 )
 def test_where_some_seeds_do_not_learn_their_share_is_compared(hits, n, published, verdict: str) -> None:
     accuracies = np.array([1.0] * hits + [0.3] * (n - hits))
-    assert of_share(published, Modes.of(accuracies), clopper_pearson(hits, n)) == verdict
+    assert claims.share_verdict(published, claims.LearningCounts.of(accuracies), clopper_pearson(hits, n)) == verdict
 
 
 def test_votes_near_layers_and_a_ceiling_outside() -> None:
-    assert of_votes(3, {3: 4, 2: 1}) == "reproduced"
-    assert of_votes(3, {2: 3, 3: 2}) == "inconclusive"
-    assert of_votes(3, {2: 5}) == "differs"
-    assert of_votes(3, {3: 2}) == "inconclusive"
-    assert of_layer(3, {2: 3, 3: 2}, (0.0, 0.04)) == "reproduced"
-    assert of_layer(3, {2: 5}, (0.0, 0.04)) == "reproduced"
-    assert of_layer(3, {2: 5}, (0.02, 0.08)) == "inconclusive"
-    assert of_layer(3, {2: 5}, (0.06, 0.08)) == "differs"
-    assert of_layer(3, {3: 4, 2: 1}, None) == "reproduced"
-    assert of_ceiling((0.0045, 0.0135), 0.0003, 0.0095, np.array([])) == "differs"  # whatever the seeds reach
+    assert claims.votes_verdict(3, {3: 4, 2: 1}) == "reproduced"
+    assert claims.votes_verdict(3, {2: 3, 3: 2}) == "inconclusive"
+    assert claims.votes_verdict(3, {2: 5}) == "differs"
+    assert claims.votes_verdict(3, {3: 2}) == "inconclusive"
+    assert claims.layer_verdict(3, {2: 3, 3: 2}, (0.0, 0.04)) == "reproduced"
+    assert claims.layer_verdict(3, {2: 5}, (0.0, 0.04)) == "reproduced"
+    assert claims.layer_verdict(3, {2: 5}, (0.02, 0.08)) == "inconclusive"
+    assert claims.layer_verdict(3, {2: 5}, (0.06, 0.08)) == "differs"
+    assert claims.layer_verdict(3, {3: 4, 2: 1}, None) == "reproduced"
+    assert claims.ceiling_verdict((0.0045, 0.0135), 0.0003, 0.0095, np.array([])) == "differs"

@@ -11,7 +11,8 @@ import yaml
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.report.collect import AUTHORS, DEFAULTS, OTHER, OURS, Collection, collect, departures
+from arith_erd.report import collect as sources
+from arith_erd.report.collect import DEFAULT_OPTIONS, RunData, collect, unpublished_settings
 from arith_erd.report.dashboard import main, probes
 from arith_erd.report.measures import Metrics
 from arith_erd.report.paper import MINI, PAPER, load_paper
@@ -25,8 +26,8 @@ def test_every_claim_can_be_measured_and_its_own_number_counts_as_reproduced(fil
     counted = {claim.id for claim in paper.claims if claim.counted}
     for claim in paper.claims:
         assert claim.accepted[0] - 1e-5 <= claim.value <= claim.accepted[1], claim.id
-        for _, runs in claim.measure.arms:
-            assert set(runs) <= {"task", "min_epochs", *DEFAULTS}, claim.id
+        for _, runs in claim.measure.weighted_runs:
+            assert set(runs) <= {"task", "min_epochs", *DEFAULT_OPTIONS}, claim.id
         if isinstance(claim.measure, Metrics):
             assert {claim.measure.column, claim.measure.minus_column or "epoch"} <= set(METRICS), claim.id
             assert (claim.measure.epoch is None) != (claim.measure.until is None), claim.id
@@ -37,8 +38,8 @@ def test_every_claim_can_be_measured_and_its_own_number_counts_as_reproduced(fil
 @pytest.mark.parametrize(("key", "value"), [("task.bits", 5), ("model.gradient_clip", 1.0)])
 def test_setting_that_departs_from_the_paper_is_named(key: str, value: float) -> None:
     given = settings(compose("train", ["task=mul"]).resolved)
-    assert departures(given, load_paper().setup) == []
-    assert departures(given | {key: value}, load_paper().setup) == [f"{key}={value}"]
+    assert unpublished_settings(given, load_paper().setup) == []
+    assert unpublished_settings(given | {key: value}, load_paper().setup) == [f"{key}={value}"]
 
 
 def test_printed_command_names_the_folder_that_was_read() -> None:
@@ -108,7 +109,7 @@ def test_saving_without_login_is_one_line(monkeypatch, tmp_path, capsys) -> None
     assert message.startswith("error: --entity=team --project=sums: not saved (")
 
 
-def read(runs) -> Collection:
+def read(runs) -> RunData:
     return collect(runs.root, load_paper().setup)
 
 
@@ -152,15 +153,16 @@ def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic) -> N
     synthetic.probe(synthetic.root, "dataset-mul", pd.DataFrame({"prompt": ["0000011"], "answer": [0]}))
     found = read(synthetic)
     rows = found.probes["distance_correlation"]
-    assert rows.groupby("source")["replica"].unique().map(list).to_dict() == {OURS: [0, 1], AUTHORS: [-1]}
+    replicas = {sources.OUR_RUNS: [0, 1], sources.AUTHORS_WEIGHTS: [-1]}
+    assert rows.groupby("source")["replica"].unique().map(list).to_dict() == replicas
     assert set(rows["task"]) == {"add"}
     assert found.probes["dataset"]["prompt"].tolist() == ["0000011"]  # text, leading zeros and all
     assert set(found.probes["discontinuity"]["task"]) == {"mul"}
-    sheet = json.loads(path.read_text())
-    sheet["settings"]["weights"] = {"reference": "erd", "seeds": "0"}
-    path.write_text(json.dumps(sheet))
+    schema = json.loads(path.read_text())
+    schema["settings"]["weights"] = {"reference": "erd", "seeds": "0"}
+    path.write_text(json.dumps(schema))
     rows = read(synthetic).probes["distance_correlation"]
-    assert set(rows.loc[rows["replica"] < 0, "source"]) == {OTHER}  # no longer taken for the authors' weights
+    assert set(rows.loc[rows["replica"] < 0, "source"]) == {sources.OTHER_WEIGHTS}  # not the authors'
     assert set(rows.loc[rows["replica"] < 0, "departs"]) == {"reference=erd, seeds=0"}
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from arith_erd.errors import UserError
-from arith_erd.plots.sheet import Sheet
+from arith_erd.plots.tables import TableSchema
 from arith_erd.report.__main__ import build
 from tests.values import put
 
@@ -36,15 +36,15 @@ def spoken(synthetic, text: str) -> None:
     (run.path / "config.yaml").write_text(json.dumps(config))  # which is YAML too
     path = synthetic.correlations(root, (0,), "distance_correlation-add")
     rewrite(path, lambda rows: rows.assign(stack=text, level=text))
-    sheet = json.loads(path.with_name("probe.json").read_text()) | {"name": text}
-    path.with_name("probe.json").write_text(json.dumps(sheet))
+    schema = json.loads(path.with_name("probe.json").read_text()) | {"name": text}
+    path.with_name("probe.json").write_text(json.dumps(schema))
     path = synthetic.erasures(root, (0,), "amnesic-add")
     rewrite(path, lambda rows: rows.assign(concept=text, method=text))
     mine = run.path / "probes" / name
     mine.mkdir(parents=True)
     rows = pd.DataFrame({"seed": [0], text: [text], "x": 0.5})
     rows.to_csv(mine / "rows.csv", index=False, errors="surrogatepass")
-    (mine / "probe.json").write_text(Sheet.of("mine", rows, {}).to_json())
+    (mine / "probe.json").write_text(TableSchema.of("mine", rows, {}).to_json())
     (mine / "figure.png").touch()
     run.path.rename(root / name)
 

@@ -12,9 +12,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from arith_erd.report.__main__ import build
-from arith_erd.report.claims import evaluate, missing
+from arith_erd.report.claims import evaluate_claims, missing_commands
 from arith_erd.report.collect import collect
-from arith_erd.report.figures import DRAW, curves, paper_figures
+from arith_erd.report.figures import DRAW_FUNCTIONS, curve_rows, paper_figures
 from arith_erd.report.page import claims_table, markdown, ours_text, replicas_table
 from arith_erd.report.paper import MINI, PAPER, PaperFigure, load_paper
 from tests.unit.report.conftest import Synthetic
@@ -33,9 +33,9 @@ def whole_report(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Simple
     figures: dict[str, Figure | None] = {}
 
     def kept(*given: Any) -> Iterator[tuple[PaperFigure, Figure | None]]:
-        for about, figure in paper_figures(*given):
-            figures[about.name] = figure
-            yield about, figure
+        for spec, figure in paper_figures(*given):
+            figures[spec.name] = figure
+            yield spec, figure
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("arith_erd.report.__main__.paper_figures", kept)
@@ -48,7 +48,7 @@ def test_every_figure_is_there_and_its_files_are_light(whole_report) -> None:
     drawn = whole_report.figures
     assert tuple(drawn) == PAPERS
     assert all(figure is not None for figure in drawn.values())
-    assert all((about.curves is None) == (about.name in DRAW) for about in load_paper().figures)
+    assert all((spec.curves is None) == (spec.name in DRAW_FUNCTIONS) for spec in load_paper().figures)
     for file in (whole_report.out / "figures").iterdir():
         assert 5_000 < file.stat().st_size < 300_000, file.name
 
@@ -68,9 +68,9 @@ def test_line_is_the_median_over_seeds_of_the_papers_settings(synthetic) -> None
     synthetic.run(seeds="3", settings={"model.net.dropout": 0.5}, reach=None, final=0.1)  # departs: not drawn
     synthetic.run("split=vs_v", seeds="0")
     paper = load_paper()
-    paper = paper.model_copy(update={"figures": [about for about in paper.figures if about.name in ("fig1", "fig3")]})
+    paper = paper.model_copy(update={"figures": [spec for spec in paper.figures if spec.name in ("fig1", "fig3")]})
     found = collect(synthetic.root, paper.setup)
-    figures = {about.name: figure for about, figure in paper_figures(paper, found, evaluate(paper, found))}
+    figures = {spec.name: figure for spec, figure in paper_figures(paper, found, evaluate_claims(paper, found))}
     line = next(line for line in figures["fig1"].axes[0].lines if line.get_label() == "validation")
     assert line.get_ydata()[-1] == pytest.approx(0.98)
     (panel,) = figures["fig3"].axes  # of multiplication there are no runs
@@ -83,10 +83,10 @@ def test_curves_come_from_finished_runs_that_got_there_and_keep_their_ends(synth
     synthetic.run(seeds="3", epochs=40, reach=None, final=0.3, finished=False)
     synthetic.run(seeds="4", epochs=1000)
     found = collect(synthetic.root, load_paper().setup)
-    rows = curves(found, 50, task="add")
+    rows = curve_rows(found, 50, task="add")
     assert sorted(set(rows["seed"])) == [0, 1, 4]
     assert rows["epoch"].max() == 50
-    long = curves(found, 1000, task="add")["epoch"].to_numpy()
+    long = curve_rows(found, 1000, task="add")["epoch"].to_numpy()
     assert (long[0], long[-1]) == (1, 1000)
     assert len(long) <= 402
     assert np.diff(long).max() <= 3
@@ -118,7 +118,8 @@ def test_every_claim_has_a_row_and_what_is_missing_a_command(whole_report) -> No
     assert by_id["appD-after"].verdict == "differs"
     assert ours_text(by_id["discontinuity"]) == "8 bits"
     lacking = [result.claim.id for result in verdicts if result.n == 0 and not result.claim.id.startswith("table3-mul")]
-    assert {paper.command(by_id[name].claim.make, RUNS) for name in lacking} <= set(missing(verdicts, paper, RUNS))
+    commands = {paper.command(by_id[name].claim.make, RUNS) for name in lacking}
+    assert commands <= set(missing_commands(verdicts, paper, RUNS))
     rows = claims_table(verdicts, found, paper, RUNS)
     assert rows["id"].tolist() == [claim.id for claim in paper.claims]
     assert rows.loc[rows["measured_on"] == "our runs", "commit"].all()
@@ -132,7 +133,7 @@ def test_claims_and_runs_follow_from_the_rows_in_results(root: Path, folder: str
     paper, results = load_paper(file), root / "results" / folder
     found = collect([path for name in ("runs", "older") if (path := results / name).is_dir()], paper.setup)
     assert found.problems == {}
-    verdicts = evaluate(paper, found)
+    verdicts = evaluate_claims(paper, found)
     ours = pd.read_csv(StringIO(claims_table(verdicts, found, paper, RUNS).to_csv(index=False)))
     pd.testing.assert_frame_equal(ours, pd.read_csv(results / "claims.csv"), rtol=1e-12)
     assert markdown(verdicts, paper, RUNS) == (results / "claims.md").read_text()

@@ -16,7 +16,7 @@ from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.models.network import greedy
 from arith_erd.runs.directory import Run
-from arith_erd.stats import stuck
+from arith_erd.stats import stuck_status
 from arith_erd.training.checkpoint import ResumePoint
 from arith_erd.training.module import LitPack, accuracies
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
@@ -83,7 +83,7 @@ def test_summary_equals_decoding_everything(trained_pack):
                 for split, inside in (("train", ~held_out), ("val", held_out))
                 for most_common in [np.bincount(examples.completion[inside, t]).max()]
             ]
-            assert (stuck(*counts) == "never learnt") == (name in entry["never_learnt"])
+            assert (stuck_status(*counts) == "never learnt") == (name in entry["never_learnt"])
 
 
 @pytest.mark.slow

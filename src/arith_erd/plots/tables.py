@@ -17,12 +17,12 @@ from ..stats import Estimate, Interval, Mean
 TEXT, INTEGER, NUMBER = "text", "integer", "number"
 UNITS = ("accuracy", "points", "percent", "epochs", "ratio", "layer", "value", "correlation", "bits")
 UNIT_NAMES = {"points": " points", "ratio": " times", "epochs": " epochs", "bits": " bits"}
-SPANS = {"accuracy": (0.0, 1.0), "correlation": (-1.0, 1.0), "value": (0.0, np.inf)}
+UNIT_RANGES = {"accuracy": (0.0, 1.0), "correlation": (-1.0, 1.0), "value": (0.0, np.inf)}
 """Unit -> range of its means, to which intervals are clipped. A value is an error."""
 
 
 @dataclass(frozen=True)
-class Sheet:
+class TableSchema:
     """The description that a probe writes beside its rows, to ``probe.json``.
 
     ``columns`` maps each column to its kind. ``text`` and ``integer`` identify a row; ``number`` or a unit
@@ -38,19 +38,19 @@ class Sheet:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, rows: pd.DataFrame, units: Mapping[str, str], **layout: Any) -> "Sheet":
+    def of(cls, name: str, rows: pd.DataFrame, units: Mapping[str, str], **layout: Any) -> "TableSchema":
         """Describe rows. A column of floats without a unit is a plain number; other columns identify a row."""
         kinds = {"f": NUMBER, "i": INTEGER, "u": INTEGER}
         return cls(name, {str(c): units.get(str(c), kinds.get(rows[c].dtype.kind, TEXT)) for c in rows}, **layout)
 
     @classmethod
-    def from_json(cls, text: str) -> "Sheet":
+    def from_json(cls, text: str) -> "TableSchema":
         """The inverse of `to_json`; a `ValueError` if the text is not a description."""
         try:
-            sheet = TypeAdapter(cls).validate_json(text)
+            schema = TypeAdapter(cls).validate_json(text)
         except ValidationError as error:
             raise ValueError(f"not the description of a probe ({error.errors()[0]['msg']})") from error
-        return replace(sheet, name=excerpt(sheet.name))
+        return replace(schema, name=excerpt(schema.name))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"
@@ -63,62 +63,64 @@ class Sheet:
     def measures(self) -> list[str]:
         return [column for column, kind in self.columns.items() if kind not in (TEXT, INTEGER)]
 
-    def within(self, rows: pd.DataFrame) -> "Sheet":
-        """This sheet without the columns that the rows lack or leave empty."""
+    def within(self, rows: pd.DataFrame) -> "TableSchema":
+        """This schema without the columns that the rows lack or leave empty."""
         columns = {c: kind for c, kind in self.columns.items() if c in rows and rows[c].notna().any()}
         across, counted = (tuple(c for c in chosen if c in columns) for chosen in (self.across, self.counted))
         return replace(self, columns=columns, across=across, counted=counted)
 
 
-def tabulate(rows: pd.DataFrame, sheet: Sheet) -> pd.DataFrame:
+def summary_table(rows: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
     """The table of a probe, as text: each measure's mean over the seeds with its 95% interval.
 
     ``0.889 [0.871, 0.902]``; without the brackets from fewer than three seeds, or where all are equal.
     """
-    texts = [column for column in sheet.keys if sheet.columns[column] == TEXT]
+    texts = [column for column in schema.keys if schema.columns[column] == TEXT]
     rows = rows.assign(**{column: rows[column].fillna("").astype(str) for column in texts})
-    if sheet.counted:
-        return _count(rows.groupby([*sheet.counted], sort=False), sheet)
-    keys = [column for column in sheet.keys if column not in sheet.across]
+    if schema.counted:
+        return _count_table(rows.groupby([*schema.counted], sort=False), schema)
+    keys = [column for column in schema.keys if column not in schema.across]
     lines: dict[tuple[Any, ...], dict[str, str]] = {}
     places: dict[str, tuple[Any, ...]] = {}
-    groups = rows.groupby(sheet.keys, sort=False, dropna=False) if sheet.keys else [((), rows)]
+    groups = rows.groupby(schema.keys, sort=False, dropna=False) if schema.keys else [((), rows)]
     for values, part in groups:
-        where = dict(zip(sheet.keys, values, strict=True))
-        place = tuple(where.pop(column) for column in sheet.across)
+        where = dict(zip(schema.keys, values, strict=True))
+        place = tuple(where.pop(column) for column in schema.across)
         heading = " ".join(map(str, place))
         line = lines.setdefault(tuple(where.values()), {str(key): str(value) for key, value in where.items()})
-        for measure in sheet.measures:
-            name = heading if heading and len(sheet.measures) == 1 else f"{heading} {measure}".strip()
-            line[name] = mean_text(part[measure].to_numpy(dtype=float), sheet.columns[measure])
+        for measure in schema.measures:
+            name = heading if heading and len(schema.measures) == 1 else f"{heading} {measure}".strip()
+            line[name] = format_mean(part[measure].to_numpy(dtype=float), schema.columns[measure])
             places[name] = place
     columns = [*keys, *sorted(places, key=lambda n: places[n])]
     return pd.DataFrame([*lines.values()], columns=columns).fillna("")
 
 
-def _count(groups: Any, sheet: Sheet) -> pd.DataFrame:
-    others = [column for column in sheet.keys if column not in sheet.counted and sheet.columns[column] == TEXT]
+def _count_table(groups: Any, schema: TableSchema) -> pd.DataFrame:
+    others = [column for column in schema.keys if column not in schema.counted and schema.columns[column] == TEXT]
     lines = []
     for values, part in groups:
-        line = {**dict(zip(sheet.counted, map(str, values), strict=True)), "cases": f"{len(part):,}"}
-        line |= {f"mean |{measure}|": f"{part[measure].abs().mean():.2f}" for measure in sheet.measures}
+        line = {**dict(zip(schema.counted, map(str, values), strict=True)), "cases": f"{len(part):,}"}
+        line |= {f"mean |{measure}|": f"{part[measure].abs().mean():.2f}" for measure in schema.measures}
         lines.append(line | {f"first {column}": str(part[column].iloc[0]) for column in others})
     return pd.DataFrame(lines)
 
 
-def mean_text(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
-    """The `measured` mean of one value per seed; empty if there are none, or one is not known."""
+def format_mean(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
+    """The `format_measure` mean of one value per seed; empty if there are none, or one is not known."""
     if not len(values):
         return ""
-    estimate = Estimate.of_means([Mean.of(values)], SPANS.get(unit, (-math.inf, math.inf)))
-    return measured(estimate.low, *(estimate.interval or (math.nan, math.nan)), unit)
+    estimate = Estimate.of_means([Mean.of(values)], UNIT_RANGES.get(unit, (-math.inf, math.inf)))
+    return format_measure(estimate.low, *(estimate.interval or (math.nan, math.nan)), unit)
 
 
-def measured(value: float, low: float = math.nan, high: float = math.nan, unit: str = "accuracy") -> str:
+def format_measure(value: float, low: float = math.nan, high: float = math.nan, unit: str = "accuracy") -> str:
     """``98.76% [97.30, 100]``; without an interval that is not known or a single point, empty without a value."""
     if pd.isna(value):
         return ""
-    return bare(value, unit) + ("" if pd.isna(low) or low == high else f" {interval_text((low, high), unit)}")
+    return format_digits(value, unit) + (
+        "" if pd.isna(low) or low == high else f" {format_interval((low, high), unit)}"
+    )
 
 
 def format_table(table: pd.DataFrame) -> str:
@@ -128,40 +130,40 @@ def format_table(table: pd.DataFrame) -> str:
     return "\n".join("  ".join(line).rstrip() for line in zip(*padded, strict=True))
 
 
-def number(value: float, unit: str, brief: bool = False) -> str:
+def format_number(value: float, unit: str, as_published: bool = False) -> str:
     """A number with its unit: ``99.98%``, ``6.31 points``. ``brief`` has fewer digits, as the paper's numbers do."""
-    digits = bare(value, unit, brief)
+    digits = format_digits(value, unit, as_published)
     return f"layer {digits}" if unit == "layer" else f"{digits}{UNIT_NAMES.get(unit, '')}"
 
 
-def estimated(estimate: Estimate, unit: str) -> str:
+def format_estimate(estimate: Estimate, unit: str) -> str:
     """An estimate as text: ``99.9%``, ``> 50 epochs``, ``1.20 to 1.25 times``."""
     if estimate.value is not None:
-        return number(estimate.value, unit)
+        return format_number(estimate.value, unit)
     if math.isinf(estimate.high):
-        return f"> {number(estimate.low, unit)}"
-    return f"{bare(estimate.low, unit)} to {number(estimate.high, unit)}"
+        return f"> {format_number(estimate.low, unit)}"
+    return f"{format_digits(estimate.low, unit)} to {format_number(estimate.high, unit)}"
 
 
-def interval_text(interval: Interval | None, unit: str) -> str:
+def format_interval(interval: Interval | None, unit: str) -> str:
     """An interval as text, ``[99.7, 100]``, in the unit of its estimate; empty for None."""
-    return "" if interval is None else f"[{', '.join(bare(end, unit).rstrip('%') for end in interval)}]"
+    return "" if interval is None else f"[{', '.join(format_digits(end, unit).rstrip('%') for end in interval)}]"
 
 
-def bare(value: float, unit: str, brief: bool = False) -> str:
+def format_digits(value: float, unit: str, as_published: bool = False) -> str:
     """A number without the name of its unit, but with a percent sign."""
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     match unit:
         case "accuracy":
-            digits = 1 if brief or round(100 * value, 2) in (0, 100) else 2
+            digits = 1 if as_published or round(100 * value, 2) in (0, 100) else 2
             digits = 2 if 0 < value < 0.005 else digits
             return f"{100 * value:.{digits}f}".removesuffix(".0") + "%"
         case "points":
-            text = f"{100 * value:.{1 if brief else 2}f}"
+            text = f"{100 * value:.{1 if as_published else 2}f}"
             return text.removeprefix("-") if float(text) == 0 else text
         case "percent":
-            return f"{value:.{1 if brief else 2}f}%"
+            return f"{value:.{1 if as_published else 2}f}%"
         case "ratio" | "epochs":
             return f"{value:.2f}" if unit == "ratio" else f"{value:.4g}"
         case "bits" | "layer":
