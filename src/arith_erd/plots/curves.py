@@ -9,20 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from . import style
 from .panels import Lines, split_rows
-from .style import (
-    BLUE,
-    GREY,
-    INK,
-    ORANGE,
-    draw_band,
-    format_num_seeds,
-    legend_below,
-    set_panel_title,
-    style_axes,
-    subplots,
-    without_math,
-)
 from .tables import INTEGER, NUMBER, TEXT, TableSchema, summary_table
 
 
@@ -65,12 +53,12 @@ class EpochCurves:
 
     def draw(self, title: str, reached: Mapping[int, int | None] | None = None) -> Figure:
         """Median and range over seeds; dotted: the epoch at which each seed ``reached`` 95%, None if it did not."""
-        style: dict[str, Any] = {"label": self.label, "percent": self.unit == "accuracy", "center": "median"}
-        figure = Lines("value", "epoch", "line", "panel", **style).draw(self.table)
+        look: dict[str, Any] = {"label": self.label, "percent": self.unit == "accuracy", "center": "median"}
+        figure = Lines("value", "epoch", "line", "panel", **look).draw(self.table)
         for ax, rows in zip(figure.axes, split_rows(self.table, "panel").values(), strict=False):
             for epoch in filter(None, {(reached or {}).get(seed) for seed in rows["seed"]}):
-                ax.axvline(epoch, color=INK, linewidth=0.9, linestyle=":", zorder=1)
-        figure.suptitle(f"{title}, {format_num_seeds(self.table)}; dotted: a seed reaches 95%", fontsize=11)
+                ax.axvline(epoch, color=style.INK, linewidth=0.9, linestyle=":", zorder=1)
+        figure.suptitle(f"{title}, {style.format_num_seeds(self.table)}; dotted: a seed reaches 95%", fontsize=11)
         return figure
 
 
@@ -78,12 +66,12 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
     """Draw accuracy and loss over the epochs, and from the rows of ``slices.csv`` the final accuracy of each length."""
     table = pd.DataFrame(rows)
     panels = 2 if slices is None else 3
-    figure, (accuracy, loss, *of_lengths) = subplots(4.4 * panels, 3.6, 1, panels)
+    figure, (accuracy, loss, *of_lengths) = style.subplots(4.4 * panels, 3.6, 1, panels)
     style_accuracy_axes(accuracy, table)
     accuracy.set(ylabel="sequence accuracy")
-    accuracy.axhline(0.95, color=GREY, linewidth=0.6, linestyle=":")
-    draw_over_epochs(loss, table, "train_loss", "training", ORANGE, "-")
-    style_axes(loss)
+    accuracy.axhline(0.95, color=style.GREY, linewidth=0.6, linestyle=":")
+    draw_over_epochs(loss, table, "train_loss", "training", style.ORANGE, "-")
+    style.style_axes(loss)
     loss.set(xlabel="epoch", ylabel="training loss per token (nats)", yscale="log")
     for ax in (accuracy, loss):
         ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
@@ -94,7 +82,7 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
         ax.set(xlabel="digits of the operands", ylabel="")
     # Above the panel, where it covers no line.
     accuracy.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2, fontsize=9)
-    figure.suptitle(f"{title}: {format_num_seeds(table)}, median and range", fontsize=11)
+    figure.suptitle(f"{title}: {style.format_num_seeds(table)}, median and range", fontsize=11)
     return figure
 
 
@@ -105,8 +93,8 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
     """
     key, *others = means.columns[: means.columns.get_loc("seeds")]
     means = means.dropna(subset=[key])
-    figure, ax = subplots(6.4, 4)
-    style_axes(ax, "y")
+    figure, ax = style.subplots(6.4, 4)
+    style.style_axes(ax, "y")
     if numeric := pd.api.types.is_numeric_dtype(means[key]):
         places = means[key]
         if (places % 1 == 0).all():
@@ -121,20 +109,20 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
         label = str(values[0]) if len(values) == 1 and isinstance(values[0], str) else ", ".join(settings)
         error = [(part["accuracy"] - part["low"]).fillna(0), (part["high"] - part["accuracy"]).fillna(0)]
         at = places[part.index] + 0.06 * number * (0.1 * (places.max() - places.min()) if numeric else 1)
-        style = "osD^v"[number % 5] + ("-" if numeric else "")
-        ax.errorbar(at, part["accuracy"], error, fmt=style, label=label, capsize=2, elinewidth=0.8)
-    with without_math():
+        look = "osD^v"[number % 5] + ("-" if numeric else "")
+        ax.errorbar(at, part["accuracy"], error, fmt=look, label=label, capsize=2, elinewidth=0.8)
+    with style.without_math():
         ax.set(xlabel=key, ylabel="validation sequence accuracy")
         if not means["accuracy"].any():  # matplotlib would go below zero
             ax.set_ylim(0, 1)
         by = f" by {others[0]}" if len(others) == 1 else ""
-        set_panel_title(
+        style.set_panel_title(
             ax,
             f"Final accuracy{by}",
             "mean over seeds, 95% interval" if means["seeds"].max() > 1 else "one seed a point",
         )
         if others:
-            legend_below(figure, columns=min(3, len(ax.containers)))
+            style.legend_below(figure, columns=min(3, len(ax.containers)))
     return figure
 
 
@@ -152,16 +140,16 @@ def pivot_forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> p
 def draw_over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
     """Draw a column over the epochs; dashed lines lie above solid ones."""
     order = 2 if linestyle == "-" else 3
-    style: Any = {"label": label, "color": color, "linestyle": linestyle, "linewidth": 1.8, "zorder": order}
-    style["marker"] = "o" if rows["epoch"].nunique() == 1 else ""
-    draw_band(ax, pivot_forward_filled(rows, column), **style)
+    look: Any = {"label": label, "color": color, "linestyle": linestyle, "linewidth": 1.8, "zorder": order}
+    look["marker"] = "o" if rows["epoch"].nunique() == 1 else ""
+    style.draw_band(ax, pivot_forward_filled(rows, column), **look)
 
 
 def style_accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
     """Set up a panel of accuracies over the epochs; with ``rows`` draw those of training and validation."""
-    style_axes(ax, "y")
+    style.style_axes(ax, "y")
     ax.set(xlabel="epoch", ylim=(-0.02, 1.03))
     if rows is not None:
-        draw_over_epochs(ax, rows, "train_seq_acc", "training", INK, "--")
+        draw_over_epochs(ax, rows, "train_seq_acc", "training", style.INK, "--")
         if rows["val_seq_acc"].notna().any():
-            draw_over_epochs(ax, rows, "val_seq_acc", "validation", BLUE, "-")
+            draw_over_epochs(ax, rows, "val_seq_acc", "validation", style.BLUE, "-")

@@ -13,22 +13,10 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .style import (
-    BLUE,
-    GREEN,
-    INK,
-    LIGHT,
-    ORANGE,
-    draw_band,
-    heat_map,
-    legend_below,
-    set_panel_title,
-    style_axes,
-    subplots,
-)
+from . import style
 
 LINE_STYLES, MARKERS = ("-", "--", "-.", ":"), "osv^Dx"
-LINE_COLORS = (BLUE, ORANGE, GREEN)
+LINE_COLORS = (style.BLUE, style.ORANGE, style.GREEN)
 LOG_TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -68,11 +56,11 @@ class Picture(ABC):
         heights = [max(height for _, height in sizes[i : i + columns]) for i in range(0, len(sizes), columns)]
         ratios: dict[str, Any] = {"width_ratios": widths, "height_ratios": heights}
         shape = max(0.8 + 0.06 * max(map(len, names), default=0) + sum(widths), 5.2), 0.9 + sum(heights)
-        figure, axes = subplots(*shape, len(heights), columns, squeeze=False, **ratios)
+        figure, axes = style.subplots(*shape, len(heights), columns, squeeze=False, **ratios)
         names_here: list[str] = []
         for i, (ax, (name, part)) in enumerate(zip(axes.flat, panels.items(), strict=False)):
             self.draw_panel(ax, part, names)
-            set_panel_title(ax, name)
+            style.set_panel_title(ax, name)
             names_left, names_here = names_here, [label.get_text() for label in ax.get_yticklabels()]
             if i % columns and any(names_here) and names_here == names_left:
                 ax.tick_params(labelleft=False)
@@ -80,7 +68,7 @@ class Picture(ABC):
             ax.set_ylabel(self.label or ax.get_ylabel() if i % columns == 0 else "")
         for ax in axes.flat[len(panels) :]:
             ax.set_visible(False)
-        legend = legend_below(figure)
+        legend = style.legend_below(figure)
         figure.set_figheight(shape[1] + 0.2 * legend)
         return figure
 
@@ -122,7 +110,7 @@ class HeatMaps(Picture):
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         table = self.pivot(rows, self.line)
-        heat_map(ax, table, Normalize(*self.color_range), self.cmap, self.numbers)
+        style.heat_map(ax, table, Normalize(*self.color_range), self.cmap, self.numbers)
         crowded = (
             max(len(part) for name in table for part in str(name).split("\n")) * self.font_size > 90 * self.size[0]
         )
@@ -144,8 +132,8 @@ class Lines(Picture):
         )
         for name, part in split_rows(rows, self.line).items():
             by_seed = part.pivot_table(self.value, self.x, "seed", dropna=False)
-            draw_band(ax, by_seed, self.center, label=name, **styles[name])
-        style_axes(ax, "y" if self.percent else "")
+            style.draw_band(ax, by_seed, self.center, label=name, **styles[name])
+        style.style_axes(ax, "y" if self.percent else "")
         ax.set(xlabel=self.x.replace("_", " "), ylabel=self.value.replace("_", " "))
         if self.percent:
             ax.set_ylim(-0.03, 1.03)
@@ -168,7 +156,7 @@ class Lines(Picture):
             for i, name in enumerate(own)
         }
         for i, (name, of) in enumerate(self.reference_lines.items()):
-            color = styles[of]["color"] if of in styles else INK
+            color = styles[of]["color"] if of in styles else style.INK
             styles[name] = {"color": color, "linestyle": (":", "-.", "--")[i % 3], "linewidth": 1}
         return styles
 
@@ -201,12 +189,14 @@ class Bars(Picture):
             by_seed = part.pivot_table(self.value, self.x, "seed").reindex(places)
             i = names.index(name)
             at = np.arange(len(places)) + width * (i + 0.5) - 0.4
-            bars = ax.bar(at, by_seed.mean(axis=1), width, color=(*LINE_COLORS, LIGHT)[i % 4], alpha=0.85, label=name)
+            bars = ax.bar(
+                at, by_seed.mean(axis=1), width, color=(*LINE_COLORS, style.LIGHT)[i % 4], alpha=0.85, label=name
+            )
             if by_seed.shape[1] > 1:
-                ax.plot(at, by_seed, "_", color=INK, markersize=5)
+                ax.plot(at, by_seed, "_", color=style.INK, markersize=5)
             if self.numbers:
                 ax.bar_label(bars, fmt=f"{{:{self.numbers}}}", fontsize=8)
-        style_axes(ax, "y" if self.percent else "")
+        style.style_axes(ax, "y" if self.percent else "")
         ax.grid(visible=False, axis="x")
         ax.set_ylim(0, max(ax.get_ylim()[1], 0.01))
         ax.set_xticks(range(len(places)), [str(place).replace("_", " ") for place in places])
@@ -238,12 +228,12 @@ class Dots(Picture):
                 place = at + 0.22 * (i - (len(self.bars) - 1) / 2)
                 ax.barh(place, mean[end] - mean[start], 0.18, mean[start], color=color, alpha=0.45, label=label)
                 ax.plot(mean[end], place, "|", color=color, markersize=5, markeredgewidth=2)
-        for column, (label, style) in self.marks.items():
+        for column, (label, look) in self.marks.items():
             if column in mean and mean[column].notna().any():
                 if rows["seed"].nunique() > 1:
-                    ax.hlines(at, low[column], high[column], color=style["color"], linewidth=1)
-                ax.plot(mean[column], at, linestyle="", label=label, **style)
+                    ax.hlines(at, low[column], high[column], color=look["color"], linewidth=1)
+                ax.plot(mean[column], at, linestyle="", label=label, **look)
         ax.set_yticks(at, list(mean.index), fontsize=8.5)
-        style_axes(ax, "x")
+        style.style_axes(ax, "x")
         ax.set(xlim=(-0.03, 1.03), ylim=(len(mean) - 0.5, -0.5), xlabel=self.value.replace("_", " "))
         ax.grid(visible=False, axis="y")

@@ -15,9 +15,9 @@ from ..interp.hooked import Hooked
 from ..interp.sites import layers
 from ..models.network import greedy_tokens, shift_right
 from ..models.weights import initialise
+from ..plots import style
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps, Lines
-from ..plots.style import format_num_seeds, legend_below, set_panel_title, subplots
 from ..tasks import Examples
 from .probe import NetworkProbe
 
@@ -108,14 +108,14 @@ def draw_correlations(tasks: Mapping[str, pd.DataFrame], authors: Mapping[str, p
     tables = {title: label_sites(rows) for title, rows in tasks.items()}
     heights = [max(1.6 + 0.24 * table["site"].nunique(), 3.2) for table in tables.values()]
     ratios = {"width_ratios": (4, 5), "height_ratios": heights}
-    figure, axes = subplots(9.6, sum(heights), len(tasks), 2, squeeze=False, **ratios)
+    figure, axes = style.subplots(9.6, sum(heights), len(tasks), 2, squeeze=False, **ratios)
     for (table, curves), (title, rows) in zip(axes, tasks.items(), strict=True):
         TABLE.draw_panel(table, tables[title])
         table.xaxis.tick_top()
-        set_panel_title(table, title, format_num_seeds(rows), pad=30)
+        style.set_panel_title(table, title, style.format_num_seeds(rows), pad=30)
         CURVES.draw_panel(curves, label_lines(rows, (authors or {}).get(title)))
         curves.set(xlabel="decoder layer", ylabel="correlation with\nembedding distances")
-    legend_below(figure, columns=2)
+    style.legend_below(figure, columns=2)
     return figure
 
 

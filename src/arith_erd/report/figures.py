@@ -10,31 +10,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from ..plots import style
 from ..plots.curves import draw_over_epochs, style_accuracy_axes, thin_epochs
-from ..plots.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PAPER_HANDLE,
-    TASKS,
-    draw_diamond,
-    format_num_seeds,
-    legend_below,
-    set_figure_title,
-    set_panel_title,
-    style_axes,
-    subplots,
-    without_math,
-)
 from ..probes.discontinuity import Discontinuity, without_empty_cells
 from .claims import Result, Results
 from .collect import AUTHORS_WEIGHTS, OUR_RUNS, TASK_ALONE, RunData
 from .paper import Paper, PaperFigure
 
-LINE_STYLES = {"first": (BLUE, "-"), "second": (ORANGE, "-."), "third": (GREEN, "-")}
-LINE_STYLES |= {"reference": (INK, "--"), "faint": (GREY, ":")}
+LINE_STYLES = {"first": (style.BLUE, "-"), "second": (style.ORANGE, "-."), "third": (style.GREEN, "-")}
+LINE_STYLES |= {"reference": (style.INK, "--"), "faint": (style.GREY, ":")}
 NEVER_X = 1080  # horizontal place of a seed that never reaches 95%
 
 
@@ -53,19 +37,19 @@ def draw_curves(paper: Paper, spec: PaperFigure, data: RunData, results: Results
     if not panels:
         return None
     width = 9 if len(panels) > 1 or len(lines) > 3 else 5.6  # as wide as the legend
-    figure, (axes,) = subplots(width, 3.7, 1, len(panels), sharey=True, squeeze=False)
+    figure, (axes,) = style.subplots(width, 3.7, 1, len(panels), sharey=True, squeeze=False)
     for ax, ((task, last), drawn) in zip(axes, panels.items(), strict=True):
         style_accuracy_axes(ax)
         for line, rows in drawn:
             color, dashes = LINE_STYLES[line["style"]]
             draw_over_epochs(ax, rows, line.get("column", "val_seq_acc"), line["label"], color, dashes)
             if "claim" in line:
-                draw_diamond(ax, last, results[line["claim"].format(task=task)].claim.value, color)
+                style.draw_diamond(ax, last, results[line["claim"].format(task=task)].claim.value, color)
         ax.set_xlim(0, last)
-        title = TASKS.get(task, task.capitalize().replace("_", " "))
-        set_panel_title(ax, title, format_num_seeds(*(rows for _, rows in drawn)))
+        title = style.TASKS.get(task, task.capitalize().replace("_", " "))
+        style.set_panel_title(ax, title, style.format_num_seeds(*(rows for _, rows in drawn)))
     axes[0].set_ylabel("sequence accuracy")
-    legend_below(figure, *([PAPER_HANDLE] if any("claim" in line for line in lines) else []))
+    style.legend_below(figure, *([style.PAPER_HANDLE] if any("claim" in line for line in lines) else []))
     return figure
 
 
@@ -84,60 +68,64 @@ def curve_rows(data: RunData, last: int, **runs: str) -> pd.DataFrame:
 
 def draw_ablations(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
     """Draw epochs to 95% without one component, ours below the paper's; or an accuracy, if 95% is never reached."""
-    rows = {title: [results[f"table3-{task}-{name}"] for name in paper.ablations] for task, title in TASKS.items()}
+    rows = {
+        title: [results[f"table3-{task}-{name}"] for name in paper.ablations] for task, title in style.TASKS.items()
+    }
     if not any(result.n for row in rows.values() for result in row):
         return None
-    figure, axes = subplots(9, 3.6, 1, len(rows), sharey=True)
+    figure, axes = style.subplots(9, 3.6, 1, len(rows), sharey=True)
     for ax, (title, row) in zip(axes, rows.items(), strict=True):
         for y, result in enumerate(row):
             _draw_ablation(ax, y, result)
         seeds = max(result.n for result in row)
-        set_panel_title(ax, title, f"up to {seeds} seed{'s' if seeds != 1 else ''}" if seeds else "not run")
-        style_axes(ax)
+        style.set_panel_title(ax, title, f"up to {seeds} seed{'s' if seeds != 1 else ''}" if seeds else "not run")
+        style.style_axes(ax)
         ax.grid(visible=False, axis="y")
         ax.set(xscale="log", xlim=(15, 1900), xlabel="epochs to 95% of the validation sequences")
         ax.xaxis.set_major_locator(FixedLocator([20, 50, 100, 200, 500, 1000]))
         ax.xaxis.set_major_formatter("{x:g}")
         ax.xaxis.set_minor_locator(NullLocator())
-        ax.axvline(1000, color=GREY, linewidth=0.6, linestyle=":")
+        ax.axvline(1000, color=style.GREY, linewidth=0.6, linestyle=":")
     axes[0].set_yticks(range(len(paper.ablations)), paper.ablations.values())
     axes[0].invert_yaxis()
     axes[0].tick_params(axis="y", length=0)
     marks: Mapping[str, dict[str, Any]] = {
-        "ours: median and interval": {"color": BLUE, "marker": "o", "markersize": 5.5},
-        "one seed": {"color": BLUE, "marker": "|", "linestyle": "", "alpha": 0.6, "markersize": 8},
+        "ours: median and interval": {"color": style.BLUE, "marker": "o", "markersize": 5.5},
+        "one seed": {"color": style.BLUE, "marker": "|", "linestyle": "", "alpha": 0.6, "markersize": 8},
         "never reaches 95% (number: accuracy; ours: exact ceiling)": {
-            "color": INK,
+            "color": style.INK,
             "marker": ">",
             "linestyle": "",
             "markersize": 5,
         },
     }
-    legend_below(figure, PAPER_HANDLE, *(Line2D([], [], label=label, **look) for label, look in marks.items()))
+    style.legend_below(
+        figure, style.PAPER_HANDLE, *(Line2D([], [], label=label, **look) for label, look in marks.items())
+    )
     return figure
 
 
 def _draw_ablation(ax: Axes, y: float, result: Result) -> None:
     above, below, estimate = y - 0.17, y + 0.17, result.estimate
     if result.claim.unit != "epochs":  # the paper never got to 95%
-        ax.plot([NEVER_X], [above], marker=">", color=INK, markerfacecolor="white", markersize=5)
-        ax.text(1180, above, f"{result.claim.value:.1%}", va="center", fontsize=8.5, color=INK)
+        ax.plot([NEVER_X], [above], marker=">", color=style.INK, markerfacecolor="white", markersize=5)
+        ax.text(1180, above, f"{result.claim.value:.1%}", va="center", fontsize=8.5, color=style.INK)
         if estimate is not None:
-            ax.plot([NEVER_X], [below], marker=">", color=BLUE, markersize=5)
-            ax.text(1180, below, f"{estimate.low:.1%}", va="center", fontsize=8.5, color=BLUE)
+            ax.plot([NEVER_X], [below], marker=">", color=style.BLUE, markersize=5)
+            ax.text(1180, below, f"{estimate.low:.1%}", va="center", fontsize=8.5, color=style.BLUE)
         return
-    draw_diamond(ax, result.claim.value, above, INK)
+    style.draw_diamond(ax, result.claim.value, above, style.INK)
     if estimate is None:
         return
     (seeds,) = result.samples
     there = seeds["low"] == seeds["high"]
-    ax.plot(seeds.loc[there, "low"], [below] * there.sum(), "|", color=BLUE, markersize=8, alpha=0.5)
-    ax.plot(seeds.loc[~there, "low"], [below] * (~there).sum(), ">", color=BLUE, markersize=4.5, alpha=0.7)
+    ax.plot(seeds.loc[there, "low"], [below] * there.sum(), "|", color=style.BLUE, markersize=8, alpha=0.5)
+    ax.plot(seeds.loc[~there, "low"], [below] * (~there).sum(), ">", color=style.BLUE, markersize=4.5, alpha=0.7)
     if estimate.interval is not None:
         low, high = estimate.interval
-        ax.plot([low, min(high, NEVER_X)], [below, below], color=BLUE, linewidth=1.8, solid_capstyle="butt")
+        ax.plot([low, min(high, NEVER_X)], [below, below], color=style.BLUE, linewidth=1.8, solid_capstyle="butt")
     if estimate.value is not None:
-        ax.plot([estimate.value], [below], "o", color=BLUE, markersize=5.5)
+        ax.plot([estimate.value], [below], "o", color=style.BLUE, markersize=5.5)
 
 
 def distance_correlation(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
@@ -158,8 +146,8 @@ def discontinuity(paper: Paper, spec: PaperFigure, data: RunData, results: Resul
         return None
     rows = pd.concat(part.assign(task=title) for title, part in tables.items())
     figure = Discontinuity.picture.draw(without_empty_cells(rows.astype({"input_bits": int, "output_bits": int})))
-    if TASKS["add"] in tables:
-        figure.axes[0].add_patch(Rectangle((2.5, 1.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.4))
+    if style.TASKS["add"] in tables:
+        figure.axes[0].add_patch(Rectangle((2.5, 1.5), 1, 1, fill=False, edgecolor=style.INK, linewidth=1.4))
     return figure
 
 
@@ -174,13 +162,15 @@ def amnesic(paper: Paper, spec: PaperFigure, data: RunData, results: Results) ->
         return None
     published = bool((shown.loc[shown["method"] == "inlp", "iterations"] == 2).all())
     figure = Amnesic.picture.draw(label_erasures(shown, published))
-    set_figure_title(figure, "add", Amnesic.picture.title + ("" if len(ours) else ", the authors' weights"), shown)
+    style.set_figure_title(
+        figure, "add", Amnesic.picture.title + ("" if len(ours) else ", the authors' weights"), shown
+    )
     return figure
 
 
 def by_task(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Title -> rows, for each of the paper's tasks that has some."""
-    return {title: part for task, title in TASKS.items() if len(part := rows[rows["task"] == task])}
+    return {title: part for task, title in style.TASKS.items() if len(part := rows[rows["task"] == task])}
 
 
 def probe_rows(
@@ -194,7 +184,7 @@ def probe_rows(
     if not {*numbers, *texts} <= {*rows.select_dtypes("number")} | {*texts} & {*rows}:
         return pd.DataFrame(columns=["task", "source", *numbers, *texts])
     runs = {"min_epochs": min_epochs} if min_epochs else {}
-    ids = {i for task in TASKS for i in data.select({**runs, "task": task}, finished=True).index}
+    ids = {i for task in style.TASKS for i in data.select({**runs, "task": task}, finished=True).index}
     return rows[
         (rows["departs"] == "") & (rows["source"].isin([AUTHORS_WEIGHTS, TASK_ALONE]) | rows["replica"].isin(ids))
     ]
@@ -215,6 +205,6 @@ def paper_figures(
     """Every figure, in the order of ``paper.yaml``; None if there is nothing to draw yet."""
     by_id = {result.claim.id: result for result in results}
     for spec in paper.figures:
-        with without_math():
+        with style.without_math():
             figure = (draw_curves if spec.curves else DRAW_FUNCTIONS[spec.name])(paper, spec, data, by_id)
         yield spec, figure
