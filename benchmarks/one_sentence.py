@@ -10,13 +10,12 @@ a minute of one core.
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
 
 import arith_erd as ae
 from arith_erd.mechanism.place_value import ideal_slope
@@ -24,7 +23,7 @@ from arith_erd.models import NanoGPT
 from arith_erd.models.references import reference
 from arith_erd.models.weights import load_authors_network
 from arith_erd.plots.style import INK, legend_below, save_png, set_panel_title, subplots
-from arith_erd.probes.place_value import draw_answers, draw_slopes, draw_swaps
+from arith_erd.probes.place_value import ONES, SLOPE, SWAP, draw_panel
 from arith_erd.runs.directory import Run
 
 SITES = {"transformer": "dec.5.resid_mid_cross", "nanogpt": "dec.3.resid_mid"}  # named before the count
@@ -121,7 +120,6 @@ PANELS = {
 
 
 COUNTS = 0.999  # of all pairs right
-MEASURES = {"weights": "slope_", "reads": "swap_", "answers": "ones"}
 
 
 def figures(found: pd.DataFrame, folder: Path) -> None:
@@ -129,18 +127,18 @@ def figures(found: pd.DataFrame, folder: Path) -> None:
     found = found.assign(seed=found["network"] + found["seed"].astype(str))
     learnt = found.loc[(found["measure"] == "accuracy") & (found["value"] >= COUNTS), "seed"]
     found = found[found["seed"].isin(learnt)]
-    draw: dict[str, tuple[str, Callable[[Axes, pd.DataFrame], None]]] = {
-        "weights": ("how much does each lower bit weigh in bit t?", draw_slopes),
-        "reads": ("position t, or all earlier ones, read another run in layers 1 to l", draw_swaps),
-        "answers": ("answers of bit t against c, where a_t = b_t = 0", draw_answers),
+    titles = {
+        "weights": (SLOPE, "how much does each lower bit weigh in bit t?"),
+        "reads": (SWAP, "position t, or all earlier ones, read another run in layers 1 to l"),
+        "answers": (ONES, "answers of bit t against c, where a_t = b_t = 0"),
     }
     found = found[found["layer"].notna() | ~found["measure"].str.startswith("swap_")]
     found = found.assign(site=found["site"].fillna("dec." + found["layer"].map("{:.0f}".format)))
-    for name, (text, draw_panel) in draw.items():
+    for name, (measures, text) in titles.items():
         figure, axes = subplots(15, 4.2, 1, 4, sharey=True)
         for ax, (title, networks) in zip(axes, PANELS.items(), strict=True):
-            rows = found[found["network"].isin(networks) & found["measure"].str.match(MEASURES[name])]
-            draw_panel(ax, rows)
+            rows = found[found["network"].isin(networks) & found["measure"].str.startswith(measures)]
+            draw_panel(ax, rows, measures)
             set_panel_title(ax, title, f"{rows['seed'].nunique()} network{'s' * (rows['seed'].nunique() > 1)}")
             ax.label_outer()
         figure.suptitle(f"Addition: {text}", fontsize=11, fontweight="bold", color=INK)

@@ -74,9 +74,9 @@ class Picture(ABC):
 
     def pivot(self, rows: pd.DataFrame, *keys: str) -> pd.DataFrame:
         """Means (keys, x), in the order of the rows, or in that of categories."""
-        places = rows[self.x]
+        places = rows[self.x].sort_values() if rows[self.x].dtype == "category" else rows[self.x]
         means = rows.groupby([*keys, self.x], sort=False, observed=True)[self.value].mean().unstack(self.x, sort=False)
-        return means.reindex(columns=places.cat.categories if hasattr(places, "cat") else places.unique())
+        return means.reindex(columns=list(places.unique()))
 
     def _panel_size(self, rows: pd.DataFrame) -> tuple[float, float]:
         return self.size
@@ -106,7 +106,7 @@ class HeatMaps(Picture):
 
     def _panel_size(self, rows: pd.DataFrame) -> tuple[float, float]:
         width, height = self.size
-        return max(width * rows[self.x].nunique(), 1.7), 0.6 + height * rows[self.line].nunique()
+        return max(width * rows[self.x].nunique(), 2.3), 0.6 + height * rows[self.line].nunique()
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         table = self.pivot(rows, self.line)

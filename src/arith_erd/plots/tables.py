@@ -27,14 +27,12 @@ class TableSchema:
 
     ``columns`` maps each column to its kind. ``text`` and ``integer`` identify a row; ``number`` or a unit
     (``accuracy``, ``correlation``, ``percent``) marks a measure. The values of columns in ``across`` become columns of
-    the table. If rows are single cases, such as wrong answers, the table counts them by the columns ``counted``.
-    ``settings`` are those of the probe and, without a run, of task and split.
+    the table. ``settings`` are those of the probe and, without a run, of task and split.
     """
 
     name: str
     columns: Mapping[str, str]
     across: tuple[str, ...] = ()
-    counted: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -63,12 +61,6 @@ class TableSchema:
     def measures(self) -> list[str]:
         return [column for column, kind in self.columns.items() if kind not in (TEXT, INTEGER)]
 
-    def within(self, rows: pd.DataFrame) -> "TableSchema":
-        """This schema without the columns that the rows lack or leave empty."""
-        columns = {c: kind for c, kind in self.columns.items() if c in rows and rows[c].notna().any()}
-        across, counted = (tuple(c for c in chosen if c in columns) for chosen in (self.across, self.counted))
-        return replace(self, columns=columns, across=across, counted=counted)
-
 
 def summary_table(rows: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
     """The table of a probe, as text: each measure's mean over the seeds with its 95% interval.
@@ -77,8 +69,6 @@ def summary_table(rows: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
     """
     texts = [column for column in schema.keys if schema.columns[column] == TEXT]
     rows = rows.assign(**{column: rows[column].fillna("").astype(str) for column in texts})
-    if schema.counted:
-        return _count_table(rows.groupby([*schema.counted], sort=False), schema)
     keys = [column for column in schema.keys if column not in schema.across]
     lines: dict[tuple[Any, ...], dict[str, str]] = {}
     places: dict[str, tuple[Any, ...]] = {}
@@ -94,16 +84,6 @@ def summary_table(rows: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
             places[name] = place
     columns = [*keys, *sorted(places, key=lambda n: places[n])]
     return pd.DataFrame([*lines.values()], columns=columns).fillna("")
-
-
-def _count_table(groups: Any, schema: TableSchema) -> pd.DataFrame:
-    others = [column for column in schema.keys if column not in schema.counted and schema.columns[column] == TEXT]
-    lines = []
-    for values, part in groups:
-        line = {**dict(zip(schema.counted, map(str, values), strict=True)), "cases": f"{len(part):,}"}
-        line |= {f"mean |{measure}|": f"{part[measure].abs().mean():.2f}" for measure in schema.measures}
-        lines.append(line | {f"first {column}": str(part[column].iloc[0]) for column in others})
-    return pd.DataFrame(lines)
 
 
 def format_mean(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:

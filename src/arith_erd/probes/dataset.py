@@ -25,7 +25,6 @@ class Dataset(Probe):
     """
 
     columns: tuple[str, ...] = ("a", "b", "answer", "prompt", "completion", "subset")
-    counted = ("subset",)
 
     def __init__(self, task: Task, split: Split) -> None:
         task.require_enumerable("probe=dataset")
@@ -38,7 +37,11 @@ class Dataset(Probe):
         texts = [render(tokens, self.task.operator) for tokens in (examples.prompt, examples.completion)]
         numbers = (*examples.operands.T.tolist(), examples.answer.tolist())
         for values in zip(*numbers, *texts, subset.tolist(), strict=True):
-            yield self.row(*values)
+            yield dict(zip(self.columns, values, strict=True))
+
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        firsts = {f"first {column}": (column, "first") for column in ("prompt", "completion")}
+        return rows.groupby("subset", sort=False).agg(cases=("subset", "size"), **firsts).reset_index()
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The held-out region in the (A, B) plane, as a share over further operands; along A for a single operand."""

@@ -47,7 +47,6 @@ class Errors(NetworkProbe):
         percent=True,
     )
     units: ClassVar[dict[str, str]] = {"value_error": "value", "hamming_error": "tokens", "share": "accuracy"}
-    counted = ("seed", "subset")
 
     def __init__(self, models: Sequence[Hooked]) -> None:
         super().__init__(models)
@@ -82,39 +81,32 @@ class Errors(NetworkProbe):
 
     def shares(self) -> pd.DataFrame:
         """The content of ``shares.csv``, and the ``share`` that is wrong."""
-        lines = [line for model in self.models for line in self._counts(model)]
-        names = ["seed", "subset", "by", "name", "examples", "wrong", "majority", "stuck"]
-        table = pd.DataFrame(lines, columns=names)
-        return table.assign(share=table["wrong"] / table["examples"])
+        columns = ["seed", "subset", "by", "name", "examples", "wrong", "majority", "stuck"]
+        table = pd.DataFrame([row for model in self.models for row in self._counts(model)], columns=columns)
+        return table.assign(stuck=table["stuck"].fillna(""), share=table["wrong"] / table["examples"])
 
-    def _counts(self, model: Hooked) -> Iterator[tuple[Any, ...]]:
+    def _counts(self, model: Hooked) -> Iterator[dict[str, Any]]:
         subset_of, (tokens, wrong_tokens) = subset_names(model, self.examples), self.decode(model)
         completion, training = self.examples.completion, dict[str, TokenCounts]()
-        wrong = (tokens != completion).any(axis=1)
+        wrong_answers = (tokens != completion).any(axis=1)
+
+        def count(by: str, name: str, wrong: npt.NDArray[np.bool_]) -> dict[str, Any]:
+            sizes = {"examples": len(wrong), "wrong": int(wrong.sum())}
+            return {"seed": model.seed, "subset": subset, "by": by, "name": name} | sizes
+
         for subset in map(str, np.unique(subset_of)):  # ``train`` comes before ``validation``
             inside = subset_of == subset
-            size = int(inside.sum())
-            yield model.seed, subset, "answer", "all", size, int(wrong[inside].sum()), np.nan, ""
+            yield count("answer", "all", wrong_answers[inside])
             for t, name in enumerate(self.task.answer_names):
-                num_wrong = int(wrong_tokens[inside, t].sum())
-                majority = float(np.bincount(completion[inside, t]).max()) / size
-                counts = (size - num_wrong, size, majority)
-                status = stuck_status(training[name], counts) if name in training else ""
+                row = count("token", name, wrong_tokens[inside, t])
+                row["majority"] = float(np.bincount(completion[inside, t]).max()) / row["examples"]
+                counts = (row["examples"] - row["wrong"], row["examples"], row["majority"])
+                row["stuck"] = stuck_status(training[name], counts) if name in training else ""
                 if subset == "train":
                     training[name] = counts
-                yield model.seed, subset, "token", name, size, num_wrong, majority, status
+                yield row
             for length in [] if self.carry is None else np.unique(self.carry[inside]):
-                selected = inside & (self.carry == length)
-                yield (
-                    model.seed,
-                    subset,
-                    "longest carry",
-                    str(length),
-                    int(selected.sum()),
-                    int(wrong[selected].sum()),
-                    np.nan,
-                    "",
-                )
+                yield count("longest carry", str(length), wrong_answers[inside & (self.carry == length)])
 
     def files(self) -> dict[str, str]:
         return {"shares.csv": self.shares().drop(columns="share").to_csv(index=False, float_format="%.9g")}

@@ -9,8 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 from pydantic import Field
 from torch import Tensor
 
@@ -32,15 +30,33 @@ from ..interp.interchange import answer_tokens, digit_index, finite_cache, score
 from ..interp.interventions import Replace
 from ..interp.sites import chosen_sites, holds_prompt, layers, position_names
 from ..plots.curves import EpochCurves
-from ..plots.style import GREY, heat_map, set_figure_title, set_panel_title, subplots
+from ..plots.panels import HeatMaps
+from ..plots.tables import summary_table
 from ..tasks import Examples, Task
 from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list, format_cells, sample_pairs, weighted_means
 
 MIN_CLEAN_ACCURACY = 0.5  # accuracy on clean examples below which a note is printed
 ALL = "all"
-TITLES = dict.fromkeys(("bit", "pair"), "share of the logit difference that one position recovers")
-TITLES["family"] = "answers that change when one position is patched from another run"
-TITLES["token_mean"] = "right answers with the mean for each token in place of a site"
+LAYOUT: dict[str, Any] = {"panels_per_row": "stack", "size": (0.45, 0.33)}
+RECOVERED = HeatMaps(
+    *("recovered", "position", "site", "panel"),
+    title="share of the logit difference that one position recovers",
+    numbers="z.2f",
+    color_range=(-0.5, 0.5),  # a patch can also move the logits the wrong way
+    cmap="RdBu",
+    **LAYOUT,
+)
+PICTURES = {
+    **dict.fromkeys(("bit", "pair"), RECOVERED),
+    "family": HeatMaps(
+        *("flipped", "position", "site", "panel"),
+        title="answers that change when one position is patched from another run",
+        **LAYOUT,
+    ),
+    "token_mean": HeatMaps(
+        "accuracy", "answer", "site", title="right answers with the mean for each token in place of a site"
+    ),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +108,7 @@ class Patching(NetworkProbe):
         causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
     """
 
+    picture: HeatMaps
     units: ClassVar[dict[str, str]] = dict.fromkeys(("flipped", "accuracy", "no_intervention"), "accuracy")
 
     def __init__(
@@ -106,7 +123,7 @@ class Patching(NetworkProbe):
         causal_model: CausalModelSpec = None,
     ) -> None:
         super().__init__(models)
-        self.source = source
+        self.source, self.picture = source, PICTURES[source]
         for key, given in (("variable", variable), ("families", families), ("causal_model", causal_model)):
             if given is not None and source != "family":
                 raise UserError(f"probe.{key}: expected only with probe.source=family; received source={source}")
@@ -205,9 +222,9 @@ class Patching(NetworkProbe):
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         if self.source == "token_mean":
-            return super().table(rows)
+            return summary_table(rows, self.schema("", rows))
         if self.source != "family":
-            return format_cells(100 * self._pivot(rows).rename_axis("%"), "z.0f")
+            return format_cells(100 * self.picture.pivot(self.shown(rows), "site").rename_axis("%"), "z.0f")
         decoder = rows[rows["site"].str.startswith("dec.")]
         means = weighted_means(decoder if len(decoder) else rows, ["site", "family"], self.measures)
         return format_cells(means.dropna(axis=1, how="all").rename(columns=lambda name: name.removeprefix("iia_")))
@@ -215,47 +232,24 @@ class Patching(NetworkProbe):
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         if self.source not in ("bit", "pair"):
             return super().epoch_curves(rows)
-        largest = {seed: self._pivot(of_seed).max(axis=1) for seed, of_seed in rows.groupby("seed")}
-        best = pd.concat(largest, names=["seed"]).rename("recovered").reset_index()
-        return EpochCurves.of(best, "recovered", ["site"], label="largest recovery by one position")
+        largest = self.shown(rows).groupby(["seed", "site"], sort=False)["recovered"].max().reset_index()
+        return EpochCurves.of(largest, "recovered", ["site"], label="largest recovery by one position")
 
-    def figure(self, rows: pd.DataFrame) -> Figure:
-        """A line of heat maps for each family, one for the sites that hold the prompt alone, and one for the others."""
-        prompt, known = {*self.task.prompt_names}, {ALL, *self.task.prompt_names, *self.task.answer_names}
-        names = rows.groupby("site")["position"].agg(set)
-        stacks = names.map(lambda positions: (not positions <= prompt) + (not positions <= known))
-        tables = [self._pivot(part) for _, part in rows.groupby(rows["site"].map(stacks))]
-        families, widths = list(dict.fromkeys(rows["family"])), [len(table.columns) for table in tables]
-        row_height = 0.55 + (0.36 if len(families) == 1 else 0.22) * max(map(len, tables))
-        shape = 1.5 + 0.45 * max(sum(widths), 16), 0.9 + row_height * len(families)
-        figure, grid = subplots(*shape, len(families), len(tables), squeeze=False, width_ratios=widths)
-        largest = np.clip(np.nanmax(np.abs(pd.concat(tables).to_numpy())), 0.1, 2)
-        signed = self.measures[0] == "recovered"  # a patch can also move the logits the wrong way
-        style = (Normalize(-largest, largest), "RdBu", "z.2f") if signed else (Normalize(0, 1), "Blues", ".2f")
-        for axes, family in zip(grid, families, strict=True):
-            for ax, table in zip(axes, tables, strict=True):
-                of_family = self._pivot(rows[rows["family"] == family])
-                heat_map(ax, of_family.reindex(index=table.index, columns=table.columns), *style)
-                read = sum(name in prompt for name in table.columns)
-                if 0 < read < len(table.columns):  # the prompt and the answer in one sequence
-                    ax.axvline(read - 0.5, color=GREY, linewidth=0.8)
-            if self.source == "family":
-                kept = ", ".join(self.families[family].keep)
-                note = f"{kept} the same" if self.families[family].vary and kept else ""
-                set_panel_title(axes[0], family, note)
-        set_figure_title(figure, self.task.name, TITLES[self.source], rows)
-        return figure
-
-    def _pivot(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The first measure (sites, positions), mean over seeds and answers; for means by token (sites, answers)."""
-        measure, along = self.measures[0], "answer" if self.source == "token_mean" else "position"
+    def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Means over answers, in a panel for each family and for the sites that hold the prompt alone, or more."""
+        value, x = self.picture.value, self.picture.x
         if self.source == "token_mean":
             rows = pd.concat([rows, rows.assign(site="no intervention", accuracy=rows["no_intervention"])])
-        means = weighted_means(rows, ["site", along], [measure])[measure]
-        wide = means.unstack(along).reindex(index=rows["site"].unique())
-        order = [ALL, *self.task.prompt_names, *self.task.answer_names]
-        ordered = sorted(wide, key=lambda name: (order.index(name), 0) if name in order else (len(order), name))
-        return wide[ordered].dropna(axis=1, how="all")
+        means = weighted_means(rows, ["seed", "family", "site", x], [value]).dropna().reset_index()
+        in_prompt = means.groupby("site")[x].agg(set).map({*self.task.prompt_names}.issuperset)
+        stack = means["site"].map(in_prompt).map({True: "prompt", False: "answer"})
+        order = dict.fromkeys([ALL, *self.task.prompt_names, *self.task.answer_names, *means[x]])
+        panel = means["family"].map(self._family_title) + ", " + stack
+        return means.assign(stack=stack, panel=panel, **{x: pd.Categorical(means[x], [*order])})
+
+    def _family_title(self, name: str) -> str:
+        kept = ", ".join(self.families[name].keep) if self.source == "family" and self.families[name].vary else ""
+        return name + (f" ({kept} the same)" if kept else "")
 
 
 def corrupt(task: Task, clean: Examples, corruption: str, seed: int) -> Examples:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,31 +11,50 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.sites import chosen_sites, residual_stream
 from ..mechanism.place_value import ColumnSums, agreements, ideal_slope, interchanges, slopes, swaps
+from ..plots import style
 from ..plots.curves import EpochCurves
-from ..plots.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    draw_band,
-    legend_below,
-    panel_grid,
-    set_figure_title,
-    set_panel_title,
-    style_axes,
-)
+from ..plots.panels import Lines
 from .probe import NetworkProbe, OneOrMore, Positive, format_cells
 
-RULE_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
-    "local_remainder": ("parity of round(column + c)", {"color": BLUE, "marker": "o"}),
-    "graded_carry": ("column xor [c > threshold]", {"color": ORANGE, "marker": "s", "linestyle": "--"}),
-    "remainder": ("round(column + c), any number", {"color": INK, "marker": "^", "linestyle": "-."}),
-    "prefix_carry": ("carry read off the last token", {"color": GREY, "marker": "x", "linestyle": ":"}),
+LINE_NAMES = {
+    "operands": "operand bits",
+    "prefix": "prefix bits",
+    "local_remainder": "parity of round(column + c)",
+    "graded_carry": "column xor [c > threshold]",
+    "remainder": "round(column + c), any number",
+    "prefix_carry": "carry read off the last token",
+    "own": "position t reads the other run",
+    "earlier": "all earlier positions read it",
 }
-SWAP_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
-    "own": ("position t reads the other run", {"color": BLUE, "marker": "D"}),
-    "earlier": ("all earlier positions read it", {"color": ORANGE, "marker": "v", "linestyle": "--"}),
+PLACE_VALUES = {f"{name}, by place value": name for name in ("operand bits", "prefix bits")}
+SLOPE, ONES, AGREEMENT, SWAP = "slope_", "ones", "agreement_", "swap_"
+PANELS = {  # measures that begin so -> title and picture
+    SLOPE: (
+        "Weight of each lower bit",
+        Lines(
+            *("value", "place", "line"),
+            xlabel="place, relative to t",
+            label="slope, relative to operand bit t - 1",
+            reference_lines=PLACE_VALUES,
+        ),
+    ),
+    ONES: (
+        "Answer against c; grey: after right prefixes",
+        Lines(
+            *("value", "c", "line"),
+            xlabel="c: operands below t minus the prefix, over 2^t",
+            label="answers 1",
+            percent=True,
+        ),
+    ),
+    AGREEMENT: (
+        "Agreement with a rule",
+        Lines("value", "bit", "line", xlabel="bit t of the answer", label="answers as the rule gives them"),
+    ),
+    SWAP: (
+        "Layers 1 to l read another run",
+        Lines("value", "layer", "line", xlabel="decoder layer l", label="bits t that flip", percent=True),
+    ),
 }
 
 
@@ -101,13 +119,12 @@ class PlaceValue(NetworkProbe):
         return EpochCurves.of(shown, "value", ["measure"], label="mean over bits")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        panels = [draw_agreements, draw_swaps]
-        panels = [draw_slopes, draw_answers, *panels] if self.sums.adds else panels
-        figure, axes = panel_grid(10.4, 2.3 * len(panels), len(panels), 2)
-        for ax, draw in zip(axes, panels, strict=True):
-            draw(ax, rows)
-        set_figure_title(figure, self.task.name, "what does answer position t do with the bits below it?", rows)
-        legend_below(figure, columns=5)
+        panels = [*PANELS] if self.sums.adds else [AGREEMENT, SWAP]
+        figure, axes = style.subplots(10.4, 2.3 * len(panels), len(panels) // 2, 2, squeeze=False)
+        for ax, panel in zip(axes.flat, panels, strict=True):
+            draw_panel(ax, rows, panel)
+        style.set_figure_title(figure, self.task.name, "what does answer position t do with the bits below it?", rows)
+        style.legend_below(figure, columns=4)
         return figure
 
 
@@ -118,56 +135,21 @@ def attention_sites(model: Hooked) -> list[str]:
     return after_cross or [site for site in stream if site.endswith("resid_mid")]
 
 
-def draw_slopes(ax: Axes, rows: pd.DataFrame) -> None:
-    """Slopes by place below t: a thin line for each seed and bit, a thick one for their mean, dots for place value."""
-    style_axes(ax)
-    for name, color, sign in (("operands", BLUE, 1), ("prefix", ORANGE, -1)):
-        measured = rows[rows["measure"] == f"slope_{name}"]
-        below = measured.assign(below=measured["bit"] - measured["place"])
-        for _, line in below.groupby(["seed", "bit"]):
-            ax.plot(line["below"], line["value"], color=color, alpha=0.25, linewidth=0.8)
-        mean, marker = below.groupby("below")["value"].mean(), "o" if sign > 0 else "s"
-        ax.plot(mean.index, mean, color=color, marker=marker, markersize=4.5, label=f"{name.removesuffix('s')} bits")
-        at = np.arange(1, 2 if below.empty else int(below["below"].max()) + 1)
-        expected = [ideal_slope(-int(d), 0, sign > 0) for d in at]
-        ax.plot(at, expected, ":", color=INK, linewidth=1.2, label="place value" if sign > 0 else None)
-    ax.invert_xaxis()
-    ax.set(xlabel="places below t", ylabel="slope, relative to operand bit t - 1")
-    set_panel_title(ax, "Weight of each lower bit", "thin: each bit t")
-
-
-def draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
-    """For each bit the share of answers 1 against c, where a_t = b_t = 0."""
-    style_axes(ax, "y")
-    ones = rows[rows["measure"] == "ones"]
-    bits = sorted(ones["bit"].unique())
-    for i, bit in enumerate(bits):
-        mean = ones[ones["bit"] == bit].groupby("c")["value"].mean()
-        shade = 0.35 + 0.65 * i / max(len(bits) - 1, 1)
-        ax.plot(mean.index, mean, "-", color=GREEN, alpha=shade, linewidth=1.4, label=f"t = {bit:.0f}")
-    ax.axvspan(-0.02, 1.02, color=GREY, alpha=0.08, linewidth=0)
-    ax.set(xlabel="c: operands below t minus the prefix, over 2^t", ylabel="answers 1", ylim=(-0.03, 1.03))
-    set_panel_title(ax, "Answer against c", "grey: range after right prefixes")
-
-
-def draw_agreements(ax: Axes, rows: pd.DataFrame) -> None:
-    """The agreement with each rule, by bit."""
-    style_axes(ax, "y")
-    for name, (label, style) in RULE_STYLES.items():
-        mean = rows[rows["measure"] == f"agreement_{name}"].groupby("bit")["value"].mean()
-        if len(mean):
-            ax.plot(mean.index, mean, label=label, markersize=4.5, **style)
-    ax.set(xlabel="bit t of the answer", ylabel="answers as the rule gives them", ylim=(None, 1.002))
-    set_panel_title(ax, "Agreement with a rule", "threshold fitted on others")
-
-
-def draw_swaps(ax: Axes, rows: pd.DataFrame) -> None:
-    """Flipped bits by layer: the mean over seeds, and their range as a band."""
-    style_axes(ax, "y")
-    swapped = rows[rows["measure"].str.startswith("swap_")]
-    layer = swapped["site"].astype(str).str.removeprefix("dec.").astype(int)
-    for name, (text, style) in SWAP_STYLES.items():
-        of_reader = swapped.assign(layer=layer)[swapped["measure"] == f"swap_{name}"]
-        draw_band(ax, of_reader.pivot_table("value", "layer", "seed"), "mean", label=text, markersize=4.5, **style)
-    ax.set(xlabel="decoder layer l", ylabel="bits t that flip", ylim=(-0.03, 1.03), xticks=sorted(layer.unique()))
-    set_panel_title(ax, "Layers 1 to l read another run", "mean over bits")
+def draw_panel(ax: Axes, rows: pd.DataFrame, panel: str) -> None:
+    """Draw the measures of one of `PANELS`: means over bits, or for ``ones`` a line for each bit."""
+    title, picture = PANELS[panel]
+    rows = rows[rows["measure"].str.startswith(panel)]
+    if panel == ONES:
+        rows = rows.assign(line="t = " + rows["bit"].map("{:.0f}".format), seed=0)  # six bands would hide the lines
+        ax.axvspan(0, 1, color=style.GREY, alpha=0.08, linewidth=0)  # the range after right prefixes
+    else:
+        line = rows["measure"].str.removeprefix(panel).map(LINE_NAMES)
+        rows = rows.assign(line=line, place=rows["place"] - rows["bit"])[line.notna()]
+    if panel == SLOPE:
+        values = [ideal_slope(row.place, 0, row.measure == "slope_operands") for row in rows.itertuples()]
+        rows = pd.concat([rows, rows.assign(line=rows["line"] + ", by place value", value=values)])
+    if panel == SWAP:
+        rows = rows.assign(layer=rows["site"].str.removeprefix("dec.").astype(int))
+    picture.draw_panel(ax, rows)
+    ax.set(xlabel=picture.xlabel, ylabel=picture.label)
+    style.set_panel_title(ax, title)

@@ -69,24 +69,18 @@ class Probe(ABC):
 
     task: Task
     columns: Sequence[str] = ()
-    """Keys of `rows`, in order: only for `row`, and for a table that may have no rows."""
+    """Keys of `rows`, in order, for a table that may have none."""
     picture: Picture | None = None
     """What figure, terminal and curves over epochs show of the rows; a probe without one draws its own `figure`."""
     units: ClassVar[Mapping[str, str]] = {}
     """Units of measures, such as ``accuracy``; a column of floats without a unit holds plain numbers."""
     across: ClassVar[tuple[str, ...]] = ()
     """Columns of `rows` whose values become columns of the table."""
-    counted: ClassVar[tuple[str, ...]] = ()
-    """For probes with one row per case: the columns by which the table counts cases."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
             cls.__init__ = _validated(cls.__init__)  # type: ignore[method-assign]
-
-    def row(self, *values: Any) -> dict[str, Any]:
-        """Make a row of values, in the order of ``columns``."""
-        return dict(zip(self.columns, values, strict=True))
 
     @abstractmethod
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -133,8 +127,7 @@ class Probe(ABC):
 
     def schema(self, name: str, rows: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> TableSchema:
         """Describe the rows, for ``probe.json``."""
-        layout = {"across": self.across, "counted": self.counted, "settings": dict(settings or {})}
-        return TableSchema.of(name, rows, self.units, **layout)
+        return TableSchema.of(name, rows, self.units, across=self.across, settings=dict(settings or {}))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The table on the terminal: the means in ``picture``, or each measure's mean over seeds with 95% interval."""
