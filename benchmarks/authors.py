@@ -22,7 +22,7 @@ import torch
 WARM_UP = 1024  # examples of either subset: one evaluation batch of theirs
 
 
-def epoch(script: Path, function: str, operation: str, cpu: bool) -> dict[str, Any]:
+def time_epoch(script: Path, function: str, operation: str, cpu: bool) -> dict[str, Any]:
     """Time the first epoch of one of their runs, after a warm-up on 1024 examples.
 
     Returns:
@@ -41,10 +41,10 @@ def epoch(script: Path, function: str, operation: str, cpu: bool) -> dict[str, A
     module = importlib.import_module(script.stem)
     clock = _Clock(module)
     for limit in (WARM_UP, None):
-        clock.begin(limit)
+        clock.start_epoch(limit)
         with contextlib.redirect_stdout(io.StringIO()):  # a dot for every step
             train_accuracy, val_accuracy = getattr(module, function)(operation, run_count=1, epochs=1)
-    total = _now() - clock.start
+    total = _synchronized_time() - clock.start
     seconds = {"training": total - clock.evaluation, "evaluation": clock.evaluation, "total": total}
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     device = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
@@ -67,7 +67,7 @@ class _Clock:
         module.random_split_dataset = self._split
         module.eval_accuracy_autoregressive = self._evaluate
 
-    def begin(self, limit: int | None) -> None:
+    def start_epoch(self, limit: int | None) -> None:
         """Before an epoch, of the first few examples of each subset if there is a limit."""
         self.limit, self.start, self.evaluation = limit, 0.0, 0.0
 
@@ -75,17 +75,17 @@ class _Clock:
         return [x[: self.limit] for x in self.split(*arguments, **options)]
 
     def _shuffle(self, *arguments: Any, **options: Any) -> Any:
-        self.start = _now()
+        self.start = _synchronized_time()
         return self.shuffle(*arguments, **options)
 
     def _evaluate(self, *arguments: Any, **options: Any) -> Any:
-        start = _now()
+        start = _synchronized_time()
         result = self.evaluate(*arguments, **options)
-        self.evaluation += _now() - start
+        self.evaluation += _synchronized_time() - start
         return result
 
 
-def _now() -> float:
+def _synchronized_time() -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()

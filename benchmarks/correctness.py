@@ -34,26 +34,26 @@ def main() -> None:
     overrides = sys.argv[1:]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        both = {model: list(checks(model, overrides, device)) for model in ("transformer", "nanogpt")}
+        checks_by_model = {model: list(checks(model, overrides, device)) for model in ("transformer", "nanogpt")}
     except (UserError, HydraException) as error:
         sys.exit(f"error: {error}")
     print(f"{device_name(device)} against the CPU: largest differences\n")
     failed = False
     for kind in Kind:  # what every run rests on comes first, in case there is a time limit
-        for model, listed in both.items():
-            for name, difference, its in listed:
-                if its is not kind:
+        for model, model_checks in checks_by_model.items():
+            for name, difference, check_kind in model_checks:
+                if check_kind is not kind:
                     continue
                 try:
-                    found = difference()
+                    value = difference()
                 except Exception as error:  # the next check may tell more
                     traceback.print_exc()
-                    shown, good = printable(first_line(error)), False
+                    text, passed = printable(first_line(error)), False
                 else:
-                    shown, good = f"{found:.2g}", found <= TOLERANCE
-                failed |= kind is Kind.REQUIRED and not good
-                verdict = "for the record" if kind is Kind.RECORD else "ok" if good else "FAILED"
-                print(f"{name:29}{model:13}{verdict:16}{shown}", flush=True)
+                    text, passed = f"{value:.2g}", value <= TOLERANCE
+                failed |= kind is Kind.REQUIRED and not passed
+                verdict = "for the record" if kind is Kind.RECORD else "ok" if passed else "FAILED"
+                print(f"{name:29}{model:13}{verdict:16}{text}", flush=True)
     sys.exit(int(failed))  # an exit hook of W&B's takes no bool
 
 
@@ -74,42 +74,46 @@ def checks(
         UserError: if the overrides are not those of a configuration.
     """
     cpu = torch.device("cpu")
-    plain = configured(model, overrides)
+    plain = compose_job(model, overrides)
 
     @cache
-    def traced(seed: str, **trainer: object) -> torch.Tensor:
-        return losses(configured(model, overrides, seed, **trainer), device)
+    def pack_losses(seed: str, **trainer: object) -> torch.Tensor:
+        return train_losses(compose_job(model, overrides, seed, **trainer), device)
 
-    def eager() -> torch.Tensor:
-        return traced(PACK, compile=False)
+    def eager_losses() -> torch.Tensor:
+        return pack_losses(PACK, compile=False)
 
-    def solos() -> torch.Tensor:
-        return torch.cat([traced(str(seed), compile=False) for seed in parse_seeds(PACK)])
+    def single_seed_losses() -> torch.Tensor:
+        return torch.cat([pack_losses(str(seed), compile=False) for seed in parse_seeds(PACK)])
 
-    def on_the_cpu() -> torch.Tensor:
-        return losses(configured(model, overrides, PACK, compile=False), cpu)
+    def cpu_losses() -> torch.Tensor:
+        return train_losses(compose_job(model, overrides, PACK, compile=False), cpu)
 
-    def mask(on: torch.device) -> torch.Tensor:
+    def dropout_mask(on: torch.device) -> torch.Tensor:
         return keep_mask(torch.tensor([7, 9], dtype=torch.int32, device=on), torch.Size([1001]), 0.1).cpu()
 
-    yield "a pack is its seeds alone", lambda: distance(eager(), solos()), Kind.REQUIRED
-    yield "the device is the CPU", lambda: distance(eager(), on_the_cpu()), Kind.REQUIRED
-    yield "dropout masks", lambda: distance(mask(cpu), mask(device)), Kind.REQUIRED
-    yield "decoding is teacher forcing", lambda: decoding(plain, device), Kind.REQUIRED
+    yield "a pack is its seeds alone", lambda: largest_difference(eager_losses(), single_seed_losses()), Kind.REQUIRED
+    yield "the device is the CPU", lambda: largest_difference(eager_losses(), cpu_losses()), Kind.REQUIRED
+    yield "dropout masks", lambda: largest_difference(dropout_mask(cpu), dropout_mask(device)), Kind.REQUIRED
+    yield "decoding is teacher forcing", lambda: decoding_difference(plain, device), Kind.REQUIRED
     if device.type == "cuda":
-        compiled = partial(traced, PACK, compile=True)
-        yield "compiled is eager", lambda: distance(eager(), compiled()), Kind.REQUIRED
-        yield "CUDA graphs are eager", lambda: distance(eager(), compiled(cuda_graphs=True)), Kind.OPTION
-    bf16 = partial(traced, PACK, compile=False, precision="bf16-mixed")
-    yield "bf16-mixed", lambda: distance(eager(), bf16()), Kind.RECORD
+        compiled = partial(pack_losses, PACK, compile=True)
+        yield "compiled is eager", lambda: largest_difference(eager_losses(), compiled()), Kind.REQUIRED
+        yield (
+            "CUDA graphs are eager",
+            lambda: largest_difference(eager_losses(), compiled(cuda_graphs=True)),
+            Kind.OPTION,
+        )
+    bf16 = partial(pack_losses, PACK, compile=False, precision="bf16-mixed")
+    yield "bf16-mixed", lambda: largest_difference(eager_losses(), bf16()), Kind.RECORD
 
 
-def configured(model: str, overrides: Sequence[str], seed: str = "0", **trainer: object) -> Job:
+def compose_job(model: str, overrides: Sequence[str], seed: str = "0", **trainer: object) -> Job:
     options = [f"trainer.{key}={str(value).lower()}" for key, value in trainer.items()]
     return compose("train", [f"model={model}", f"seed={seed}", *options, *overrides])
 
 
-def losses(job: Job, device: torch.device) -> torch.Tensor:
+def train_losses(job: Job, device: torch.device) -> torch.Tensor:
     """Of every replica in every step, (R, steps)."""
     module = assemble(job, device).to(device)
     data = table_data(job)
@@ -121,7 +125,7 @@ def losses(job: Job, device: torch.device) -> torch.Tensor:
 
     optimizer = module.configure_optimizers()
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=job.trainer.precision == "bf16-mixed")
-    found = []
+    losses = []
     for step in range(STEPS):
         prompt, completion = batch_of(step)
         with autocast:
@@ -130,11 +134,11 @@ def losses(job: Job, device: torch.device) -> torch.Tensor:
         loss.sum().backward()
         module.configure_gradient_clipping(optimizer)
         optimizer.step()
-        found.append(loss.detach().float().cpu())
-    return torch.stack(found, dim=1)
+        losses.append(loss.detach().float().cpu())
+    return torch.stack(losses, dim=1)
 
 
-def decoding(job: Job, device: torch.device) -> float:
+def decoding_difference(job: Job, device: torch.device) -> float:
     """The share of tokens in which decoding only what teacher forcing fails differs from decoding everything."""
     module = assemble(job, device).to(device)
     data = table_data(job)
@@ -145,7 +149,7 @@ def decoding(job: Job, device: torch.device) -> float:
     return float((greedy_tokens(network, prompt, completion) != everything).double().mean())
 
 
-def distance(a: torch.Tensor, b: torch.Tensor) -> float:
+def largest_difference(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((a - b).abs().max())
 
 

@@ -24,19 +24,19 @@ from arith_erd.stats import (
 )
 
 SEEDS = (3, 5, 8, 20)
-LEARN, OTHERS_LEARN = 0.7, 0.9
-MODES = "two modes"
+SHARE, OTHER_SHARE = 0.7, 0.9  # of seeds that learn, in two kinds of runs
+TWO_MODES = "two modes"
 Sample = npt.NDArray[np.floating]
-Draw = Callable[[np.random.Generator, int], Sample]
-DRAWS: dict[str, tuple[Draw, float, float]] = {  # with mean and median
+Sampler = Callable[[np.random.Generator, int], Sample]
+DISTRIBUTIONS: dict[str, tuple[Sampler, float, float]] = {  # with mean and median
     "normal": (lambda rng, n: 10 + rng.normal(size=n), 10.0, 10.0),
     "exponential": (lambda rng, n: 1 + rng.exponential(size=n), 2.0, 1 + float(np.log(2))),
     "skewed integers": (lambda rng, n: 20.0 + rng.geometric(0.15, n), 20 + 1 / 0.15, 25.0),
-    MODES: (lambda rng, n: np.where(rng.random(n) < LEARN, 1.0, 0.5), 0.5 + LEARN / 2, 1.0),
+    TWO_MODES: (lambda rng, n: np.where(rng.random(n) < SHARE, 1.0, 0.5), 0.5 + SHARE / 2, 1.0),
 }
 
 
-def intervals(
+def compute_intervals(
     one: Sample, other: Sample, further: float, mean: float, median: float
 ) -> dict[str, tuple[Interval | None, float]]:
     """Each interval from two samples, with what it should hold."""
@@ -56,31 +56,33 @@ def coverage(samples: int, seeds: int, seed: int = 0) -> dict[tuple[str, str], f
     """
     rng = np.random.default_rng(seed)
     hits: Counter[tuple[str, str]] = Counter()
-    for name, (draw, mean, median) in DRAWS.items():
+    for name, (draw, mean, median) in DISTRIBUTIONS.items():
         for _ in range(samples):
             one, other = draw(rng, seeds), draw(rng, seeds)
-            found = intervals(one, other, float(draw(rng, 5).mean()), mean, median)
-            for what, (interval, truth) in found.items():
-                if interval is not None and (name != MODES or what == "median"):
-                    hits[what, name] += holds(interval, truth)
-    for k, other_k in zip(rng.binomial(seeds, LEARN, samples), rng.binomial(seeds, OTHERS_LEARN, samples), strict=True):
+            interval_by_name = compute_intervals(one, other, float(draw(rng, 5).mean()), mean, median)
+            for what, (interval, truth) in interval_by_name.items():
+                if interval is not None and (name != TWO_MODES or what == "median"):
+                    hits[what, name] += contains(interval, truth)
+    for k, other_k in zip(rng.binomial(seeds, SHARE, samples), rng.binomial(seeds, OTHER_SHARE, samples), strict=True):
         one_share, other_share = (1.0, int(k), seeds), (-1.0, int(other_k), seeds)
-        hits["share that learns", MODES] += holds(shares_interval([one_share]), LEARN)
-        hits["difference of shares", MODES] += holds(shares_interval([one_share, other_share]), LEARN - OTHERS_LEARN)
+        hits["share that learns", TWO_MODES] += contains(shares_interval([one_share]), SHARE)
+        hits["difference of shares", TWO_MODES] += contains(
+            shares_interval([one_share, other_share]), SHARE - OTHER_SHARE
+        )
     return {key: count / samples for key, count in hits.items()}
 
 
-def holds(interval: Interval, truth: float) -> bool:
+def contains(interval: Interval, truth: float) -> bool:
     return interval[0] - 1e-12 <= truth <= interval[1] + 1e-12
 
 
 def table(samples: int) -> str:
     """Markdown: a row for each interval and number of seeds."""
-    lines = [["interval, seeds", *DRAWS], ["---"] * (1 + len(DRAWS))]
-    found = {seeds: coverage(samples, seeds) for seeds in SEEDS}
-    for what in dict.fromkeys(what for shares in found.values() for what, _ in shares):
-        for seeds, shares in found.items():
-            cells = [f"{shares[what, name]:.1%}" if (what, name) in shares else "" for name in DRAWS]
+    lines = [["interval, seeds", *DISTRIBUTIONS], ["---"] * (1 + len(DISTRIBUTIONS))]
+    by_seeds = {seeds: coverage(samples, seeds) for seeds in SEEDS}
+    for what in dict.fromkeys(what for shares in by_seeds.values() for what, _ in shares):
+        for seeds, shares in by_seeds.items():
+            cells = [f"{shares[what, name]:.1%}" if (what, name) in shares else "" for name in DISTRIBUTIONS]
             if any(cells):
                 lines.append([f"{what}, {seeds}", *cells])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

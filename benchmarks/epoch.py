@@ -30,12 +30,12 @@ AUTHORS = {  # in a clone of their repository: the file that trains a model, and
     "transformer": ("EncoderDecoderTransformer/TransformerTraining.py", "transformer_training"),
     "nanogpt": ("nanoGPT/train_arithmetic.py", "nanogpt_training"),
 }
-OPERATIONS = {"add": "+", "mul": "x", "random_output": "R"}
+AUTHORS_OPERATIONS = {"add": "+", "mul": "x", "random_output": "R"}
 Result = dict[str, Any]
 
 
 def main() -> None:
-    options = command_line().parse_args()
+    options = build_parser().parse_args()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(options.threads)
     configure_threads()
     try:
@@ -56,12 +56,14 @@ def main() -> None:
             options.out.write_text(json.dumps(result, indent=2) + "\n")
 
 
-def command_line() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Time epochs and training steps on whatever device is there.")
     parser.add_argument("--repeats", default=3, type=int, help="of each measurement (default: 3)")
     parser.add_argument("--no-epochs", action="store_true", help="time the steps of packs only")
     parser.add_argument("--threads", default=cpu_count(), type=int, help="default: every core this process may use")
-    parser.add_argument("--packs", default=[1, 5], type=sizes, metavar="R,R", help="whose steps are timed, or none")
+    parser.add_argument(
+        "--packs", default=[1, 5], type=parse_sizes, metavar="R,R", help="whose steps are timed, or none"
+    )
     parser.add_argument("--steps", default=24, type=int, help="timed in one repeat of a pack (default: 24)")
     parser.add_argument("--reference", type=Path, metavar="PATH", help="a clone of the authors' repository")
     parser.add_argument("--out", type=Path, metavar="FILE", help="JSON with every single measurement")
@@ -69,61 +71,61 @@ def command_line() -> argparse.ArgumentParser:
     return parser
 
 
-def sizes(text: str) -> list[int]:
+def parse_sizes(text: str) -> list[int]:
     return [] if text == "none" else [int(size) for size in text.split(",")]
 
 
 def measure_all(options: argparse.Namespace, job: Job, packs: Sequence[Job], result: Result) -> None:
     """Measure what was asked for into ``result``, printing each line as soon as it is known."""
     machine = {"cpu": cpu_name(), "cores": cpu_count(), "load": os.getloadavg()}
-    environment = in_fresh_process("ours.environment", job=job)
+    environment = run_in_fresh_process("ours.describe_environment", job=job)
     result |= {"when": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine, **environment}
     result["overrides"] = options.overrides
     print(*(f"{key}: {result[key]}" for key in ("machine", *environment)), sep="\n", flush=True)
     if not options.no_epochs:
         print(f"\none epoch: {job.title}, {len(job.seeds)} replica(s); seconds", flush=True)
-        sides: dict[str, list[Result]] = {"ours": [], "authors'": []}
+        by_side: dict[str, list[Result]] = {"ours": [], "authors'": []}
         for _ in range(options.repeats):
-            for side, measured in sides.items():
+            for side, measured in by_side.items():
                 if side == "ours":
-                    measured.append(in_fresh_process("ours.epoch", job=job))
+                    measured.append(run_in_fresh_process("ours.time_epoch", job=job))
                 elif options.reference is not None:
-                    measured.append(their_epoch(job, options.reference))
+                    measured.append(time_authors_epoch(job, options.reference))
                 if measured:
                     phases = " ".join(f"{phase} {seconds:.2f}" for phase, seconds in measured[-1]["seconds"].items())
-                    print(f"{side:9}{phases}, {memory(measured[-1])}", flush=True)
-        ours, theirs = ([one["seconds"]["total"] for one in measured] for measured in sides.values())
-        result["epoch"] = sides | {"their_commit": commit(options.reference) if theirs else None}
+                    print(f"{side:9}{phases}, {format_memory(measured[-1])}", flush=True)
+        ours, authors = ([measurement["seconds"]["total"] for measurement in measured] for measured in by_side.values())
+        result["epoch"] = by_side | {"their_commit": commit(options.reference) if authors else None}
         print(f"median of ours {median(ours):.2f}", end="")
-        if theirs:
-            ratios = [len(job.seeds) * their / our for our, their in zip(ours, theirs, strict=True)]
-            faster = len(job.seeds) * median(theirs) / median(ours)
-            print(f", of theirs {median(theirs):.2f}: {faster:.1f} times faster", end="")
+        if authors:
+            ratios = [len(job.seeds) * slow / fast for fast, slow in zip(ours, authors, strict=True)]
+            speedup = len(job.seeds) * median(authors) / median(ours)
+            print(f", of theirs {median(authors):.2f}: {speedup:.1f} times faster", end="")
             print(f" per seed ({min(ratios):.1f} to {max(ratios):.1f})", end="")
         print(flush=True)
     result["packs"] = []
     for pack in packs:
-        measured = in_fresh_process("ours.steps", job=pack, steps=options.steps, repeats=options.repeats)
+        measured = run_in_fresh_process("ours.time_steps", job=pack, steps=options.steps, repeats=options.repeats)
         result["packs"].append({"replicas": len(pack.seeds), **measured})
         seconds = median(measured["seconds_per_step"])
         print(
             f"pack of {len(pack.seeds)}: {1e3 * seconds:.1f} ms a step, {len(pack.seeds) / seconds:.2f} "
-            f"replica-steps a second; {memory(measured)}",
+            f"replica-steps a second; {format_memory(measured)}",
             flush=True,
         )
 
 
-def memory(measured: Result) -> str:
+def format_memory(measured: Result) -> str:
     peak = measured["memory"]
     text = f"{peak['resident'] / 2**30:.2f} GiB"
     return text if peak["device"] is None else f"{text}, on the device {peak['device'] / 2**30:.2f} GiB"
 
 
-def their_epoch(job: Job, clone: Path) -> Result:
+def time_authors_epoch(job: Job, clone: Path) -> Result:
     script, function = AUTHORS[job.model.name]
-    operation, cpu = OPERATIONS[job.names["task"]], job.trainer.accelerator == "cpu"
-    measured: Result = in_fresh_process(
-        "authors.epoch", script=clone.resolve() / script, function=function, operation=operation, cpu=cpu
+    operation, cpu = AUTHORS_OPERATIONS[job.names["task"]], job.trainer.accelerator == "cpu"
+    measured: Result = run_in_fresh_process(
+        "authors.time_epoch", script=clone.resolve() / script, function=function, operation=operation, cpu=cpu
     )
     return measured
 
@@ -135,24 +137,24 @@ def require_comparable(job: Job, clone: Path) -> None:
         UserError: if there is no clone, or their code has no counterpart of the configuration.
     """
     task, model = job.names["task"], job.model.name
-    if model not in AUTHORS or task not in OPERATIONS:
+    if model not in AUTHORS or task not in AUTHORS_OPERATIONS:
         raise UserError(f"--reference: their code has no task={task} model={model}")
     script = clone / AUTHORS[model][0]
     if not script.is_file():
         raise UserError(f"--reference {clone}: expected a clone of their repository; found no {script}")
-    usual = compose("train", [f"task={task}", f"model={model}"])
+    default_job = compose("train", [f"task={task}", f"model={model}"])
     for key in ("task", "split", "model", "ablation", "data"):
-        if job.resolved[key] != usual.resolved[key]:
+        if job.resolved[key] != default_job.resolved[key]:
             raise UserError(f"--reference: their code knows only our defaults of {key}.*; leave out {key} overrides")
 
 
-def in_fresh_process(target: str, /, **arguments: Any) -> Any:
-    """``in_fresh_process("ours.steps", steps=24)`` calls ``ours.steps(steps=24)`` in a process of its own."""
+def run_in_fresh_process(target: str, /, **arguments: Any) -> Any:
+    """``("ours.time_steps", steps=24)`` calls ``ours.time_steps(steps=24)`` in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(call, target, arguments).result()
+        return pool.submit(call_by_name, target, arguments).result()
 
 
-def call(target: str, arguments: dict[str, Any]) -> Any:
+def call_by_name(target: str, arguments: dict[str, Any]) -> Any:
     module, _, name = target.partition(".")
     return getattr(importlib.import_module(module), name)(**arguments)
 

@@ -35,38 +35,40 @@ from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
 from arith_erd.seeds import parse_seeds
 from arith_erd.tasks import Add, RandomOutput, Task
 
-MEASURED = (*COMPONENTS, *POST_HOC_PREFIXES)
-SIGNATURE = [f"{name}_{t}" for name in MEASURED for t in range(8)]
-COLUMNS = ["network", "seed", "expected", "verdict", "distance", "nearest", "near", "accuracy", *SIGNATURE]
-KINDS = {"Transformer": Transformer, "NanoGPT": NanoGPT}
-ON_RANDOM = " on random output"
+MEASURED_COMPONENTS = (*COMPONENTS, *POST_HOC_PREFIXES)
+SIGNATURE_COLUMNS = [f"{name}_{t}" for name in MEASURED_COMPONENTS for t in range(8)]
+COLUMNS = ["network", "seed", "expected", "verdict", "distance", "nearest", "near", "accuracy", *SIGNATURE_COLUMNS]
+NETWORK_CLASSES = {"Transformer": Transformer, "NanoGPT": NanoGPT}
+RANDOM_OUTPUT_SUFFIX = " on random output"
 STEPS, BATCH = 50, 64
 PAIRS = 128  # smaller samples than the probe's
 
 
-def cases(
+def labelled_networks(
     references: tuple[int, ...], decoys: tuple[int, ...], others: tuple[int, ...], untrained: int, random_output: int
 ) -> Iterator[tuple[str, int, str]]:
     """Networks, seeds, and the verdicts that are right."""
     yield from ((name, seed, name) for seed in references for name in REFERENCES)
     yield from ((name, seed, name.removesuffix("_decoy")) for seed in decoys for name in DECOYS)
     yield from ((name, seed, "none") for seed in others for name in OTHERS)
-    yield from ((name, seed, "none") for seed in range(untrained) for name in KINDS)
-    yield from ((name + ON_RANDOM, seed, "none") for seed in range(random_output) for name in KINDS)
+    yield from ((name, seed, "none") for seed in range(untrained) for name in NETWORK_CLASSES)
+    yield from (
+        (name + RANDOM_OUTPUT_SUFFIX, seed, "none") for seed in range(random_output) for name in NETWORK_CLASSES
+    )
 
 
-def build(name: str, seed: int) -> Network:
+def build_network(name: str, seed: int) -> Network:
     """A reference, a decoy, an untrained network, or one trained on random output."""
     if name in REFERENCES | DECOYS | OTHERS:
         return reference(name, seed).network
     torch.manual_seed(seed)
-    network = KINDS[name.removesuffix(ON_RANDOM)](15, 8)
-    if name.endswith(ON_RANDOM):
-        fit(network, RandomOutput(seed=seed))
+    network = NETWORK_CLASSES[name.removesuffix(RANDOM_OUTPUT_SUFFIX)](15, 8)
+    if name.endswith(RANDOM_OUTPUT_SUFFIX):
+        train(network, RandomOutput(seed=seed))
     return network.eval()
 
 
-def fit(network: Network, task: Task, steps: int = STEPS) -> None:
+def train(network: Network, task: Task, steps: int = STEPS) -> None:
     """Train on random batches of a task's examples."""
     examples = task.examples()
     prompt, completion = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
@@ -80,16 +82,16 @@ def fit(network: Network, task: Task, steps: int = STEPS) -> None:
         optimizer.step()
 
 
-def numbers(name: str, seed: int) -> dict[str, float]:
+def measure_network(name: str, seed: int) -> dict[str, float]:
     """The accuracy and the signature of a network, as columns."""
-    found = measure_signature(Hooked(build(name, seed), task=Add()), PAIRS, PAIRS)
-    flat = {f"{name}_{t}": value for name, values in found.components.items() for t, value in enumerate(values)}
-    return {"accuracy": found.accuracy} | flat
+    measured = measure_signature(Hooked(build_network(name, seed), task=Add()), PAIRS, PAIRS)
+    flat = {f"{name}_{t}": value for name, values in measured.components.items() for t, value in enumerate(values)}
+    return {"accuracy": measured.accuracy} | flat
 
 
-def judge(row: pd.Series, expected: dict[str, Signature]) -> tuple[str, float, str, str]:
+def classify_row(row: pd.Series, expected: dict[str, Signature]) -> tuple[str, float, str, str]:
     """``verdict, distance, nearest, near`` on columns; ``near`` is empty where it was not measured."""
-    components = {name: row[[f"{name}_{t}" for t in range(8)]].to_numpy(dtype=float) for name in MEASURED}
+    components = {name: row[[f"{name}_{t}" for t in range(8)]].to_numpy(dtype=float) for name in MEASURED_COMPONENTS}
     measured = MeasuredSignature(float(row["accuracy"]), components)
     verdict = decide(measured, expected)
     near = [name for name, distance in verdict.post_hoc.items() if distance <= MAX_DISTANCE]
@@ -111,18 +113,18 @@ def main() -> None:
     known = set(zip(rows["network"], rows["seed"], strict=True))
     seeds = parse_seeds(options.seeds), parse_seeds(options.decoys), parse_seeds(options.others)
     expected = expected_signatures(Add())
-    for name, seed, right in cases(*seeds, options.untrained, options.random_output):
+    for name, seed, right in labelled_networks(*seeds, options.untrained, options.random_output):
         if (name, seed) not in known:
-            measured = numbers(name, seed)
+            measured = measure_network(name, seed)
             rows.loc[len(rows)] = pd.Series({"network": name, "seed": seed, "expected": right} | measured)
             rows.to_csv(options.out, index=False, float_format="%.4g")
     texts = ["verdict", "nearest", "near"]
     rows[texts] = rows[texts].astype(object)  # empty columns read as numbers
     for index, row in rows.iterrows():
-        rows.loc[index, ["verdict", "distance", "nearest", "near"]] = judge(row, expected)
+        rows.loc[index, ["verdict", "distance", "nearest", "near"]] = classify_row(row, expected)
     rows.to_csv(options.out, index=False, float_format="%.4g")
-    right_ones = rows["verdict"] == rows["expected"]
-    print(f"{right_ones.sum()} of {len(rows)} verdicts right ({right_ones.mean():.1%})")
+    is_right = rows["verdict"] == rows["expected"]
+    print(f"{is_right.sum()} of {len(rows)} verdicts right ({is_right.mean():.1%})")
     print(pd.crosstab(rows["network"], rows["verdict"]))
 
 

@@ -26,24 +26,24 @@ from arith_erd.interp.erasure import refit, whiten
 from arith_erd.interp.scoring import COLUMNS, REFERENCE_ALGORITHMS, Method, score_row, with_verdicts
 from arith_erd.interp.sites import chosen_sites, layer_of, layers, residual_stream
 from arith_erd.mechanism.signature import Signature, decide, expected_signatures, measure_signature
-from arith_erd.plots.style import GREY, heat_map, panel_grid, save_png, set_panel_title, write_in_cell
+from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots, write_in_cell
 from arith_erd.probes.probe import sample_pairs
 from arith_erd.stats import beats_majority, clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
 
-CONFIG = DASConfig(train=128, validation=64, test=256, steps=20, batch=64)
+DAS_CONFIG = DASConfig(train=128, validation=64, test=256, steps=20, batch=64)
 RANKS = (1, 2)
-ROWS = {"sum": "sum", "carries": "carries", "": "not known"}
-CLASSES = {"sum": ("erd", "remainder"), "carries": ("prefix_carry", "lookahead_carry", "graded_carry")}
+ROW_LABELS = {"sum": "sum", "carries": "carries", "": "not known"}
+ALGORITHM_CLASSES = {"sum": ("erd", "remainder"), "carries": ("prefix_carry", "lookahead_carry", "graded_carry")}
 
 
-def stream(model: ae.Hooked) -> list[str]:
+def scored_sites(model: ae.Hooked) -> list[str]:
     decoder = [site for site in residual_stream(model.sites) if site.startswith("dec.")]
     last = layers(decoder)[-1]
     return [s for s in decoder if layer_of(decoder, s) != last and f"{s}_cross" not in decoder]
 
 
-def distances(model: ae.Hooked) -> float:
+def score_distances(model: ae.Hooked) -> float:
     """The paper's section 4.5: does the decoder's middle follow the value of the output more than its tokens?"""
     rows = ae.probe("distance_correlation", model).rows
     rows = rows.query("stack == 'dec' and level == 'out' and method == 'pearson'")
@@ -51,25 +51,25 @@ def distances(model: ae.Hooked) -> float:
     return float((table["value"] - table["token"]).iloc[:-1].max())
 
 
-def erasure(model: ae.Hooked, method: str) -> float:
+def score_erasure(model: ae.Hooked, method: str) -> float:
     """The paper's appendix D: accuracy lost without the value, beyond that of the same erasure of a random concept."""
-    row = erasures(model).loc[method]
+    row = run_erasures(model).loc[method]
     return float(row["control_signs_mean"] - row["seq_acc_after"])
 
 
 @lru_cache(maxsize=1)
-def erasures(model: ae.Hooked) -> pd.DataFrame:
+def run_erasures(model: ae.Hooked) -> pd.DataFrame:
     """Both methods at once, whose time counts as that of INLP."""
     (middle,) = chosen_sites([model], None)
     options = {"site": middle, "concept": "value", "method": ["inlp", "leace"], "controls": 10}
     return ae.probe("amnesic", model, **options).rows.set_index("method")
 
 
-def probes(model: ae.Hooked) -> float:
+def score_probes(model: ae.Hooked) -> float:
     """R² of linear probes at a position t: of the sum, less the mean of carry and xor; each at its best site."""
     examples, best = sample_pairs(model.task, 1024, seed=0), []
     values = ae.CausalModel(model.task).values(examples)
-    _, found = model.run_with_cache(examples, stream(model))
+    _, found = model.run_with_cache(examples, scored_sites(model))
     for x in found.values():
         shares = []
         for t in range(1, model.task.width - 1):
@@ -80,7 +80,7 @@ def probes(model: ae.Hooked) -> float:
     return float(of_sum - (carry + xor) / 2)
 
 
-def patching(model: ae.Hooked) -> float:
+def score_patching(model: ae.Hooked) -> float:
     """Answer bits that no single prompt position restores: after a sum is formed, every position holds it.
 
     Read after the encoder, or in the middle of a network without one.
@@ -93,7 +93,7 @@ def patching(model: ae.Hooked) -> float:
     return float(1 - (rows["flipped"].fillna(0) * rows["n"]).sum() / total)
 
 
-def attention(model: ae.Hooked) -> float:
+def score_attention(model: ae.Hooked) -> float:
     """How little the answer's sharpest head at each position looks at one operand bit: a sum needs them all."""
     rows, task = ae.probe("attention", model, pairs=256).rows, model.task
     operands = [name for name in task.prompt_names if name != task.operator]
@@ -101,72 +101,76 @@ def attention(model: ae.Hooked) -> float:
     return float(1 - rows.groupby("query")["weight"].max().mean())
 
 
-def das(model: ae.Hooked, rank: int) -> float:
+def score_das(model: ae.Hooked, rank: int) -> float:
     """Interchange accuracy at the best site: of the sum at all positions, less that of a middle bit's carry."""
-    scores = interchanges(model)
+    scores = run_das(model)
     return scores["sum", rank] - scores["carry", rank]
 
 
 @lru_cache(maxsize=1)
-def interchanges(model: ae.Hooked) -> dict[tuple[str, int], float]:
+def run_das(model: ae.Hooked) -> dict[tuple[str, int], float]:
     """Variable and rank -> accuracy. Both ranks are searched at once; the table counts the time as that of rank 1."""
     adder, found = ae.CausalModel(model.task), dict.fromkeys(product(("sum", "carry"), RANKS), 0.0)
-    for site, (variable, at) in product(stream(model), (("sum", None), ("carry", model.task.width // 2))):
-        search = ControlledDAS(model, adder, site, at, CONFIG)
+    for site, (variable, at) in product(scored_sites(model), (("sum", None), ("carry", model.task.width // 2))):
+        search = ControlledDAS(model, adder, site, at, DAS_CONFIG)
         for rank in RANKS:
             found[variable, rank] = max(found[variable, rank], search.score(variable, rank))
     return found
 
 
-def steering(model: ae.Hooked) -> float:
+def score_steering(model: ae.Hooked) -> float:
     """How well bits follow a shifted sum, less how well they follow an inverted carry, each at its best site."""
     found = measure_signature(model, 64, 128).components
     sums = np.fmax(found["value"], found["value_of_remainder"])
     return float(np.nanmean(sums) - np.nanmean(found["carry"]))
 
 
-def prefixes(model: ae.Hooked) -> float:
+def score_prefixes(model: ae.Hooked) -> float:
     """After random prefixes, answers that ignore them, less those that take the carry from the last token."""
     found = measure_signature(model, 256, 16).components
     return float(np.nanmean(found["prompt_only_of_all"]) - np.nanmean(found["local_carry_of_all"]))
 
 
-def profile(model: ae.Hooked) -> float:
+def score_profile(model: ae.Hooked) -> float:
     """`probe=mechanism`: distance to the nearest algorithm by carries, less that to the nearest by a sum."""
-    verdict = decide(measure_signature(model, 128, 128), expected(model.task.bits))
+    verdict = decide(measure_signature(model, 128, 128), cached_signatures(model.task.bits))
     every = verdict.distances | verdict.post_hoc
-    least = {algorithm: np.nanmin([every[name] for name in names]) for algorithm, names in CLASSES.items()}
+    least = {algorithm: np.nanmin([every[name] for name in names]) for algorithm, names in ALGORITHM_CLASSES.items()}
     return float(least["carries"] - least["sum"])
 
 
 @cache
-def expected(bits: int) -> dict[str, Signature]:
+def cached_signatures(bits: int) -> dict[str, Signature]:
     return expected_signatures(ae.Add(bits))
 
 
 METHODS: dict[str, Method] = {
-    "distances": distances,
-    "INLP": partial(erasure, method="inlp"),
-    "LEACE": partial(erasure, method="leace"),
-    "probes": probes,
-    "patching": patching,
-    "attention": attention,
-    "DAS, rank 1": partial(das, rank=1),
-    "DAS, rank 2": partial(das, rank=2),
-    "steering": steering,
-    "prefixes": prefixes,
-    "profile": profile,
+    "distances": score_distances,
+    "INLP": partial(score_erasure, method="inlp"),
+    "LEACE": partial(score_erasure, method="leace"),
+    "probes": score_probes,
+    "patching": score_patching,
+    "attention": score_attention,
+    "DAS, rank 1": partial(score_das, rank=1),
+    "DAS, rank 2": partial(score_das, rank=2),
+    "steering": score_steering,
+    "prefixes": score_prefixes,
+    "profile": score_profile,
 }
 
 
-def confusion(found: pd.DataFrame) -> Figure:
+def draw_confusion(found: pd.DataFrame) -> Figure:
     """For each method a matrix: networks of each algorithm (rows), and which one it names (columns)."""
-    figure, axes = panel_grid(9.6, 6.2, len(METHODS), 4)
-    for ax, (name, of_method) in zip(axes, found.groupby("method", sort=False), strict=False):
+    figure, axes = subplots(9.6, 6.2, 3, 4)
+    for ax in axes.flat[len(METHODS) :]:
+        ax.set_visible(False)
+    for ax, (name, of_method) in zip(axes.flat, found.groupby("method", sort=False), strict=False):
         table = pd.crosstab(of_method["algorithm"], of_method["named"]).reindex(
-            index=[one for one in ROWS if one in set(of_method["algorithm"])], columns=[*CLASSES], fill_value=0
+            index=[one for one in ROW_LABELS if one in set(of_method["algorithm"])],
+            columns=[*ALGORITHM_CLASSES],
+            fill_value=0,
         )
-        heat_map(ax, table.div(table.sum(axis=1), axis=0).rename(index=ROWS))
+        heat_map(ax, table.div(table.sum(axis=1), axis=0).rename(index=ROW_LABELS))
         for (i, j), count in np.ndenumerate(table.to_numpy()):
             write_in_cell(ax, i, j, str(count), count > 0.6 * table.iloc[i].sum(), 9)
         known = of_method[of_method["algorithm"] != ""]
@@ -188,7 +192,7 @@ def table(found: pd.DataFrame) -> str:
     return markdown(*lines)
 
 
-def published(path: Path) -> pd.DataFrame:
+def read_results(path: Path) -> pd.DataFrame:
     """The rows of a table that `main` wrote, judged again."""
     return with_verdicts(pd.read_csv(path, keep_default_na=False)[COLUMNS])
 
@@ -235,7 +239,7 @@ def main() -> None:
     found = with_verdicts(rows)
     columns = ["method", "network", "seed", "algorithm", "named", "score", "right", "seconds"]
     found[columns].to_csv(options.out, index=False, float_format="%.4g")
-    save_png(confusion(found), options.out.with_suffix(".png"))
+    save_png(draw_confusion(found), options.out.with_suffix(".png"))
     print(table(found))
 
 

@@ -26,9 +26,9 @@ from arith_erd.plots.style import INK, legend_below, save_png, set_panel_title, 
 from arith_erd.probes.place_value import ONES, SLOPE, SWAP, draw_panel
 from arith_erd.runs.directory import Run
 
-SITES = {"transformer": "dec.5.resid_mid_cross", "nanogpt": "dec.3.resid_mid"}  # named before the count
-CONTROL = "dec.6"
-COUNTED = range(2, 7)  # bits of the score; bit 7 is measured too, but has no column of its own
+INTERCHANGE_SITES = {"transformer": "dec.5.resid_mid_cross", "nanogpt": "dec.3.resid_mid"}  # named before the count
+CONTROL_SITE = "dec.6"
+COUNTED_BITS = range(2, 7)  # bits of the score; bit 7 is measured too, but has no column of its own
 COLUMNS = ["network", "seed", "measure", "bit", "place", "c", "layer", "site", "value", "n"]
 
 # name: measure, how bits and places are put together, at least or at most, and the bound of the preregistration
@@ -51,51 +51,53 @@ GRADED: Criteria = OWN_CARRY | {
 }
 
 
-def subjects(argument: str) -> Iterator[tuple[str, str, ae.Hooked]]:
+def load_networks(argument: str) -> Iterator[tuple[str, str, ae.Hooked]]:
     """Name, site of the interchange and network of what an argument names."""
     if argument.startswith("reference:"):
         _, name, seed = argument.split(":")
         task = ae.Add()
-        yield name, CONTROL, ae.Hooked(reference(name, int(seed)).network, task=task, name=name, seed=int(seed))
+        yield name, CONTROL_SITE, ae.Hooked(reference(name, int(seed)).network, task=task, name=name, seed=int(seed))
     elif Path(argument).is_dir():
         for entry in Run(argument).summary()["seeds"]:
             model = ae.load_run(argument, entry["seed"])
             kind = "nanogpt" if isinstance(model.network, NanoGPT) else "transformer"
-            yield kind, SITES[kind], model
+            yield kind, INTERCHANGE_SITES[kind], model
     else:
         yield (
             "authors",
-            SITES["transformer"],
+            INTERCHANGE_SITES["transformer"],
             ae.Hooked(load_authors_network(argument, ae.Add()), task=ae.Add(), name="authors"),
         )
 
 
-def measure(name: str, site: str, model: ae.Hooked) -> pd.DataFrame:
+def measure_network(name: str, site: str, model: ae.Hooked) -> pd.DataFrame:
     rows = ae.probe("place_value", model, site=site).rows
-    swapped = rows["site"].where(rows["measure"].str.startswith("swap_"))
-    rows = rows.assign(layer=swapped.str.removeprefix("dec.").astype(float), site=rows["site"].mask(swapped.notna()))
+    swap_site = rows["site"].where(rows["measure"].str.startswith("swap_"))
+    rows = rows.assign(
+        layer=swap_site.str.removeprefix("dec.").astype(float), site=rows["site"].mask(swap_site.notna())
+    )
     examples = model.task.examples()
-    whole: list[dict[str, Any]] = [{"measure": "accuracy", "value": model.accuracy(), "n": len(examples)}]
+    of_network: list[dict[str, Any]] = [{"measure": "accuracy", "value": model.accuracy(), "n": len(examples)}]
     if not isinstance(model.network, NanoGPT):
         table = ae.probe("encoder_table", model).rows
-        kept = table.loc[table["answer"] == "all", "accuracy"].iloc[0]
-        whole.append({"measure": "vectors", "value": kept, "n": len(examples)})
-    found = pd.concat([pd.DataFrame(whole), rows]).assign(network=name, seed=model.seed)
-    return found.reindex(columns=COLUMNS)
+        accuracy = table.loc[table["answer"] == "all", "accuracy"].iloc[0]
+        of_network.append({"measure": "vectors", "value": accuracy, "n": len(examples)})
+    table = pd.concat([pd.DataFrame(of_network), rows]).assign(network=name, seed=model.seed)
+    return table.reindex(columns=COLUMNS)
 
 
-def score(found: pd.DataFrame) -> pd.DataFrame:
-    """A row for each network: accuracy, every criterion over the `COUNTED` bits, and the bounds missed."""
-    found = with_errors(found)
-    last = found["layer"].isna() | (found["layer"] == found["layer"].max())
-    found = found[last & (found["bit"].isna() | found["bit"].isin(COUNTED))]
+def score_networks(table: pd.DataFrame) -> pd.DataFrame:
+    """A row for each network: accuracy, every criterion over the `COUNTED_BITS` bits, and the bounds missed."""
+    table = add_slope_errors(table)
+    last = table["layer"].isna() | (table["layer"] == table["layer"].max())
+    table = table[last & (table["bit"].isna() | table["bit"].isin(COUNTED_BITS))]
     rows = []
-    for (name, seed), table in found.groupby(["network", "seed"], sort=False):
+    for (name, seed), of_network in table.groupby(["network", "seed"], sort=False):
         row: dict[str, Any] = {"network": name, "seed": seed, "missed": ""}
-        row["accuracy"] = table.loc[table["measure"] == "accuracy", "value"].iloc[0]
+        row["accuracy"] = of_network.loc[of_network["measure"] == "accuracy", "value"].iloc[0]
         predicted = GRADED if name == "nanogpt" else TRANSFORMER
         for criterion, (measures, together, direction, bound) in (TRANSFORMER | GRADED).items():
-            row[criterion] = value = table.loc[table["measure"] == measures, "value"].agg(together)
+            row[criterion] = value = of_network.loc[of_network["measure"] == measures, "value"].agg(together)
             met = value <= bound if direction == "at most" else value >= bound  # not met if nothing was measured
             if criterion in predicted and not met:
                 row["missed"] += f" {criterion}"
@@ -103,12 +105,12 @@ def score(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def with_errors(found: pd.DataFrame) -> pd.DataFrame:
+def add_slope_errors(table: pd.DataFrame) -> pd.DataFrame:
     """The rows, and ``slope_error``: how far each slope is from place value, which is ``expected``."""
-    slopes = found[found["measure"].isin(["slope_operands", "slope_prefix"])]
-    right = [ideal_slope(row.place, row.bit, row.measure == "slope_operands") for row in slopes.itertuples()]
-    errors = slopes.assign(measure="slope_error", value=(slopes["value"] - right).abs(), expected=right)
-    return pd.concat([found, errors])
+    slopes = table[table["measure"].isin(["slope_operands", "slope_prefix"])]
+    expected = [ideal_slope(row.place, row.bit, row.measure == "slope_operands") for row in slopes.itertuples()]
+    errors = slopes.assign(measure="slope_error", value=(slopes["value"] - expected).abs(), expected=expected)
+    return pd.concat([table, errors])
 
 
 PANELS = {
@@ -119,25 +121,25 @@ PANELS = {
 }
 
 
-COUNTS = 0.999  # of all pairs right
+MIN_ACCURACY = 0.999  # of all pairs right
 
 
-def figures(found: pd.DataFrame, folder: Path) -> None:
+def draw_figures(table: pd.DataFrame, folder: Path) -> None:
     """Weights by place, who reads the carry, and answers against c: ``one-sentence-*.png``."""
-    found = found.assign(seed=found["network"] + found["seed"].astype(str))
-    learnt = found.loc[(found["measure"] == "accuracy") & (found["value"] >= COUNTS), "seed"]
-    found = found[found["seed"].isin(learnt)]
+    table = table.assign(seed=table["network"] + table["seed"].astype(str))
+    accurate = table.loc[(table["measure"] == "accuracy") & (table["value"] >= MIN_ACCURACY), "seed"]
+    table = table[table["seed"].isin(accurate)]
     titles = {
         "weights": (SLOPE, "how much does each lower bit weigh in bit t?"),
         "reads": (SWAP, "position t, or all earlier ones, read another run in layers 1 to l"),
         "answers": (ONES, "answers of bit t against c, where a_t = b_t = 0"),
     }
-    found = found[found["layer"].notna() | ~found["measure"].str.startswith("swap_")]
-    found = found.assign(site=found["site"].fillna("dec." + found["layer"].map("{:.0f}".format)))
+    table = table[table["layer"].notna() | ~table["measure"].str.startswith("swap_")]
+    table = table.assign(site=table["site"].fillna("dec." + table["layer"].map("{:.0f}".format)))
     for name, (measures, text) in titles.items():
         figure, axes = subplots(15, 4.2, 1, 4, sharey=True)
         for ax, (title, networks) in zip(axes, PANELS.items(), strict=True):
-            rows = found[found["network"].isin(networks) & found["measure"].str.startswith(measures)]
+            rows = table[table["network"].isin(networks) & table["measure"].str.startswith(measures)]
             draw_panel(ax, rows, measures)
             set_panel_title(ax, title, f"{rows['seed'].nunique()} network{'s' * (rows['seed'].nunique() > 1)}")
             ax.label_outer()
@@ -155,13 +157,13 @@ def main() -> None:
     torch.set_num_threads(1)
     tables = []
     for argument in options.networks:
-        for subject in subjects(argument):
-            tables.append(measure(*subject))
+        for subject in load_networks(argument):
+            tables.append(measure_network(*subject))
             pd.concat(tables).to_csv(options.out, index=False, float_format="%.5g")
-    found = pd.read_csv(options.out)
-    print(score(found).round(3).to_string(index=False))
+    table = pd.read_csv(options.out)
+    print(score_networks(table).round(3).to_string(index=False))
     if options.figures:
-        figures(found, options.out.parent)
+        draw_figures(table, options.out.parent)
 
 
 if __name__ == "__main__":

@@ -37,16 +37,16 @@ class Clock(Checkpoint):
         self.marks: list[float] = []
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.marks = [now(pl_module.device)]
+        self.marks = [synchronized_time(pl_module.device)]
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.marks.append(now(pl_module.device))
+        self.marks.append(synchronized_time(pl_module.device))
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.marks.append(now(pl_module.device))
+        self.marks.append(synchronized_time(pl_module.device))
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.marks.append(now(pl_module.device))
+        self.marks.append(synchronized_time(pl_module.device))
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -60,7 +60,7 @@ class Clock(Checkpoint):
         }
 
 
-def epoch(job: Job) -> dict[str, Any]:
+def time_epoch(job: Job) -> dict[str, Any]:
     """Time the first epoch of a run, with all that a run does: rows, logger, checkpoint.
 
     A warm-up (and with it any compilation) comes first and is undone, so what is trained is a run's own first epoch.
@@ -68,32 +68,32 @@ def epoch(job: Job) -> dict[str, Any]:
     Returns:
         ``seconds`` of `Clock`, ``warm_up_seconds``, ``memory`` in bytes, and ``rows``, loss and accuracies by seed.
     """
-    module, device = assemble(job, device_of(job)), device_of(job)
-    fresh = {name: value.clone() for name, value in module.state_dict().items()}
+    module, device = assemble(job, training_device(job)), training_device(job)
+    initial_state = {name: value.clone() for name, value in module.state_dict().items()}
     # Whole evaluation batches: a size that the warm-up has not met would be compiled in the timed epoch.
-    warm = max(WARM_UP, evaluation_batch_size(device, len(module.pack.seeds)))
+    num_warm_up = max(WARM_UP, evaluation_batch_size(device, len(module.pack.seeds)))
     start = time.perf_counter()
-    one = replace(job.trainer, max_epochs=1)
-    make_trainer(one, [Clock()]).fit(module, examples(job, warm, warm))
+    trainer_config = replace(job.trainer, max_epochs=1)
+    make_trainer(trainer_config, [Clock()]).fit(module, build_data(job, num_warm_up, num_warm_up))
     warm_up = time.perf_counter() - start
-    module.load_state_dict(fresh)
+    module.load_state_dict(initial_state)
     with tempfile.TemporaryDirectory() as folder:
         run, clock = Run(Path(folder) / "run"), Clock()
         run.create(job.resolved)
         callbacks = [clock, MetricsWriter(run, job.logger.build(Logger)), EpochProgress(), ResumePoint(run)]
-        make_trainer(one, callbacks).fit(module, examples(job))
+        make_trainer(trainer_config, callbacks).fit(module, build_data(job))
     return {"seconds": clock.seconds, "warm_up_seconds": warm_up, "memory": peak_memory(), "rows": module.rows}
 
 
-def steps(job: Job, steps: int, repeats: int) -> dict[str, Any]:
+def time_steps(job: Job, steps: int, repeats: int) -> dict[str, Any]:
     """Time the training steps of a pack, without evaluation and checkpoint.
 
     Returns:
         ``seconds_per_step``, one for each of ``repeats``; ``memory`` in bytes.
     """
-    module, seconds = assemble(job, device_of(job)), []
-    for used in (WARM_UP, *[steps * job.data.batch_size] * repeats):
-        data, clock = examples(job, used, 0), Clock()
+    module, seconds = assemble(job, training_device(job)), []
+    for num_examples in (WARM_UP, *[steps * job.data.batch_size] * repeats):
+        data, clock = build_data(job, num_examples, 0), Clock()
         trainer = make_trainer(replace(job.trainer, max_epochs=1), [clock])
         trainer.limit_val_batches = 0
         trainer.fit(module, data)
@@ -101,12 +101,12 @@ def steps(job: Job, steps: int, repeats: int) -> dict[str, Any]:
     return {"steps": data.steps_per_epoch, "seconds_per_step": seconds[1:], "memory": peak_memory()}
 
 
-def device_of(job: Job) -> torch.device:
+def training_device(job: Job) -> torch.device:
     """Where Lightning would train it."""
     return make_trainer(replace(job.trainer, max_epochs=1), [Clock()]).strategy.root_device
 
 
-def examples(job: Job, train: int | None = None, validation: int | None = None) -> TableData:
+def build_data(job: Job, train: int | None = None, validation: int | None = None) -> TableData:
     """The data of a run; with numbers, only the first few examples of each subset."""
     data = table_data(job)
     data.train = tuple(x[:train] for x in data.train)
@@ -114,9 +114,9 @@ def examples(job: Job, train: int | None = None, validation: int | None = None) 
     return data
 
 
-def environment(job: Job) -> dict[str, Any]:
+def describe_environment(job: Job) -> dict[str, Any]:
     """Device, threads and versions, as torch sees them."""
-    device = device_of(job)
+    device = training_device(job)
     compiled = wants_compile(job, device, table_data(job).steps_per_epoch)
     return {"device": device_name(device), "compiled": compiled, "versions": versions()}
 
@@ -127,7 +127,7 @@ def peak_memory() -> dict[str, int | None]:
     return {"resident": resident, "device": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None}
 
 
-def now(device: torch.device) -> float:
+def synchronized_time(device: torch.device) -> float:
     """The time at which everything asked of the device so far is done."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)

@@ -18,8 +18,8 @@ import mechanism_numbers  # beside this file
 import methods
 import numpy as np
 import pandas as pd
-from mechanism_numbers import Facts, markdown, span
-from one_sentence import COUNTS
+from mechanism_numbers import Facts, format_range, markdown
+from one_sentence import MIN_ACCURACY
 from scipy.stats import bootstrap, fisher_exact, kendalltau
 
 from arith_erd.plots.tables import format_mean
@@ -33,46 +33,46 @@ RESULTS = ROOT / "results"
 FOUND = ("index", "amnesic", "mechanism", "methods", "length", "appendix")
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("tutorial", "verdicts", "paper/article")))
 PAGES += tuple(f"docs/found/{name}.md" for name in FOUND)
-MARKED = re.compile(r"<!--([\w:.-]+)-->(.*?)<!--/-->", re.S)
+MARKED_NUMBER = re.compile(r"<!--([\w:.-]+)-->(.*?)<!--/-->", re.S)
 HEADLINES = r"fig1-(add|mul)|fig3-add-vs_[tv]|appD-after|figE7-mul"  # claims of README, by their id
 PLAIN = "add-random-transformer-none-prompt_plain-completion_plain-ep60"
-SHOWN = {"statement": "result", "paper_says": "paper", "ours_says": "ours [interval]"}
-SHOWN |= {"n": "seeds", "verdict": "verdict"}  # columns of claims.csv in README, with their headings
-ERASED = {name: name for name in ("concept", "method", "rank")} | {"seq_acc_after": "accuracy"}
-ERASED |= {"control_variance_mean": "random, same variance", "control_signs_mean": "signs flipped"}
+CLAIM_HEADINGS = {"statement": "result", "paper_says": "paper", "ours_says": "ours [interval]"}
+CLAIM_HEADINGS |= {"n": "seeds", "verdict": "verdict"}  # columns of claims.csv in README, with their headings
+ERASURE_HEADINGS = {name: name for name in ("concept", "method", "rank")} | {"seq_acc_after": "accuracy"}
+ERASURE_HEADINGS |= {"control_variance_mean": "random, same variance", "control_signs_mean": "signs flipped"}
 
 
-def joined(values: Iterable[object]) -> str:
+def join_words(values: Iterable[object]) -> str:
     """``a, b and c``."""
     *first, last = map(str, values)
     return f"{', '.join(first)} and {last}"
 
 
-def share(accuracy: float) -> str:
+def format_share(accuracy: float) -> str:
     return "100%" if accuracy == 1 else f"{accuracy:.1%}"
 
 
-def claims(folder: str = ".") -> pd.DataFrame:
+def read_claims(folder: str = ".") -> pd.DataFrame:
     return pd.read_csv(RESULTS / folder / "claims.csv", dtype=str, keep_default_na=False).set_index("id")
 
 
-def curves(pattern: str) -> list[pd.DataFrame]:
+def read_curves(pattern: str) -> list[pd.DataFrame]:
     """``metrics.csv`` of runs, by epoch, in the order of their names."""
     files = sorted(RESULTS.glob(f"runs/{pattern}-*/metrics.csv"))
     return [pd.read_csv(file).set_index("epoch") for file in files]
 
 
-def first_95(curve: pd.DataFrame) -> str:
+def epoch_of_95(curve: pd.DataFrame) -> str:
     reached = curve.index[curve["val_seq_acc"] >= 0.95]
     return str(reached[0]) if len(reached) else "never"
 
 
-def lead(curve: pd.DataFrame) -> pd.Series:
+def training_lead(curve: pd.DataFrame) -> pd.Series:
     """By how much the accuracy on the training pairs is above that on the others."""
     return curve["train_seq_acc"] - curve["val_seq_acc"]
 
 
-def probe(name: str, run: str = "probes") -> pd.DataFrame:
+def read_probe(name: str, run: str = "probes") -> pd.DataFrame:
     """Rows of a probe: of the authors' addition weights, or of runs of ours with the column ``run``."""
     if run == "probes":
         (path,) = RESULTS.glob(f"runs/probes/{name}-add-*/rows.csv")
@@ -81,16 +81,16 @@ def probe(name: str, run: str = "probes") -> pd.DataFrame:
     return pd.concat([pd.read_csv(path).assign(run=i) for i, path in enumerate(paths)])
 
 
-def correlations(rows: pd.DataFrame, space: str = "value", stack: str = "dec") -> pd.DataFrame:
+def output_correlations(rows: pd.DataFrame, space: str = "value", stack: str = "dec") -> pd.DataFrame:
     """Pearson's, with the output: a row a layer, a column a run."""
     chosen = rows.query("stack == @stack and space == @space and level == 'out' and method == 'pearson'")
     return chosen.assign(run=chosen.get("run", 0)).pivot_table(index="layer", columns="run", values="correlation")
 
 
-def of_claims() -> Facts:
+def claim_facts() -> Facts:
     """The first word of what the paper and we say, and the ends of our interval as it is printed."""
     found: Facts = {}
-    for name, row in claims().iterrows():
+    for name, row in read_claims().iterrows():
         numbers = re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?", row["ours_says"])
         found |= {f"paper:{name}": (row["paper_says"].split() or [""])[0]}
         found |= dict(zip((f"low:{name}", f"high:{name}"), numbers[1:], strict=False))
@@ -100,58 +100,58 @@ def of_claims() -> Facts:
 
 def learning() -> Facts:
     """Addition and nanoGPT's speed, now and at an older commit of which only the summary was kept."""
-    table = claims()
+    table = read_claims()
     reached = sorted(map(int, table.loc["figE7-add-efficiency", "values"].split(" / ")[0].split()))
     summary = json.loads(next(RESULTS.glob("older/add-random-nanogpt-*/summary.json")).read_text())
     once = sorted(seed["epochs_to_95"] for seed in summary["seeds"])
     large = [float(epoch) for epoch in table.loc["table3-add-none", "values"].split()]
     (pooled, _), interval = hodges_lehmann_ratio(*[(sample, sample) for sample in (reached + once, large)])
-    held = [curve for split in ("vs_v", "vs_t") for curve in curves(f"add-{split}-nanogpt-none")]
+    held = [curve for split in ("vs_v", "vs_t") for curve in read_curves(f"add-{split}-nanogpt-none")]
     late = sum(curve.loc[50, "train_seq_acc"] < LEARNING_ACCURACY for curve in held)
     seen = len(reached) + len(once)
     fresh = pd.read_csv(RESULTS / "one-sentence.csv").query("network == 'nanogpt' and measure == 'accuracy'")["value"]
     failed, every = (fresh < LEARNING_ACCURACY).sum(), seen + len(fresh)
     beside = [late, len(held) - late]
     return {
-        "quick_start": f"{curves('add-random-nanogpt-none-seed0')[0].loc[10, 'val_seq_acc']:.1%}",
+        "quick_start": f"{read_curves('add-random-nanogpt-none-seed0')[0].loc[10, 'val_seq_acc']:.1%}",
         "averaged_curve": f"{float(table.loc['table3-add-none', 'averaged_curve']):.0f}",
-        "nanogpt_epochs": joined(reached),
-        "prompt_plain": joined(table.loc["figC6-add-prompt", "values"].split(" / ")[0].split()),
-        "mul_prompt_plain": first_95(curves("mul-random-transformer-none-prompt_plain")[0]),
-        "plain_ends": span((curve.loc[60, "val_seq_acc"] for curve in curves(PLAIN)), ".1%"),
-        "older_epochs": joined(once),
+        "nanogpt_epochs": join_words(reached),
+        "prompt_plain": join_words(table.loc["figC6-add-prompt", "values"].split(" / ")[0].split()),
+        "mul_prompt_plain": epoch_of_95(read_curves("mul-random-transformer-none-prompt_plain")[0]),
+        "plain_ends": format_range((curve.loc[60, "val_seq_acc"] for curve in read_curves(PLAIN)), ".1%"),
+        "older_epochs": join_words(once),
         "older_last": str(once[-1]),
         "pooled": f"{pooled:.2f}",
-        "pooled_interval": span(interval or ()),
-        "fresh_ends": joined(share(end) for end in fresh if end < COUNTS),
+        "pooled_interval": format_range(interval or ()),
+        "fresh_ends": join_words(format_share(end) for end in fresh if end < MIN_ACCURACY),
         "late_by_chance_first": f"{fisher_exact([beside, [0, seen]]).pvalue:.2f}",
         "late_by_chance": f"{fisher_exact([beside, [failed, every - failed]]).pvalue:.2f}",
     }
 
 
 def multiplication() -> Facts:
-    found: Facts = {"mul_errors": span(map(float, claims().loc["mul-mae", "values"].split()), ".1f")}
+    found: Facts = {"mul_errors": format_range(map(float, read_claims().loc["mul-mae", "values"].split()), ".1f")}
     for model, form in (("transformer", ".1%"), ("nanogpt", ".2%")):
-        runs = curves(f"mul-random-{model}-none-seed[0-9]")
+        runs = read_curves(f"mul-random-{model}-none-seed[0-9]")
         found |= {
-            f"mul_{model}_epochs": span((float(first_95(curve)) for curve in runs), ".0f"),
-            f"mul_{model}_ends": span((curve.loc[250, "val_seq_acc"] for curve in runs), form),
-            f"mul_{model}_lead": f"{math.ceil(1000 * max(lead(curve).max() for curve in runs)) / 10}",
-            f"mul_{model}_late": span(pd.concat([curve.loc[201:, "val_seq_acc"] for curve in runs]), ".1%"),
+            f"mul_{model}_epochs": format_range((float(epoch_of_95(curve)) for curve in runs), ".0f"),
+            f"mul_{model}_ends": format_range((curve.loc[250, "val_seq_acc"] for curve in runs), form),
+            f"mul_{model}_lead": f"{math.ceil(1000 * max(training_lead(curve).max() for curve in runs)) / 10}",
+            f"mul_{model}_late": format_range(pd.concat([curve.loc[201:, "val_seq_acc"] for curve in runs]), ".1%"),
         }
         for region in ("vs_t", "vs_v"):
-            (curve,) = curves(f"mul-{region}-{model}-none")
+            (curve,) = read_curves(f"mul-{region}-{model}-none")
             late, key = curve.loc[201:], f"mul_{region}_{model}"
             found |= {
                 f"{key}_end": f"{curve.loc[250, 'val_seq_acc']:{form if region == 'vs_t' else '.1%'}}",
-                f"{key}_late": span(late["val_seq_acc"], ".1%"),
+                f"{key}_late": format_range(late["val_seq_acc"], ".1%"),
                 f"{key}_lowest": f"{late['val_seq_acc'].min():.1%}",
-                f"{key}_late_trained": span(late["train_seq_acc"], ".1%"),
+                f"{key}_late_trained": format_range(late["train_seq_acc"], ".1%"),
             }
     wrong = pd.read_csv(RESULTS / "errors-mul-vs_v.csv").query("subset == 'validation' and by == 'token'")
     shares = (wrong["wrong"] / wrong["examples"]).set_axis(wrong["name"].str.removeprefix("r").astype(int))
     return found | {
-        "mul_vs_v_nanogpt_epoch": first_95(curves("mul-vs_v-nanogpt-none")[0]),
+        "mul_vs_v_nanogpt_epoch": epoch_of_95(read_curves("mul-vs_v-nanogpt-none")[0]),
         "mul_vs_v_bit": str(shares.idxmax()),
         "mul_vs_v_bit_wrong": f"{shares.max():.1%}",
         "mul_vs_v_others_wrong": f"{shares.nlargest(2).iloc[1]:.1%}",
@@ -161,35 +161,35 @@ def multiplication() -> Facts:
 
 def regions() -> Facts:
     """Addition with a region held out."""
-    square, small_square = (curves(f"add-vs_v-{model}-none") for model in ("transformer", "nanogpt"))
-    ball, small_ball = (curves(f"add-vs_t-{model}-none") for model in ("transformer", "nanogpt"))
-    gaps = [int(lead(curve).idxmax()) for curve in square]
+    square, small_square = (read_curves(f"add-vs_v-{model}-none") for model in ("transformer", "nanogpt"))
+    ball, small_ball = (read_curves(f"add-vs_t-{model}-none") for model in ("transformer", "nanogpt"))
+    gaps = [int(training_lead(curve).idxmax()) for curve in square]
     apart = [curve.loc[gap] for curve, gap in zip(square, gaps, strict=True)]
     late = {"square": [curve.loc[50] for curve in small_square], "ball": [curve.loc[50] for curve in small_ball]}
     found = {
-        "ball_below": f"{math.ceil(1000 * max(lead(curve).max() for curve in ball)) / 10}",
-        "square_lowest": span((curve.loc[41:, "val_seq_acc"].min() for curve in square), ".1%"),
-        "square_ends": span((curve.loc[50, "val_seq_acc"] for curve in square), ".1%"),
-        "gap_epochs": span(gaps, ".0f"),
-        "gap_trained": span((row["train_seq_acc"] for row in apart), ".1%"),
-        "gap_held_out": span((row["val_seq_acc"] for row in apart), ".1%"),
-        "square_nanogpt_ends": joined(
-            share(row["val_seq_acc"]) for row in late["square"] if row["train_seq_acc"] >= LEARNING_ACCURACY
+        "ball_below": f"{math.ceil(1000 * max(training_lead(curve).max() for curve in ball)) / 10}",
+        "square_lowest": format_range((curve.loc[41:, "val_seq_acc"].min() for curve in square), ".1%"),
+        "square_ends": format_range((curve.loc[50, "val_seq_acc"] for curve in square), ".1%"),
+        "gap_epochs": format_range(gaps, ".0f"),
+        "gap_trained": format_range((row["train_seq_acc"] for row in apart), ".1%"),
+        "gap_held_out": format_range((row["val_seq_acc"] for row in apart), ".1%"),
+        "square_nanogpt_ends": join_words(
+            format_share(row["val_seq_acc"]) for row in late["square"] if row["train_seq_acc"] >= LEARNING_ACCURACY
         ),
         "square_nanogpt_mean": f"{np.mean([row['val_seq_acc'] for row in late['square']]):.0%}",
     }
     medians = [curve.loc[41:, "val_seq_acc"].median() for curve in small_square]
-    found["square_late_medians"] = joined(f"{x:.0%}" for x in medians if x < LEARNING_ACCURACY)
+    found["square_late_medians"] = join_words(f"{x:.0%}" for x in medians if x < LEARNING_ACCURACY)
     for region, ends in late.items():
         for half, name in (("train", "trained"), ("val", "held_out")):
-            shares = [share(row[f"{half}_seq_acc"]) for row in ends if row["train_seq_acc"] < LEARNING_ACCURACY]
-            found[f"{region}_late_{name}"] = joined(shares)
+            shares = [format_share(row[f"{half}_seq_acc"]) for row in ends if row["train_seq_acc"] < LEARNING_ACCURACY]
+            found[f"{region}_late_{name}"] = join_words(shares)
     return found
 
 
 def random_answers() -> Facts:
-    runs = curves("random_output-random-transformer-none")
-    addition = claims().loc["fig2-memorising", "values"].split(" / ")[1].split()
+    runs = read_curves("random_output-random-transformer-none")
+    addition = read_claims().loc["fig2-memorising", "values"].split(" / ")[1].split()
     return {
         "random_trained": f"{max(run.loc[60, 'train_seq_acc'] for run in runs):.1%}",
         "random_addition": " to ".join(end(addition, key=int) for end in (min, max)),
@@ -197,7 +197,7 @@ def random_answers() -> Facts:
 
 
 def ablations() -> Facts:
-    table = claims()
+    table = read_claims()
     paper, mul = (
         {name: float(table.loc[f"table3-{task}-{name}", "paper"]) for name in ("squeezed_encoder", "none")}
         for task in ("add", "mul")
@@ -206,8 +206,8 @@ def ablations() -> Facts:
     return {
         "paper_squeezing": f"{paper['squeezed_encoder'] / paper['none']:.1f}",
         "paper_mul_squeezing": f"{mul['squeezed_encoder'] / mul['none']:.1f}",
-        "mul_squeezed_ends": span(
-            (curve.loc[250, "val_seq_acc"] for curve in curves("mul-random-transformer-squeezed_encoder")), ".1%"
+        "mul_squeezed_ends": format_range(
+            (curve.loc[250, "val_seq_acc"] for curve in read_curves("mul-random-transformer-squeezed_encoder")), ".1%"
         ),
         "authors_narrow": str(authors.loc[authors["val_seq_acc"] >= 0.95, "epoch"].min()),
     }
@@ -215,10 +215,10 @@ def ablations() -> Facts:
 
 def not_run() -> Facts:
     """Hours on two cores for the claims without a verdict; of ablations, for the seeds up to five that are missing."""
-    seconds = curves("mul-random-transformer-none-seed2")[0]["seconds"].median()
+    seconds = read_curves("mul-random-transformer-none-seed2")[0]["seconds"].median()
     cuts = ("one_head", "squeezed_encoder", "no_feed_forward", "d_model_32")
-    paper = claims().loc[[f"table3-mul-{name}" for name in cuts], "paper"].astype(float)
-    trained = [len(curves(f"mul-random-transformer-{name}-ep1000-stop0.95")) for name in cuts]
+    paper = read_claims().loc[[f"table3-mul-{name}" for name in cuts], "paper"].astype(float)
+    trained = [len(read_curves(f"mul-random-transformer-{name}-ep1000-stop0.95")) for name in cuts]
     epochs = {
         "multiplication": 250 * 2 * 2 * 2,
         "cuts": int(sum((5 - seeds) * epochs for seeds, epochs in zip(trained, paper, strict=True))),
@@ -233,52 +233,55 @@ def not_run() -> Facts:
 
 
 def distances() -> Facts:
-    authors, ours = probe("distance_correlation"), probe("distance_correlation", "add-random-transformer-none")
-    value, token = (correlations(authors, space)[0] for space in ("value", "token"))
-    scaled = correlations(authors, stack="scaled bits")[0].max()
-    untrained = max(correlations(rows, stack="untrained dec").max(axis=None) for rows in (authors, ours))
-    highest = correlations(ours).max()
-    mul = probe("distance_correlation", "mul-random-transformer-none")
+    authors, ours = (
+        read_probe("distance_correlation"),
+        read_probe("distance_correlation", "add-random-transformer-none"),
+    )
+    value, token = (output_correlations(authors, space)[0] for space in ("value", "token"))
+    scaled = output_correlations(authors, stack="scaled bits")[0].max()
+    untrained = max(output_correlations(rows, stack="untrained dec").max(axis=None) for rows in (authors, ours))
+    highest = output_correlations(ours).max()
+    mul = read_probe("distance_correlation", "mul-random-transformer-none")
     rows = pd.read_csv(RESULTS / "value-over-training.csv").query("space == 'value'")
     course = rows.pivot_table(index="epoch", columns="layer", values="correlation")
     (peak,) = set(course.idxmax())
-    (small,) = curves("add-random-nanogpt-none-seed2")
+    (small,) = read_curves("add-random-nanogpt-none-seed2")
     return {
         "token_correlation": f"{token.min():.2f}",
         "value_correlation": f"{value.max():.2f}",
         "value_layer": str(value.idxmax()),
         "scaled_bits": f"{scaled:.2f}",
         "untrained_below": f"{math.ceil(10 * untrained) / 10}",
-        "value_beyond": span(highest[highest > scaled]),
-        "value_not_beyond": span(highest[highest <= scaled]),
-        "mul_value": span(correlations(mul).max()),
-        "mul_scaled_bits": f"{correlations(mul, stack='scaled bits').max(axis=None):.2f}",
+        "value_beyond": format_range(highest[highest > scaled]),
+        "value_not_beyond": format_range(highest[highest <= scaled]),
+        "mul_value": format_range(output_correlations(mul).max()),
+        "mul_scaled_bits": f"{output_correlations(mul, stack='scaled bits').max(axis=None):.2f}",
         "peak_epoch": str(peak),
-        "peak_value": span(course.loc[peak]),
+        "peak_value": format_range(course.loc[peak]),
         "peak_accuracy": f"{small.loc[peak, 'val_seq_acc']:.1%}",
-        "peak_learned": first_95(small),
-        "final_value": span(course.loc[50]),
+        "peak_learned": epoch_of_95(small),
+        "final_value": format_range(course.loc[50]),
     }
 
 
 def erasure() -> Facts:
-    rows = probe("amnesic", "add-random-transformer-none")
+    rows = read_probe("amnesic", "add-random-transformer-none")
     inlp, value, carries = (
         rows.query("concept == @concept and method == @method")
         for concept, method in (("value", "inlp"), ("value", "leace"), ("carries", "leace"))
     )
-    authors = probe("amnesic").query("concept == 'value' and method == 'inlp' and site == 'dec.3'").iloc[0]
+    authors = read_probe("amnesic").query("concept == 'value' and method == 'inlp' and site == 'dec.3'").iloc[0]
     right = pd.read_csv(RESULTS / "nullspace.csv").set_index("variant")["right"]
     pairs = 2**14
     two, many = right["INLP, 2 iterations"], right["INLP, 160 iterations"]
     return {
-        "inlp_after": span(inlp["probe_error_after"]),
-        "inlp_before": span(inlp["probe_error_before"]),
+        "inlp_after": format_range(inlp["probe_error_after"]),
+        "inlp_before": format_range(inlp["probe_error_before"]),
         "guessing_error": f"{value['probe_error_after'].mean():.1f}",
-        "without_value": span(value["seq_acc_after"], ".1%"),
-        "without_random": span(value["control_signs_mean"], ".1%"),
-        "without_carries": span(carries["seq_acc_after"], ".1%"),
-        "without_random_carries": span(carries["control_signs_mean"], ".1%"),
+        "without_value": format_range(value["seq_acc_after"], ".1%"),
+        "without_random": format_range(value["control_signs_mean"], ".1%"),
+        "without_carries": format_range(carries["seq_acc_after"], ".1%"),
+        "without_random_carries": format_range(carries["control_signs_mean"], ".1%"),
         "right_before": f"{right['nothing erased']:,}",
         "right_after_2": f"{two:,}",
         "share_after_2": f"{two / pairs:.0%}",
@@ -286,17 +289,17 @@ def erasure() -> Facts:
         "share_after_160": f"{many / pairs:.2%}",
         "authors_error_before": f"{authors['probe_error_before']:.3f}",
         "authors_error_after": f"{authors['probe_error_after']:.3f}",
-        "paper_right": str(round(float(claims().loc["appD-after", "paper"]) * pairs)),
+        "paper_right": str(round(float(read_claims().loc["appD-after", "paper"]) * pairs)),
     }
 
 
-def of_methods() -> Facts:
-    return methods.facts(methods.published(RESULTS / "methods.csv"))
+def method_facts() -> Facts:
+    return methods.facts(methods.read_results(RESULTS / "methods.csv"))
 
 
 FACTS: tuple[Callable[[], Facts], ...] = (
-    of_claims, learning, multiplication, regions, ablations, random_answers, not_run, distances, erasure,
-    mechanism_numbers.facts, of_methods,
+    claim_facts, learning, multiplication, regions, ablations, random_answers, not_run, distances, erasure,
+    mechanism_numbers.facts, method_facts,
 )  # fmt: skip
 
 
@@ -307,9 +310,11 @@ def facts() -> Facts:
 
 def verdicts() -> Facts:
     """The main results, and how many of all were reproduced; a claim counts once."""
-    own, mini = (table.query("same_as == ''") for table in (claims(), claims("mini")))
+    own, mini = (table.query("same_as == ''") for table in (read_claims(), read_claims("mini")))
     shown = own[own.index.str.fullmatch(HEADLINES) & (own["verdict"] != "not run")]
-    table = markdown(SHOWN.values(), *([escape_cell(text) for text in row] for row in shown[[*SHOWN]].values))
+    table = markdown(
+        CLAIM_HEADINGS.values(), *([escape_cell(text) for text in row] for row in shown[[*CLAIM_HEADINGS]].values)
+    )
     counted = f"Of {len(own)} results of the paper: {count_verdicts(own['verdict'])}. The main ones so far:"
     return {
         "results": f"{counted}\n\n{table}",
@@ -319,9 +324,9 @@ def verdicts() -> Facts:
 
 def erasures() -> str:
     """Accuracy after erasure on the authors' weights, beside its controls."""
-    rows = probe("amnesic").query("site == 'dec.3'").replace({"method": "_", "concept": "_"}, " ", regex=True)
-    lines = ([f"{x:.1%}" if isinstance(x, float) else x for x in row] for row in rows[[*ERASED]].values)
-    return markdown(ERASED.values(), *lines)
+    rows = read_probe("amnesic").query("site == 'dec.3'").replace({"method": "_", "concept": "_"}, " ", regex=True)
+    lines = ([f"{x:.1%}" if isinstance(x, float) else x for x in row] for row in rows[[*ERASURE_HEADINGS]].values)
+    return markdown(ERASURE_HEADINGS.values(), *lines)
 
 
 def learning_order() -> str:
@@ -349,8 +354,8 @@ def positions(file: str) -> str:
 
 def lengths() -> str:
     """Means of ``arith-runs --by length,model.net.positions --csv``; of up to three bits few pairs are held out."""
-    told = pd.read_csv(RESULTS / "length.csv").query("length >= 4")
-    wide = told.pivot(index="model.net.positions", columns="length", values="accuracy")
+    table = pd.read_csv(RESULTS / "length.csv").query("length >= 4")
+    wide = table.pivot(index="model.net.positions", columns="length", values="accuracy")
     lines = ([f"`{name}`", *(f"{x:.0%}" for x in row)] for name, row in wide.iterrows())
     return markdown(["positions", *(f"{n} bits" for n in wide)], *lines)
 
@@ -374,11 +379,11 @@ def tables() -> Facts:
     found = {"amnesic": erasures(), "lengths": lengths(), "baselines": baselines()}
     found |= {"learning_order": learning_order()}
     found |= {"positions": positions("positions.csv"), "positions_full": positions("positions-full.csv")}
-    scored = methods.table(methods.published(RESULTS / "methods.csv"))
+    scored = methods.table(methods.read_results(RESULTS / "methods.csv"))
     return verdicts() | found | mechanism_numbers.tables() | {"methods": scored}
 
 
-def renewed(text: str, found: Facts, generated: Facts) -> str:
+def fill_marks(text: str, found: Facts, generated: Facts) -> str:
     """A page with the numbers and tables of today.
 
     Raises:
@@ -392,7 +397,7 @@ def renewed(text: str, found: Facts, generated: Facts) -> str:
         before, mark, rest = text.partition(begin)
         if mark:
             text = f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
-    return MARKED.sub(lambda mark: f"<!--{mark[1]}-->{found[mark[1]]}<!--/-->", text)
+    return MARKED_NUMBER.sub(lambda mark: f"<!--{mark[1]}-->{found[mark[1]]}<!--/-->", text)
 
 
 def main() -> int:
@@ -402,7 +407,7 @@ def main() -> int:
     found, generated, changed = facts(), tables(), 0
     for page in PAGES:
         old = (ROOT / page).read_text()
-        new = renewed(old, found, generated)
+        new = fill_marks(old, found, generated)
         if new != old:
             changed += 1
             print(f"{page}: numbers differ from results/: make numbers")

@@ -14,8 +14,8 @@
 
 A row is a network: its class, its bits, the variables that it was trained to compute by ("none": the task alone), the
 share of pairs that it answers right, the criteria of ``results/preregistration.md``, the least share, over answer
-tokens, that follow an interchange of a variable between held-out pairs after the last epoch, and `others`. Ten minutes
-of one core.
+tokens, that follow an interchange of a variable between held-out pairs after the last epoch, and ``others`` (`leakage`).
+Ten minutes of one core.
 """
 
 import argparse
@@ -25,14 +25,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from one_sentence import SITES, measure, score, subjects  # beside this file
+from one_sentence import INTERCHANGE_SITES, load_networks, measure_network, score_networks  # beside this file
 
 import arith_erd as ae
 from arith_erd.interp.interventions import Replace
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
 
-LAST_BUT_ONE = SITES | {"transformer": "dec.2.resid_mid_cross"}  # of three layers, as dec.5 is of six
+LAST_BUT_ONE = INTERCHANGE_SITES | {"transformer": "dec.2.resid_mid_cross"}  # of three layers, as dec.5 is of six
 
 
 def interchanges(run: Run) -> pd.DataFrame:
@@ -43,7 +43,7 @@ def interchanges(run: Run) -> pd.DataFrame:
 
 
 @torch.no_grad()
-def others(model: ae.Hooked, variables: dict[str, Any]) -> float:
+def leakage(model: ae.Hooked, variables: dict[str, Any]) -> float:
     """How little the rest of the site carries: 0 if no answer follows it.
 
     At all positions the coordinates that no variable has come from another held-out pair. The share of tokens in which
@@ -69,9 +69,11 @@ def main() -> None:
     parser.add_argument("runs", nargs="+")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = []
+    tables = []
     for path in options.runs:
-        table = score(pd.concat([measure(name, LAST_BUT_ONE[name], model) for name, _, model in subjects(path)]))
+        table = score_networks(
+            pd.concat([measure_network(name, LAST_BUT_ONE[name], model) for name, _, model in load_networks(path)])
+        )
         of_run = interchanges(Run(path))
         names = sorted(of_run.columns)
         loss = Run(path).config()["model"]["loss"]
@@ -79,10 +81,10 @@ def main() -> None:
         table.insert(1, "bits", Run(path).config()["task"]["bits"])
         table.insert(2, "trained_by", "+".join(names) + f" {rule}" * bool(rule) if names else "none")
         table["least_interchange"] = table["seed"].map(of_run.min(axis=1)) if names else None
-        rest = [others(ae.load_run(path, seed), loss["variables"]) if names else None for seed in table["seed"]]
+        rest = [leakage(ae.load_run(path, seed), loss["variables"]) if names else None for seed in table["seed"]]
         table["others"] = rest
-        found.append(table.drop(columns="missed"))
-    whole = pd.concat(found)
+        tables.append(table.drop(columns="missed"))
+    whole = pd.concat(tables)
     whole.to_csv(options.out, index=False, float_format="%.4g")
     print(whole.round(3).to_string(index=False))
 

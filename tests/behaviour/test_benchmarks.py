@@ -54,7 +54,7 @@ def test_making_the_numbers_anew_changes_no_page(cli) -> None:
 def test_own_claims_are_those_of_the_cards(root, monkeypatch) -> None:
     """By bit where a component belongs to no site, else means by site, in the decoder after cross-attention."""
     monkeypatch.syspath_prepend(root / "benchmarks")
-    rows = runpy.run_path(str(root / "benchmarks" / "mechanism_numbers.py"))["cards"]()
+    rows = runpy.run_path(str(root / "benchmarks" / "mechanism_numbers.py"))["read_cards"]()
     for claim in yaml.safe_load((root / "results" / "found.yaml").read_text())["claims"]:
         card = rows[(rows["network"] == claim["network"]) & (rows["seed"] == claim["seed"])]
         card = card[(card["test"] == claim["test"]) & (card["component"] == claim["component"])]

@@ -116,11 +116,8 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
         if not means["accuracy"].any():  # matplotlib would go below zero
             ax.set_ylim(0, 1)
         by = f" by {others[0]}" if len(others) == 1 else ""
-        style.set_panel_title(
-            ax,
-            f"Final accuracy{by}",
-            "mean over seeds, 95% interval" if means["seeds"].max() > 1 else "one seed a point",
-        )
+        note = "mean over seeds, 95% interval" if means["seeds"].max() > 1 else "one seed a point"
+        style.set_panel_title(ax, f"Final accuracy{by}", note)
         if others:
             style.legend_below(figure, columns=min(3, len(ax.containers)))
     return figure

@@ -85,14 +85,6 @@ def set_figure_title(figure: Figure, task: str, text: str, rows: pd.DataFrame) -
     figure.suptitle(title, fontsize=11, fontweight="bold", color=INK, wrap=True)
 
 
-def panel_grid(width: float, height: float, panels: int, columns: int, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure and ``panels`` axes, in rows of ``across``."""
-    figure, axes = subplots(width, height, -(-panels // columns), columns, squeeze=False, **options)
-    for ax in axes.flat[panels:]:
-        ax.set_visible(False)
-    return figure, list(axes.flat[:panels])
-
-
 def draw_diamond(ax: Axes, x: float, y: float, color: str) -> None:
     ax.plot([x], [y], markeredgecolor=color, clip_on=False, zorder=5, **DIAMOND_STYLE)
 

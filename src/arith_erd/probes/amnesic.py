@@ -1,6 +1,5 @@
 """Does a network need a concept in its embeddings? Erase the concept and measure accuracy (paper, appendix D)."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any, ClassVar, Literal
@@ -154,28 +153,23 @@ class Amnesic(NetworkProbe):
         self, measure: Callable[..., float], x: Whitened, erasers: dict[Key, Eraser], variances: dict[Key, float]
     ) -> dict[Key, dict[str, float]]:
         """Mean and worst accuracy after each kind of random erasure: same rank, same variance, flipped signs."""
-        accuracies: dict[tuple[str, Any], list[float]] = defaultdict(list)  # erasures of one rank share a control
-        control_keys = {
-            key: (("control_rank", eraser.rank), ("control_variance", variances[key]), ("control_signs", key))
-            for key, eraser in erasers.items()
-        }
+        accuracies: dict[Key, dict[str, list[float]]] = {key: {kind: [] for kind in CONTROL_STYLES} for key in erasers}
         generator, signs = (torch.Generator().manual_seed(self.seed) for _ in range(2))
         for _ in range(self.controls):
             basis = erasure.random_basis(len(x.mean), generator)
             state = signs.get_state()
-            control_erasers: dict[tuple[str, Any], Eraser] = {}
+            ranks = {eraser.rank for eraser in erasers.values()}
+            by_rank = {rank: measure(erasure.project_away(x, basis[:, :rank])) for rank in ranks}
             for key, eraser in erasers.items():
                 signs.set_state(state)  # the same axes for every erasure
-                same_rank = erasure.project_away(x, basis[:, : eraser.rank])
                 same_variance = erasure.project_away_variance(x, basis, variances[key])
-                controls = same_rank, same_variance, erasure.flip_signs(x, eraser, signs)
-                control_erasers |= dict(zip(control_keys[key], controls, strict=True))
-            for kind, control in control_erasers.items():
-                accuracies[kind].append(measure(control))
+                accuracies[key]["control_rank"].append(by_rank[eraser.rank])
+                accuracies[key]["control_variance"].append(measure(same_variance))
+                accuracies[key]["control_signs"].append(measure(erasure.flip_signs(x, eraser, signs)))
         ends: dict[str, Callable[..., Any]] = {"mean": np.mean, "min": min}
         return {
-            key: {f"{kind[0]}_{end}": float(f(accuracies[kind])) for kind in of_key for end, f in ends.items()}
-            for key, of_key in control_keys.items()
+            key: {f"{kind}_{end}": float(f(values)) for kind, values in by_kind.items() for end, f in ends.items()}
+            for key, by_kind in accuracies.items()
         }
 
     def notes(self) -> list[str]:

@@ -48,16 +48,12 @@ class Attention(NetworkProbe):
                 yield cell | {"weight": float(weight), "spread": float(spread[head, i, j])}
 
     def _names(self, site: str, queries: int, keys: int) -> tuple[list[str], list[str]]:
+        """Names of queries and keys; a decoder-only network has both stacks' positions, of which they are the last."""
         prompt, answer = self.task.prompt_names, self.task.answer_names
-        inputs = ["<s>", *answer[:-1]]  # the decoder's input where it predicts ``answer``
         if site.startswith("enc."):
             return prompt, prompt
-        if "cross" in site:
-            return answer, prompt
-        if keys == len(answer):
-            return answer, inputs
-        sequence = [*prompt, *answer]  # in a decoder-only network, whose last layer has only the answer's queries
-        return sequence[-queries:], [*prompt, *inputs]
+        inputs = [*prompt, "<s>", *answer[:-1]]  # of the positions that predict ``answer``
+        return [*prompt, *answer][-queries:], prompt if "cross" in site else inputs[-keys:]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """For each head and answer token the key with most weight, if that is at least a quarter."""

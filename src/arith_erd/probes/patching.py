@@ -241,11 +241,15 @@ class Patching(NetworkProbe):
         if self.source == "token_mean":
             rows = pd.concat([rows, rows.assign(site="no intervention", accuracy=rows["no_intervention"])])
         means = weighted_means(rows, ["seed", "family", "site", x], [value]).dropna().reset_index()
-        in_prompt = means.groupby("site")[x].agg(set).map({*self.task.prompt_names}.issuperset)
-        stack = means["site"].map(in_prompt).map({True: "prompt", False: "answer"})
-        order = dict.fromkeys([ALL, *self.task.prompt_names, *self.task.answer_names, *means[x]])
+        prompt = {*self.task.prompt_names}
+        known = dict.fromkeys([ALL, *self.task.prompt_names, *self.task.answer_names])
+        names = means.groupby("site")[x].agg(set)
+        stacks = names.map(lambda n: "prompt" if n <= prompt else "answer" if n <= {*known} else "other")
+        stack = means["site"].map(stacks)
         panel = means["family"].map(self._family_title) + ", " + stack
-        return means.assign(stack=stack, panel=panel, **{x: pd.Categorical(means[x], [*order])})
+        return means.assign(
+            stack=stack, panel=panel, **{x: pd.Categorical(means[x], [*known | dict.fromkeys(means[x])])}
+        )
 
     def _family_title(self, name: str) -> str:
         kept = ", ".join(self.families[name].keep) if self.source == "family" and self.families[name].vary else ""

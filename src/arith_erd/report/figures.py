@@ -1,14 +1,12 @@
 """Redraw the paper's figures from our runs. ``paper.yaml`` has their titles, captions, curves and commands."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedLocator, NullLocator
 
 from ..plots import style
 from ..plots.curves import draw_over_epochs, style_accuracy_axes, thin_epochs
@@ -68,13 +66,11 @@ def curve_rows(data: RunData, last: int, **runs: str) -> pd.DataFrame:
 
 def draw_ablations(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
     """Draw epochs to 95% without one component, ours below the paper's; or an accuracy, if 95% is never reached."""
-    rows = {
-        title: [results[f"table3-{task}-{name}"] for name in paper.ablations] for task, title in style.TASKS.items()
-    }
-    if not any(result.n for row in rows.values() for result in row):
+    rows = [[results[f"table3-{task}-{name}"] for name in paper.ablations] for task in style.TASKS]
+    if not any(result.n for row in rows for result in row):
         return None
     figure, axes = style.subplots(9, 3.6, 1, len(rows), sharey=True)
-    for ax, (title, row) in zip(axes, rows.items(), strict=True):
+    for ax, title, row in zip(axes, style.TASKS.values(), rows, strict=True):
         for y, result in enumerate(row):
             _draw_ablation(ax, y, result)
         seeds = max(result.n for result in row)
@@ -82,26 +78,20 @@ def draw_ablations(paper: Paper, spec: PaperFigure, data: RunData, results: Resu
         style.style_axes(ax)
         ax.grid(visible=False, axis="y")
         ax.set(xscale="log", xlim=(15, 1900), xlabel="epochs to 95% of the validation sequences")
-        ax.xaxis.set_major_locator(FixedLocator([20, 50, 100, 200, 500, 1000]))
+        ax.set_xticks([20, 50, 100, 200, 500, 1000])
+        ax.set_xticks([], minor=True)
         ax.xaxis.set_major_formatter("{x:g}")
-        ax.xaxis.set_minor_locator(NullLocator())
         ax.axvline(1000, color=style.GREY, linewidth=0.6, linestyle=":")
     axes[0].set_yticks(range(len(paper.ablations)), paper.ablations.values())
     axes[0].invert_yaxis()
     axes[0].tick_params(axis="y", length=0)
-    marks: Mapping[str, dict[str, Any]] = {
-        "ours: median and interval": {"color": style.BLUE, "marker": "o", "markersize": 5.5},
-        "one seed": {"color": style.BLUE, "marker": "|", "linestyle": "", "alpha": 0.6, "markersize": 8},
-        "never reaches 95% (number: accuracy; ours: exact ceiling)": {
-            "color": style.INK,
-            "marker": ">",
-            "linestyle": "",
-            "markersize": 5,
-        },
-    }
-    style.legend_below(
-        figure, style.PAPER_HANDLE, *(Line2D([], [], label=label, **look) for label, look in marks.items())
+    never = "never reaches 95% (number: accuracy; ours: exact ceiling)"
+    handles = (
+        Line2D([], [], color=style.BLUE, marker="o", markersize=5.5, label="ours: median and interval"),
+        Line2D([], [], color=style.BLUE, marker="|", linestyle="", alpha=0.6, markersize=8, label="one seed"),
+        Line2D([], [], color=style.INK, marker=">", linestyle="", markersize=5, label=never),
     )
+    style.legend_below(figure, style.PAPER_HANDLE, *handles)
     return figure
 
 
@@ -162,9 +152,8 @@ def amnesic(paper: Paper, spec: PaperFigure, data: RunData, results: Results) ->
         return None
     published = bool((shown.loc[shown["method"] == "inlp", "iterations"] == 2).all())
     figure = Amnesic.picture.draw(label_erasures(shown, published))
-    style.set_figure_title(
-        figure, "add", Amnesic.picture.title + ("" if len(ours) else ", the authors' weights"), shown
-    )
+    title = Amnesic.picture.title + ("" if len(ours) else ", the authors' weights")
+    style.set_figure_title(figure, "add", title, shown)
     return figure
 
 

@@ -31,12 +31,7 @@ PROVENANCE_COLUMNS = ("device", "torch", "arith_erd", "commit")
 
 
 def render(
-    paper: Paper,
-    data: RunData,
-    results: Sequence[Result],
-    svgs: Mapping[str, str | None],
-    runs: Path,
-    out: Path,
+    paper: Paper, data: RunData, results: Sequence[Result], svgs: Mapping[str, str | None], runs: Path, out: Path
 ) -> str:
     """The page in the folder ``out``, from which links lead to what probes drew; its commands name ``runs``."""
     return _fill(
@@ -67,17 +62,16 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
     )
     subscripts = lambda text: Markup(re.sub(r"VS_([tv])", r"VS<sub>\1</sub>", str(escape(text))))  # noqa: E731
     environment.filters |= {"escape_cell": escape_cell, "subscripts": subscripts}
-    texts: tuple[Any, ...] = (estimate_text, experiment_text, format_seeds, format_mean, notes, ours_text, spread_text)
-    texts += (interval_plot, count_verdicts, values_text)
-    environment.globals |= {one.__name__: one for one in texts} | {
-        "AUTHORS_WEIGHTS": AUTHORS_WEIGHTS,
-        "FINAL_COLUMNS": FINAL_COLUMNS,
-    }
+    functions: tuple[Any, ...] = (count_verdicts, estimate_text, experiment_text, format_mean, format_seeds)
+    functions += (interval_plot, notes, ours_text, spread_text, values_text)
+    environment.globals |= {function.__name__: function for function in functions}
     return environment.get_template(template).render(
         paper=paper,
         runs=runs,
         version=__version__,
         VERDICTS=VERDICTS,
+        AUTHORS_WEIGHTS=AUTHORS_WEIGHTS,
+        FINAL_COLUMNS=FINAL_COLUMNS,
         counted=[result for result in results if result.claim.counted],
         summary=summary(results),
         sections={name: [r for r in results if r.claim.section == name] for name in paper.sections},

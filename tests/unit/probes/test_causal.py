@@ -69,7 +69,7 @@ def test_one_number_follows_every_dose_with_every_direction_and_carries_follow_n
     assert (rows["random"] < 0.5).all()
     rows = measured(Dose([carries], "dec.1", ["slope", "leace"], [1, 2, 8], 60))
     assert (rows["answer"] < 0.2).all()
-    monkeypatch.setattr(dose, "FITTED", 30)  # of 256 examples; some sums, and the largest, are in none of them
+    monkeypatch.setattr(dose, "NUM_FITTED", 30)  # of 256 examples; some sums, and the largest, are in none of them
     rows = measured(Dose([number], "dec.1", "centroids", [1, 2], 60))
     assert (rows["answer"] == 1).all()
 
