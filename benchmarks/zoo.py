@@ -14,8 +14,8 @@
 
 A row is a network: its class, its bits, the variables that it was trained to compute by ("none": the task alone), the
 share of pairs that it answers right, the criteria of ``results/preregistration.md``, the least share, over answer
-tokens, that follow an interchange of a variable between held-out pairs after the last epoch, and ``others`` (`leakage`).
-Ten minutes of one core.
+tokens, that follow an interchange of a variable between held-out pairs after the last epoch, and ``others``, its
+`leakage`. Ten minutes of one core.
 """
 
 import argparse

@@ -96,7 +96,7 @@ def split_rows(rows: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
 
 @dataclass(frozen=True)
 class HeatMaps(Picture):
-    """A cell for each mean: white at the first of ``ends``, darkest at the second."""
+    """A cell for each mean: white at the first of ``color_range``, darkest at the second."""
 
     numbers: str = ".2f"
     size: tuple[float, float] = (0.45, 0.3)

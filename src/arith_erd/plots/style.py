@@ -46,7 +46,7 @@ def style_axes(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
 
 
 def draw_band(ax: Axes, by_seed: pd.DataFrame, center: str = "median", **style: Any) -> None:
-    """Draw a table (x, seeds): the median, or another ``middle``, over seeds as a line, their range as a band."""
+    """Draw a table (x, seeds): the median, or another ``center``, over seeds as a line, their range as a band."""
     line = by_seed.agg(center, axis=1)
     if by_seed.shape[1] > 1:
         low, high = by_seed.min(axis=1), by_seed.max(axis=1)

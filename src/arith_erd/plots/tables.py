@@ -87,7 +87,7 @@ def summary_table(rows: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
 
 
 def format_mean(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
-    """The `format_measure` mean of one value per seed; empty if there are none, or one is not known."""
+    """The mean of one value per seed; empty if there are none, or one is not known."""
     if not len(values):
         return ""
     estimate = Estimate.of_means([Mean.of(values)], UNIT_RANGES.get(unit, (-math.inf, math.inf)))
@@ -111,7 +111,7 @@ def format_table(table: pd.DataFrame) -> str:
 
 
 def format_number(value: float, unit: str, as_published: bool = False) -> str:
-    """A number with its unit: ``99.98%``, ``6.31 points``. ``brief`` has fewer digits, as the paper's numbers do."""
+    """A number with its unit: ``99.98%``, ``6.31 points``. ``as_published``: with fewer digits."""
     digits = format_digits(value, unit, as_published)
     return f"layer {digits}" if unit == "layer" else f"{digits}{UNIT_NAMES.get(unit, '')}"
 

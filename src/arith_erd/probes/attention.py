@@ -48,7 +48,6 @@ class Attention(NetworkProbe):
                 yield cell | {"weight": float(weight), "spread": float(spread[head, i, j])}
 
     def _names(self, site: str, queries: int, keys: int) -> tuple[list[str], list[str]]:
-        """Names of queries and keys; a decoder-only network has both stacks' positions, of which they are the last."""
         prompt, answer = self.task.prompt_names, self.task.answer_names
         if site.startswith("enc."):
             return prompt, prompt

@@ -120,11 +120,11 @@ class PlaceValue(NetworkProbe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         panels = [*PANELS] if self.sums.adds else [AGREEMENT, SWAP]
-        figure, axes = style.subplots(10.4, 2.3 * len(panels), len(panels) // 2, 2, squeeze=False)
+        figure, axes = style.subplots(10.4, 2 * len(panels), len(panels) // 2, 2, squeeze=False)
         for ax, panel in zip(axes.flat, panels, strict=True):
             draw_panel(ax, rows, panel)
+            ax.legend(frameon=False, fontsize=8)
         style.set_figure_title(figure, self.task.name, "what does answer position t do with the bits below it?", rows)
-        style.legend_below(figure, columns=4)
         return figure
 
 

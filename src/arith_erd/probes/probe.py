@@ -126,7 +126,6 @@ class Probe(ABC):
         return []
 
     def schema(self, name: str, rows: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> TableSchema:
-        """Describe the rows, for ``probe.json``."""
         return TableSchema.of(name, rows, self.units, across=self.across, settings=dict(settings or {}))
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:

@@ -99,7 +99,6 @@ Results: TypeAlias = Mapping[str, Result]  # claims beside ours, by id
 
 
 def evaluate_claims(paper: Paper, data: RunData) -> list[Result]:
-    """The results for every claim, in the paper's order."""
     results = {claim.id: evaluate_claim(claim, data) for claim in paper.claims}
     for result in results.values():
         if result.learning_counts and result.claim.mean_of and result.claim.unit == "points":  # those of its accuracy
@@ -163,7 +162,6 @@ def _estimate(result: Result) -> Estimate:
 
 
 def _value_range(claim: Claim, terms: int) -> Interval:
-    """The range of a weighted sum of ``terms`` means."""
     if terms == 1 and claim.unit in UNIT_RANGES:
         return UNIT_RANGES[claim.unit]
     reach = np.inf

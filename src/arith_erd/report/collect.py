@@ -178,7 +178,7 @@ def selection_key(options: Mapping[str, Any]) -> str:
 def _read_probe(
     path: Path, run: str, replica_ids: pd.DataFrame, replicas: pd.DataFrame, setup: Mapping[str, Any]
 ) -> tuple[str, pd.DataFrame] | None:
-    """A probe's name and its ``rows.csv``, with the columns of `Collection.probes`; None for rows over epochs."""
+    """A probe's name and its ``rows.csv``, with the columns of `RunData.probes`; None for rows over epochs."""
     schema = TableSchema.from_json(path.with_name("probe.json").read_text(encoding="utf-8"))
     dtypes = {column: {TEXT: str, INTEGER: int}.get(kind, float) for column, kind in schema.columns.items()}
     rows = pd.read_csv(path, dtype=dtypes)

@@ -58,7 +58,6 @@ class Measure(StrictModel):
         raise NotImplementedError
 
     def missing_reason(self, data: RunData, runs: RunOptions) -> str:
-        """The reason why these runs have no value."""
         loose = {key: value for key, value in runs.items() if key != "min_epochs"}
         replicas, what = data.select(loose), describe_options(runs)
         if replicas.empty:
@@ -78,7 +77,6 @@ class Measure(StrictModel):
         return 0
 
     def epochs(self, data: RunData, replicas: pd.DataFrame) -> pd.DataFrame:
-        """Metric rows of the replicas that are long enough."""
         return data.metrics[data.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.needs])]
 
 

@@ -130,7 +130,6 @@ def claims_table(results: Sequence[Result], data: RunData, paper: Paper, runs: P
 
 
 def replicas_table(data: RunData) -> pd.DataFrame:
-    """The table ``runs.csv``, with a row per seed."""
     return data.replicas.drop(columns=["kind", "key", "trajectory"])
 
 
@@ -188,7 +187,6 @@ def values_text(result: Result) -> str:
 
 
 def notes(result: Result) -> list[str]:
-    """Remarks beside the numbers."""
     claim, gap = result.claim, result.layer_gap
     remarks = [f"the same fact as {claim.same_as}, not counted"] if claim.same_as else []
     if result.old_verdict not in (None, result.verdict):

@@ -138,7 +138,9 @@ def load_paper(path: Path = PAPER) -> Paper:
     raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     sections, judged_before = raw.pop("sections"), raw["judged_before"]
     claims = [
-        _claim(entry, section["title"], path.name, judged_before) for section in sections for entry in section["claims"]
+        _read_claim(entry, section["title"], path.name, judged_before)
+        for section in sections
+        for entry in section["claims"]
     ]
     ids, counted_ids = [claim.id for claim in claims], {claim.id for claim in claims if not claim.same_as}
     for claim in claims:
@@ -153,18 +155,18 @@ def load_paper(path: Path = PAPER) -> Paper:
     return Paper(**raw, file=path.name, figures=figures, sections=places, claims=tuple(claims))
 
 
-def _claim(entry: Mapping[str, Any], section: str, file: str, judged_before: bool) -> Claim:
-    """Read one entry of ``claims``; if ``twice``, also as it was judged before 2026-11-24."""
+def _read_claim(entry: Mapping[str, Any], section: str, file: str, judged_before: bool) -> Claim:
+    """Read one entry of ``claims``; if ``judged_before``, also as it was judged before 2026-11-24."""
     settings = {"section": section, **entry}
     changed = settings.pop("before", {})
-    claim, old_settings = _read(settings, file), settings | changed | {"mean_of": 0, "by_old_rules": True}
+    claim, old_settings = _parse_claim(settings, file), settings | changed | {"mean_of": 0, "by_old_rules": True}
     if not judged_before:
         return claim
     old_settings["measure"] = {key: value for key, value in old_settings["measure"].items() if key != "tail"}
-    return claim.model_copy(update={"old_claim": _read(old_settings, file)})
+    return claim.model_copy(update={"old_claim": _parse_claim(old_settings, file)})
 
 
-def _read(entry: dict[str, Any], file: str) -> Claim:
+def _parse_claim(entry: dict[str, Any], file: str) -> Claim:
     try:
         claim = Claim(**entry)
     except ValidationError as error:
