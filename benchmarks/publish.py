@@ -48,12 +48,12 @@ def _copy(folder: Path, target: Path, *names: str) -> None:
             shutil.copyfile(folder / name, target / name)
 
 
-def publish(results: Path, claimed: Path = PAPER) -> None:
+def publish(results: Path, paper_file: Path = PAPER) -> None:
     """Recompute the claims, ``runs.csv`` and figures of a folder of results from the runs in it."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         folders = [path for name in ("runs", "older") if (path := results / name).is_dir()]
-        build(folders, out, named=Path("runs"), claimed=claimed)
+        build(folders, out, runs_name=Path("runs"), paper_file=paper_file)
         _copy(out, results, "claims.csv", "claims.md", "runs.csv")
         _copy(out / "figures", results, *(path.name for path in (out / "figures").glob("*.png")))
 
@@ -64,13 +64,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder to bring up to date (results)")
     parser.add_argument("--mini", action="store_true", help="the runs are those of scale=mini")
     options = parser.parse_args(arguments)
-    to, claimed, weights = options.results, PAPER, [WEIGHTS]
+    to, paper_file, weights = options.results, PAPER, [WEIGHTS]
     if options.mini:
-        to, claimed, weights = to / "mini", MINI, []
+        to, paper_file, weights = to / "mini", MINI, []
     with one_line_errors():
         for runs in options.runs:
             print("\n".join(f"kept {name}" for name in copy_runs(runs, to, *weights)))
-        publish(to, claimed)
+        publish(to, paper_file)
 
 
 if __name__ == "__main__":

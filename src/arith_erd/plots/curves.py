@@ -1,7 +1,7 @@
 """Curves over the epochs of training, of a probe's measure or of accuracies, and accuracies over a setting."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -23,6 +23,7 @@ class EpochCurves:
     label: str
     """Label of the vertical axis."""
     unit: str = NUMBER  # of the value, as in `TableSchema`
+    reached: Mapping[int, int | None] = field(default_factory=dict)  # seed -> the epoch at which it reached 95%
 
     @classmethod
     def of(
@@ -41,8 +42,8 @@ class EpochCurves:
         """
         line = rows[[*lines]].astype(str).agg(" ".join, axis=1) if lines else measure
         panels = rows[panel].map(lambda x: x if isinstance(x, str) else f"{panel} {x}") if panel else ""
-        named = pd.DataFrame({"seed": rows["seed"], "panel": panels, "line": line, "value": rows[measure]})
-        table = named.groupby(["seed", "panel", "line"], sort=False)["value"].mean().reset_index()
+        values = pd.DataFrame({"seed": rows["seed"], "panel": panels, "line": line, "value": rows[measure]})
+        table = values.groupby(["seed", "panel", "line"], sort=False)["value"].mean().reset_index()
         return cls(table, label or measure.replace("_", " "), unit)
 
     def summary_table(self) -> pd.DataFrame:
@@ -51,12 +52,12 @@ class EpochCurves:
         columns = {"epoch": INTEGER, **dict.fromkeys(across, TEXT), "value": self.unit}
         return summary_table(self.table, TableSchema("", columns, across=across))
 
-    def draw(self, title: str, reached: Mapping[int, int | None] | None = None) -> Figure:
-        """Median and range over seeds; dotted: the epoch at which each seed ``reached`` 95%, None if it did not."""
+    def draw(self, title: str) -> Figure:
+        """Median and range over seeds; dotted: the epochs that they ``reached``."""
         look: dict[str, Any] = {"label": self.label, "percent": self.unit == "accuracy", "center": "median"}
         figure = Lines("value", "epoch", "line", "panel", **look).draw(self.table)
         for ax, rows in zip(figure.axes, split_rows(self.table, "panel").values(), strict=False):
-            for epoch in filter(None, {(reached or {}).get(seed) for seed in rows["seed"]}):
+            for epoch in filter(None, {self.reached.get(seed) for seed in rows["seed"]}):
                 ax.axvline(epoch, color=style.INK, linewidth=0.9, linestyle=":", zorder=1)
         figure.suptitle(f"{title}, {style.format_num_seeds(self.table)}; dotted: a seed reaches 95%", fontsize=11)
         return figure
@@ -66,7 +67,7 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
     """Draw accuracy and loss over the epochs, and from the rows of ``slices.csv`` the final accuracy of each length."""
     table = pd.DataFrame(rows)
     panels = 2 if slices is None else 3
-    figure, (accuracy, loss, *of_lengths) = style.subplots(4.4 * panels, 3.6, 1, panels)
+    figure, (accuracy, loss, *length_axes) = style.subplots(4.4 * panels, 3.6, 1, panels)
     style_accuracy_axes(accuracy, table)
     accuracy.set(ylabel="sequence accuracy")
     accuracy.axhline(0.95, color=style.GREY, linewidth=0.6, linestyle=":")
@@ -76,7 +77,7 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
     for ax in (accuracy, loss):
         ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     if slices is not None:
-        (ax,) = of_lengths
+        (ax,) = length_axes
         last = slices[(slices["slice"] == "length") & (slices["epoch"] == slices["epoch"].max())]
         Lines("val_seq_acc", "value", "slice", percent=True).draw_panel(ax, last)
         ax.set(xlabel="digits of the operands", ylabel="")

@@ -141,10 +141,9 @@ class Lines(Picture):
 
     def _line_styles(self, names: Sequence[str], markers: str) -> dict[str, dict[str, Any]]:
         """Dashes and markers in turn; colours from light to dark if there are more than three."""
-        own = [name for name in names if name not in self.reference_lines]
-        colors = (
-            LINE_COLORS if len(own) <= len(LINE_COLORS) else colormaps["viridis_r"](np.linspace(0.15, 0.95, len(own)))
-        )
+        main_lines = [name for name in names if name not in self.reference_lines]
+        shades = colormaps["viridis_r"](np.linspace(0.15, 0.95, len(main_lines)))
+        colors = LINE_COLORS if len(main_lines) <= len(LINE_COLORS) else shades
         styles: dict[str, dict[str, Any]] = {
             name: {
                 "color": colors[i],
@@ -153,7 +152,7 @@ class Lines(Picture):
                 "marker": markers[i % 6 : i % 6 + 1],
                 "markersize": 4,
             }
-            for i, name in enumerate(own)
+            for i, name in enumerate(main_lines)
         }
         for i, (name, of) in enumerate(self.reference_lines.items()):
             color = styles[of]["color"] if of in styles else style.INK

@@ -71,18 +71,18 @@ def summary_table(rows: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
     rows = rows.assign(**{column: rows[column].fillna("").astype(str) for column in texts})
     keys = [column for column in schema.keys if column not in schema.across]
     lines: dict[tuple[Any, ...], dict[str, str]] = {}
-    places: dict[str, tuple[Any, ...]] = {}
+    column_keys: dict[str, tuple[Any, ...]] = {}
     groups = rows.groupby(schema.keys, sort=False, dropna=False) if schema.keys else [((), rows)]
     for values, part in groups:
-        where = dict(zip(schema.keys, values, strict=True))
-        place = tuple(where.pop(column) for column in schema.across)
-        heading = " ".join(map(str, place))
-        line = lines.setdefault(tuple(where.values()), {str(key): str(value) for key, value in where.items()})
+        key_values = dict(zip(schema.keys, values, strict=True))
+        column_key = tuple(key_values.pop(column) for column in schema.across)
+        prefix = " ".join(map(str, column_key))
+        line = lines.setdefault(tuple(key_values.values()), {str(key): str(value) for key, value in key_values.items()})
         for measure in schema.measures:
-            name = heading if heading and len(schema.measures) == 1 else f"{heading} {measure}".strip()
+            name = prefix if prefix and len(schema.measures) == 1 else f"{prefix} {measure}".strip()
             line[name] = format_mean(part[measure].to_numpy(dtype=float), schema.columns[measure])
-            places[name] = place
-    columns = [*keys, *sorted(places, key=lambda n: places[n])]
+            column_keys[name] = column_key
+    columns = [*keys, *sorted(column_keys, key=lambda n: column_keys[n])]
     return pd.DataFrame([*lines.values()], columns=columns).fillna("")
 
 

@@ -122,11 +122,11 @@ class Amnesic(NetworkProbe):
         for site in self.sites:
             embeddings = finite_cache(model, examples, [site])[site].flatten(1).cpu()  # (N, d)
             order = torch.as_tensor(np.random.default_rng(self.seed).permutation(len(embeddings)))
-            seen, unseen = order.chunk(2)
-            x, x_seen = whiten(embeddings), whiten(embeddings[seen])
+            half, other_half = order.chunk(2)
+            x, x_half = whiten(embeddings), whiten(embeddings[half])
             measure_all = accuracy_after(model, site, torch.arange(len(order)))
-            measure_unseen = accuracy_after(model, site, unseen)
-            before = measure_all()
+            measure_unseen = accuracy_after(model, site, other_half)
+            accuracy_before = measure_all()
             erasers = {(c, m): METHODS[m](x, targets[c], self.iterations) for c, m in product(targets, self.methods)}
             variances = {k: erasure.variance_removed(embeddings, eraser(embeddings)) for k, eraser in erasers.items()}
             measure_sample = accuracy_after(model, site, order[:NUM_CONTROL_EXAMPLES])
@@ -142,9 +142,9 @@ class Amnesic(NetworkProbe):
                     "variance_removed": variances[concept, method],
                     "probe_error_before": probe_error(z, refit(x, z)),
                     "probe_error_after": probe_error(z, refit(x, z, eraser)),
-                    "seq_acc_before": before,
+                    "seq_acc_before": accuracy_before,
                     "seq_acc_after": measure_all(eraser),
-                    "seq_acc_after_unseen": measure_unseen(METHODS[method](x_seen, z[seen], self.iterations)),
+                    "seq_acc_after_unseen": measure_unseen(METHODS[method](x_half, z[half], self.iterations)),
                     **controls[concept, method],
                     "baseline_operand_bits": baseline_error(self.task, z),
                 }

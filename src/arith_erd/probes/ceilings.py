@@ -60,6 +60,6 @@ def ceiling(prompt: Array, completion: Array, ablation: str) -> float:
         prompt = np.zeros_like(prompt)
     elif ablation == "no_positional_encoding":
         prompt = np.sort(prompt, axis=1)
-    seen, answer = (np.unique(x, axis=0, return_inverse=True)[1].ravel() for x in (prompt, completion))
-    counts = pd.Series(answer).groupby(seen).value_counts()
+    prompt_ids, answer_ids = (np.unique(x, axis=0, return_inverse=True)[1].ravel() for x in (prompt, completion))
+    counts = pd.Series(answer_ids).groupby(prompt_ids).value_counts()
     return float(counts.groupby(level=0).max().sum() / len(prompt))

@@ -43,8 +43,8 @@ STACK_ORDER = {"input": 0, "enc": 1, "dec": 2, "output": 3}
 UNTRAINED = "untrained "
 LINE_NAMES = {"token": "output token distances", "value": "output value distances"}
 REFERENCE_LINES = {
-    f"{whose}, {space}": LINE_NAMES[space]
-    for whose in ("untrained network", "the authors' weights")
+    f"{source}, {space}": LINE_NAMES[space]
+    for source in ("untrained network", "the authors' weights")
     for space in LINE_NAMES
 }
 TABLE = HeatMaps("correlation", "to", "site", size=(0.9, 0.24))
@@ -90,8 +90,8 @@ class DistanceCorrelation(NetworkProbe):
             yield row("output", 0, "out", "value", method, between_spaces[2, 3])
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        own = rows["stack"].isin(["enc", "dec"]) & (rows["method"] == "pearson") & (rows["level"] == "out")
-        shown = rows[own].assign(site=rows["stack"] + "." + rows["layer"].astype(str))
+        decoder = rows["stack"].isin(["enc", "dec"]) & (rows["method"] == "pearson") & (rows["level"] == "out")
+        shown = rows[decoder].assign(site=rows["stack"] + "." + rows["layer"].astype(str))
         label = "correlation with distances at the output"
         return EpochCurves.of(shown, "correlation", ["site"], "space", label, "correlation")
 
@@ -133,15 +133,15 @@ def label_sites(rows: pd.DataFrame) -> pd.DataFrame:
 def label_lines(rows: pd.DataFrame, authors: pd.DataFrame | None = None) -> pd.DataFrame:
     """The rows of `CURVES`: decoder layers, and digits scaled by their place, which have none and get all."""
     rows = rows[rows["level"] == "out"]
-    own, untrained = (rows[rows["stack"] == f"{prefix}dec"] for prefix in ("", UNTRAINED))
-    lines = [own.assign(line=own["space"].map(LINE_NAMES))]
+    decoder, untrained = (rows[rows["stack"] == f"{prefix}dec"] for prefix in ("", UNTRAINED))
+    lines = [decoder.assign(line=decoder["space"].map(LINE_NAMES))]
     others = {"untrained network": untrained}
     if authors is not None:
         others["the authors' weights"] = authors[(authors["level"] == "out") & (authors["stack"] == "dec")]
-    lines += [part.assign(line=f"{whose}, " + part["space"]) for whose, part in others.items()]
+    lines += [part.assign(line=f"{source}, " + part["space"]) for source, part in others.items()]
     scaled = rows[rows["stack"].str.startswith("scaled ") & (rows["space"] == "value")]
     scaled = scaled.assign(line="operand " + scaled["stack"].str.removeprefix("scaled ") + " times their place value")
-    return pd.concat([*lines, scaled.drop(columns="layer").merge(own[["layer"]].drop_duplicates(), how="cross")])
+    return pd.concat([*lines, scaled.drop(columns="layer").merge(decoder[["layer"]].drop_duplicates(), how="cross")])
 
 
 def distances(model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats]:

@@ -85,24 +85,25 @@ class Dose(NetworkProbe):
             require_integer("probe.delta", number, 1, largest)
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        task, every = self.causal_model.task, self.causal_model.examples
+        task, examples = self.causal_model.task, self.causal_model.examples
         fitted = np.random.default_rng(self.seed).choice(task.size, size=min(NUM_FITTED, task.size), replace=False)
         # Only values of fitted examples have a centroid. In a small task the largest value may have none.
-        known = np.unique(every.answer[fitted] if "centroids" in self.methods else every.answer)
-        example_of_value = np.full(every.answer.max() + 1, -1)
-        example_of_value[every.answer] = np.arange(task.size)  # any one with that answer
-        prompts, completions = (torch.as_tensor(x, device=model.device) for x in (every.prompt, every.completion))
-        for site, cached in finite_cache(model, every[fitted], self.sites).items():
-            x, values = cached.flatten(1), torch.as_tensor(every.answer[fitted], device=cached.device)
+        known_values = np.unique(examples.answer[fitted] if "centroids" in self.methods else examples.answer)
+        example_of_value = np.full(examples.answer.max() + 1, -1)
+        example_of_value[examples.answer] = np.arange(task.size)  # any one with that answer
+        prompts, completions = (torch.as_tensor(x, device=model.device) for x in (examples.prompt, examples.completion))
+        for site, cached in finite_cache(model, examples[fitted], self.sites).items():
+            x, values = cached.flatten(1), torch.as_tensor(examples.answer[fitted], device=cached.device)
             white, means = whiten(x, SPREAD), centroids(x, values, len(example_of_value))
             units = {"slope": slope(white, values), "leace": leace_step(white, values)}
             for delta in self.deltas:
-                candidates = np.flatnonzero(np.isin(every.answer, known) & np.isin(every.answer + delta, known))
+                before, after = (np.isin(examples.answer + shift, known_values) for shift in (0, delta))
+                candidates = np.flatnonzero(before & after)
                 if not len(candidates):
                     continue
                 size = min(self.sample, len(candidates))
                 base = np.random.default_rng(self.seed + delta).choice(candidates, size=size, replace=False)
-                sums = every.answer[base]
+                sums = examples.answer[base]
                 target = completions[example_of_value[sums + delta]]
                 forward = model.resume_from(site, (prompts[base], shift_right(target)))
                 no_intervention = _accuracy(forward(), target)
@@ -118,8 +119,8 @@ class Dose(NetworkProbe):
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         controls = [rows.assign(site=name, answer=rows[column]) for column, name in CONTROL_LABELS.items()]
-        every = pd.concat([rows, *controls])
-        return every.assign(method=every["method"].map(METHOD_TITLES))
+        examples = pd.concat([rows, *controls])
+        return examples.assign(method=examples["method"].map(METHOD_TITLES))
 
 
 def slope(x: Whitened, values: Tensor) -> Tensor:
@@ -134,9 +135,9 @@ def leace_step(x: Whitened, values: Tensor) -> Tensor:
     The direction is that of `slope`. The step is longer by 1 / R^2, with R^2 of a linear probe of the value.
     """
     eraser = leace(x, values[:, None])
-    read = x.white @ (x.scale * (x.axes.T @ eraser.right[:, 0]))  # (N,)
+    reading = x.white @ (x.scale * (x.axes.T @ eraser.right[:, 0]))  # (N,)
     deviation = values.double() - values.double().mean()
-    unit = (read * deviation).mean() / read.square().mean()  # of the value in what is read
+    unit = (reading * deviation).mean() / reading.square().mean()  # of the value in what is read
     return eraser.left[:, 0] / (unit * (eraser.left[:, 0] @ eraser.right[:, 0]))
 
 

@@ -71,9 +71,9 @@ class Errors(NetworkProbe):
         decoded, hamming = self.task.decode(tokens), (tokens != examples.completion).sum(axis=1)
         for i in np.flatnonzero(hamming):
             operands = dict(zip(self.task.operand_names, examples.operands[i].tolist(), strict=True))
-            answer, given = int(examples.answer[i]), int(decoded[i])
-            yield {"subset": str(subset[i]), **operands, "answer": answer, "decoded": given} | {
-                "value_error": given - answer,
+            answer, decoded_answer = int(examples.answer[i]), int(decoded[i])
+            yield {"subset": str(subset[i]), **operands, "answer": answer, "decoded": decoded_answer} | {
+                "value_error": decoded_answer - answer,
                 "hamming_error": int(hamming[i]),
                 "longest_carry": None if self.carry is None else int(self.carry[i]),
                 "wrong_tokens": " ".join(names[wrong_tokens[i]]),

@@ -172,8 +172,8 @@ class Patching(NetworkProbe):
             correct = [y.argmax(-1) == right for y in (model.run(self.base, Replace(site, None, table)), logits)]
             shares = [[float(y.all(1).double().mean()), *y.double().mean(0).tolist()] for y in correct]
             for answer, *measured in zip([ALL, *self.task.answer_names], *shares, strict=True):
-                where = {"site": site, "position": ALL, "family": self.source, "answer": answer, "n": len(right)}
-                yield where | dict(zip(self.measures, measured, strict=True))
+                row = {"site": site, "position": ALL, "family": self.source, "answer": answer, "n": len(right)}
+                yield row | dict(zip(self.measures, measured, strict=True))
 
     def _measure_positions(self, model: Hooked) -> Iterator[dict[str, Any]]:
         forward = {site: model.resume_from(site, self.base) for site in self.sites}
@@ -198,17 +198,17 @@ class Patching(NetworkProbe):
                     shares = {measure: (y & counted).sum(0).double() / tensor(n) for measure, y in right.items()}
                     shares["recovered"] = (pairs.difference(logits, self.base) - floor) / (ceiling - floor)
                     for t in [position] if own_token else pairs.read:
-                        where = {"site": site, "position": name, "family": pairs.family}
-                        where |= {"answer": self.task.answer_names[t], "n": int(n[t])}
-                        yield where | {key: float(shares[key][t]) if key in shares else np.nan for key in self.measures}
+                        row = {"site": site, "position": name, "family": pairs.family}
+                        row |= {"answer": self.task.answer_names[t], "n": int(n[t])}
+                        yield row | {key: float(shares[key][t]) if key in shares else np.nan for key in self.measures}
 
     def _after_token(self, name: str, source: Examples) -> Array:
         """Tokens (N, m) of the answers with one token of the prompt taken from the source."""
-        named, operands = re.fullmatch(r"(\w)(\d+)", name), self.task.operand_names
-        if not named or named[1] not in operands:  # an operator
+        match, operands = re.fullmatch(r"(\w)(\d+)", name), self.task.operand_names
+        if not match or match[1] not in operands:  # an operator
             return self.base.completion
-        root = self.causal_model.roots[operands.index(named[1])]
-        return answer_tokens(self.task, self.causal_model.interchange(self.base, source, root, int(named[2])))
+        root = self.causal_model.roots[operands.index(match[1])]
+        return answer_tokens(self.task, self.causal_model.interchange(self.base, source, root, int(match[2])))
 
     def notes(self) -> list[str]:
         if self.source == "family":
@@ -245,11 +245,11 @@ class Patching(NetworkProbe):
         known = dict.fromkeys([ALL, *self.task.prompt_names, *self.task.answer_names])
         names = means.groupby("site")[x].agg(set)
         stacks = names.map(lambda n: "prompt" if n <= prompt else "answer" if n <= {*known} else "other")
-        stack = means["site"].map(stacks)
-        panel = means["family"].map(self._family_title) + ", " + stack
-        return means.assign(
-            stack=stack, panel=panel, **{x: pd.Categorical(means[x], [*known | dict.fromkeys(means[x])])}
-        )
+        means = means.assign(stack=means["site"].map(stacks))
+        cells = means[["stack", "site", x]].drop_duplicates()  # the same in the panels of all families
+        means = means[["seed", "family"]].drop_duplicates().merge(cells, how="cross").merge(means, how="left")
+        panel = means["family"].map(self._family_title) + ", " + means["stack"]
+        return means.assign(panel=panel, **{x: pd.Categorical(means[x], [*known | dict.fromkeys(means[x])])})
 
     def _family_title(self, name: str) -> str:
         kept = ", ".join(self.families[name].keep) if self.source == "family" and self.families[name].vary else ""

@@ -47,7 +47,6 @@ class ProbeResult:
     probe: Probe
     rows: pd.DataFrame
     curves: EpochCurves | None = None  # over several epochs of training: table and figure show it instead
-    reached: Mapping[int, int | None] = field(default_factory=dict)  # seed -> the epoch at which it reached 95%
     name: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)  # on which the rows depend, beside the networks
 
@@ -63,7 +62,7 @@ class ProbeResult:
     def figure(self) -> Figure:
         """The figure that the command line writes."""
         title = f"{self.name.removesuffix('-epochs')} over training"
-        return self.curves.draw(title, self.reached) if self.curves else self.probe.figure(self.rows)
+        return self.curves.draw(title) if self.curves else self.probe.figure(self.rows)
 
     def notes(self) -> list[str]:
         """Sentences on the limits of the rows."""
@@ -216,9 +215,8 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     table = pd.DataFrame(rows, columns=["epoch", *probe.columns] if probe.columns else None)
     if len(tables) == 1:
         return ProbeResult(probe, table)
-    whole = replace(curves, table=pd.concat(tables, ignore_index=True))
     reached = {seed: epochs_to(run.metrics(), seed, 0.95) for seed in read_run(run).seeds}
-    return ProbeResult(probe, table, whole, reached)
+    return ProbeResult(probe, table, replace(curves, table=pd.concat(tables, ignore_index=True), reached=reached))
 
 
 def _jobs_of_runs(job: ProbeJob) -> Iterator[Callable[[], None]]:

@@ -15,12 +15,12 @@ from .paper import MINI, PAPER, load_paper
 
 
 def build(
-    runs: Path | Sequence[Path], out: Path, named: Path | None = None, claimed: Path = PAPER
+    runs: Path | Sequence[Path], out: Path, runs_name: Path | None = None, paper_file: Path = PAPER
 ) -> tuple[RunData, list[claims.Result]]:
     """Read folders of runs and write ``claims.{md,csv}``, ``runs.csv`` (one row per seed), figures, ``index.html``.
 
     If a replica is in several folders, the first folder wins. Files below ``out`` are replaced one by one; links are
-    not followed. Commands in the report name the folder ``named``, by default the first one.
+    not followed. Commands in the report name the folder ``runs_name``, by default the first one.
     """
     folders = [runs] if isinstance(runs, Path) else [*runs]
     for folder in folders:
@@ -29,16 +29,16 @@ def build(
     require_writable("--out", out)
     if (out / "figures").is_symlink():
         raise UserError(f"--out={out}: its folder figures is a link; expected a folder, or nothing there yet")
-    paper, named = load_paper(claimed), named or folders[0]
+    paper, runs_name = load_paper(paper_file), runs_name or folders[0]
     data = collect(folders, paper.setup)
     results = claims.evaluate_claims(paper, data)
     drawn = {spec.name: figure for spec, figure in paper_figures(paper, data, results)}
     svgs = {name: to_svg(figure, name) if figure else None for name, figure in drawn.items()}
     texts = {
-        "claims.md": page.markdown(results, paper, named),
-        "claims.csv": page.claims_table(results, data, paper, named).to_csv(index=False),
+        "claims.md": page.markdown(results, paper, runs_name),
+        "claims.csv": page.claims_table(results, data, paper, runs_name).to_csv(index=False),
         "runs.csv": page.replicas_table(data).to_csv(index=False, float_format="%.9g"),
-        "index.html": page.render(paper, data, results, svgs, named, out),
+        "index.html": page.render(paper, data, results, svgs, runs_name, out),
     }
     texts |= {f"figures/{name}.svg": svg for name, svg in svgs.items() if svg is not None}
     (out / "figures").mkdir(parents=True, exist_ok=True)
@@ -67,12 +67,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--mini", action="store_true", help="judge runs of scale=mini, by claims of their own")
     options = parser.parse_args(arguments)
     with one_line_errors():
-        claimed = MINI if options.mini else PAPER
-        data, results = build(options.runs, options.out, claimed=claimed)
+        paper_file = MINI if options.mini else PAPER
+        data, results = build(options.runs, options.out, paper_file=paper_file)
         lines = [page.summary(results)]
         lines += [f"left out: {name}: {problem}" for name, problem in data.problems.items()]
         lines += [f"unfinished: {line}" for line in page.unfinished(data)]
-        for command, waiting in claims.missing_commands(results, load_paper(claimed), options.runs[0]).items():
+        for command, waiting in claims.missing_commands(results, load_paper(paper_file), options.runs[0]).items():
             lines.append(f"missing, {len(waiting)} claim{'s' if len(waiting) > 1 else ''}: {command}")
         print("\n".join(lines), options.out / "index.html", sep="\n")
 

@@ -120,11 +120,11 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
             if result.n == 0:
                 result.samples, result.source = authors_samples, AUTHORS_WEIGHTS
     if measure.source != TASK_ALONE:
-        chosen = (data.select(runs) for runs in run_options)
-        result.unfinished = sum(len(of[~of["finished"]].drop_duplicates(["trajectory", "seed"])) for of in chosen)
+        selected = (data.select(runs) for runs in run_options)
+        result.unfinished = sum(len(of[~of["finished"]].drop_duplicates(["trajectory", "seed"])) for of in selected)
     if result.n == 0 and claim.compare != "ceiling":
-        without = [runs for runs, sample in zip(run_options, result.samples, strict=True) if sample.empty]
-        result.cause = "; ".join(dict.fromkeys(measure.missing_reason(data, runs) for runs in without))
+        runs_without_value = [runs for runs, sample in zip(run_options, result.samples, strict=True) if sample.empty]
+        result.cause = "; ".join(dict.fromkeys(measure.missing_reason(data, runs) for runs in runs_without_value))
         return result
     result.learning_counts = _count_learning(claim, data)
     if isinstance(measure, EpochsTo) and claim.compare == "median":
@@ -164,12 +164,12 @@ def _estimate(result: Result) -> Estimate:
 def _value_range(claim: Claim, terms: int) -> Interval:
     if terms == 1 and claim.unit in UNIT_RANGES:
         return UNIT_RANGES[claim.unit]
-    reach = np.inf
+    limit = np.inf
     if claim.unit == "points":
-        reach = (terms + 1) // 2  # accuracies differ by 1 at most, and two such differences by 2
+        limit = (terms + 1) // 2  # accuracies differ by 1 at most, and two such differences by 2
     elif claim.unit == "correlation" and isinstance(claim.measure, ProbeColumn):
-        reach = terms * (2 if claim.measure.reduce in ("dip", "bump") else 1)
-    return -reach, reach
+        limit = terms * (2 if claim.measure.reduce in ("dip", "bump") else 1)
+    return -limit, limit
 
 
 def _count_votes(result: Result, measure: ProbeColumn, data: RunData) -> tuple[dict[int, int], Estimate | None]:

@@ -13,12 +13,8 @@ from ..plots.tables import INTEGER, TEXT, TableSchema
 from ..runs.directory import FINISHED, METRICS, Run, settings
 from ..runs.table import GROUPS, NUMBERS, ORDERS, VERSIONS, Row, read_replicas
 
-OUR_RUNS, AUTHORS_WEIGHTS, OTHER_WEIGHTS, TASK_ALONE = (
-    "our runs",
-    "authors' weights",
-    "weights given to the probe",
-    "task",
-)
+OUR_RUNS, AUTHORS_WEIGHTS = "our runs", "authors' weights"
+OTHER_WEIGHTS, TASK_ALONE = "weights given to the probe", "task"
 REPLICA_COLUMNS = {  # of replicas, with their types
     "run": "object",
     "seed": "int64",
@@ -161,13 +157,12 @@ def unpublished_settings(options: Mapping[str, Any], setup: Mapping[str, Any]) -
     for group, name in names.items():
         published |= setup[group].get(name) or {}
     groups = {key.split(".")[0] for key in options} - set(unknown)
-    of_run = {key: options.get(key) for key in published if key.split(".")[0] in groups}
-    differing = [
-        key for key, x in of_run.items() if (type(x) is bool, x) != (type(published[key]) is bool, published[key])
-    ]
-    return [f"{group}={name}" for group, name in unknown.items()] + [
-        f"{k}={excerpt(str(of_run[k]))}" for k in differing
-    ]
+    differing = [f"{group}={name}" for group, name in unknown.items()]
+    for key, value in published.items():
+        own = options.get(key)
+        if key.split(".")[0] in groups and (type(own) is bool, own) != (type(value) is bool, value):
+            differing.append(f"{key}={excerpt(str(own))}")
+    return differing
 
 
 def selection_key(options: Mapping[str, Any]) -> str:

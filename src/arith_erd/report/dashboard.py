@@ -44,8 +44,8 @@ def build_workspace(entity: str, project: str) -> ws.Workspace:
 
 def probes() -> list[str]:
     """The probes of trained networks, which are those that log to W&B."""
-    asked = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (CONF / "probe").glob("*.yaml")}
-    return sorted(name for name, probe in asked.items() if "models" in probe.get("needs", []))
+    configs = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (CONF / "probe").glob("*.yaml")}
+    return sorted(name for name, probe in configs.items() if "models" in probe.get("needs", []))
 
 
 def build_report(entity: str, project: str, paper: Paper) -> wr.Report:
@@ -86,9 +86,9 @@ def _runsets(claims: Sequence[Claim]) -> list[Any]:
     sets = []
     for task in dict.fromkeys(arm["task"] for arm in arms):
         of_task = [arm for arm in arms if arm["task"] == task]
-        differ = [key for key in DEFAULT_OPTIONS if len({arm[key] for arm in of_task}) > 1]
-        filters = [expr.Config(f"{key}.value.name") == of_task[0][key] for key in GROUPS if key not in differ]
-        by = [f"config.{key}.name" if key in GROUPS else f"config.task.{key}" for key in differ or GROUPS]
+        differing = [key for key in DEFAULT_OPTIONS if len({arm[key] for arm in of_task}) > 1]
+        filters = [expr.Config(f"{key}.value.name") == of_task[0][key] for key in GROUPS if key not in differing]
+        by = [f"config.{key}.name" if key in GROUPS else f"config.task.{key}" for key in differing or GROUPS]
         sets.append(wr.Runset(name=task, filters=expr.And(*filters), groupby=by))
     return sets
 
@@ -111,9 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--project", required=True, help="W&B project, the one of logger.project")
     parser.add_argument("--dry-run", action="store_true", help="print the specification as JSON; needs no account")
     options = parser.parse_args(arguments)
-    where = options.entity, options.project
+    target = options.entity, options.project
     with one_line_errors():
-        parts: dict[str, Any] = {"workspace": build_workspace(*where), "report": build_report(*where, load_paper())}
+        parts: dict[str, Any] = {"workspace": build_workspace(*target), "report": build_report(*target, load_paper())}
         if options.dry_run:
             models = {name: json.loads(p._to_model().model_dump_json(by_alias=True)) for name, p in parts.items()}
             print(json.dumps(models, indent=2))
@@ -121,8 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             print("\n".join(part.save().url for part in parts.values()))
         except (wandb.Error, OSError, ValueError) as error:
-            asked = f"--entity={options.entity} --project={options.project}"
-            raise UserError(f"{asked}: not saved ({first_line(error)}); --dry-run prints it") from error
+            target_text = f"--entity={options.entity} --project={options.project}"
+            raise UserError(f"{target_text}: not saved ({first_line(error)}); --dry-run prints it") from error
 
 
 if __name__ == "__main__":

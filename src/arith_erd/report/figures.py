@@ -108,9 +108,9 @@ def _draw_ablation(ax: Axes, y: float, result: Result) -> None:
     if estimate is None:
         return
     (seeds,) = result.samples
-    there = seeds["low"] == seeds["high"]
-    ax.plot(seeds.loc[there, "low"], [below] * there.sum(), "|", color=style.BLUE, markersize=8, alpha=0.5)
-    ax.plot(seeds.loc[~there, "low"], [below] * (~there).sum(), ">", color=style.BLUE, markersize=4.5, alpha=0.7)
+    reached = seeds["low"] == seeds["high"]
+    ax.plot(seeds.loc[reached, "low"], [below] * reached.sum(), "|", color=style.BLUE, markersize=8, alpha=0.5)
+    ax.plot(seeds.loc[~reached, "low"], [below] * (~reached).sum(), ">", color=style.BLUE, markersize=4.5, alpha=0.7)
     if estimate.interval is not None:
         low, high = estimate.interval
         ax.plot([low, min(high, NEVER_X)], [below, below], color=style.BLUE, linewidth=1.8, solid_capstyle="butt")
@@ -124,9 +124,9 @@ def distance_correlation(paper: Paper, spec: PaperFigure, data: RunData, results
     numbers, texts = ["seed", "layer", "correlation"], ["stack", "level", "space", "method"]
     rows = probe_rows(data, "distance_correlation", numbers, texts, 10)
     rows = rows[rows["method"] == "pearson"]
-    ours, theirs = (by_task(rows[rows["source"] == source]) for source in (OUR_RUNS, AUTHORS_WEIGHTS))
-    alone = {f"{title}: the authors' weights": part for title, part in theirs.items() if title not in ours}
-    return draw_correlations(ours | alone, theirs) if ours or alone else None
+    ours, authors = (by_task(rows[rows["source"] == source]) for source in (OUR_RUNS, AUTHORS_WEIGHTS))
+    authors_only = {f"{title}: the authors' weights": part for title, part in authors.items() if title not in ours}
+    return draw_correlations(ours | authors_only, authors) if ours or authors_only else None
 
 
 def discontinuity(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:

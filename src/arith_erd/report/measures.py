@@ -33,7 +33,7 @@ class Measure(StrictModel):
     more_than: RunOptions | None = None  # options of further runs, whose difference is subtracted from the first one
     source: ClassVar[str] = OUR_RUNS
     prefers_shortest: ClassVar[bool] = False  # whether to take the shortest of runs that differ only in length
-    missing_message: ClassVar[str] = "no value in the runs of {what}"  # message if they are finished and long enough
+    missing_message: ClassVar[str] = "no value in the runs of {runs}"  # message if they are finished and long enough
 
     @property
     def weighted_runs(self) -> list[tuple[float, RunOptions]]:
@@ -58,18 +58,18 @@ class Measure(StrictModel):
         raise NotImplementedError
 
     def missing_reason(self, data: RunData, runs: RunOptions) -> str:
-        loose = {key: value for key, value in runs.items() if key != "min_epochs"}
-        replicas, what = data.select(loose), describe_options(runs)
+        options = {key: value for key, value in runs.items() if key != "min_epochs"}
+        replicas, description = data.select(options), describe_options(runs)
         if replicas.empty:
-            others = data.replicas[data.replicas["kind"] == selection_key(loose)]
+            others = data.replicas[data.replicas["kind"] == selection_key(options)]
             but = f" (but {others.iloc[0]['run']} departs in {others.iloc[0]['departs']})" if len(others) else ""
-            return f"no run of {what}{but}"
+            return f"no run of {description}{but}"
         finished = replicas[replicas["finished"]]
         if finished.empty:
-            return f"the run of {what} is at epoch {replicas['epochs'].max()}, unfinished"
+            return f"the run of {description} is at epoch {replicas['epochs'].max()}, unfinished"
         if (longest := finished["epochs"].max()) < (needed := self.needs or runs.get("min_epochs", 0)):
-            return f"the longest run of {what} has {longest} of {needed} epochs"
-        return self.missing_message.format(measure=self, what=what)
+            return f"the longest run of {description} has {longest} of {needed} epochs"
+        return self.missing_message.format(measure=self, runs=description)
 
     @property
     def needs(self) -> int:
@@ -82,7 +82,7 @@ class Measure(StrictModel):
 
 def describe_options(runs: RunOptions) -> str:
     """The options that differ from the defaults: ``mul, vs_v``."""
-    words = {f"{what}_order": f" {what}" for what in ("prompt", "completion")}
+    words = {"prompt_order": " prompt", "completion_order": " completion"}
     shown = {key: value for key, value in runs.items() if key != "min_epochs" and value != DEFAULT_OPTIONS.get(key)}
     return ", ".join(f"{value}{words.get(key, '')}" for key, value in shown.items())
 
@@ -224,7 +224,7 @@ class ProbeColumn(Measure):
     along: str = ""
     at: float | None = None
     of: Literal["runs", "task"] = "runs"
-    missing_message: ClassVar[str] = "probe={measure.probe} has not been asked about {what}"
+    missing_message: ClassVar[str] = "probe={measure.probe} has not been asked about {runs}"
 
     @property
     def source(self) -> str:  # type: ignore[override]
@@ -250,7 +250,7 @@ class ProbeColumn(Measure):
 
     def missing_reason(self, data: RunData, runs: RunOptions) -> str:
         if self.of == "task":
-            return self.missing_message.format(measure=self, what=describe_options(runs))
+            return self.missing_message.format(measure=self, runs=describe_options(runs))
         return super().missing_reason(data, runs)
 
     def _rows(self, data: RunData, source: str, task: str) -> pd.DataFrame:

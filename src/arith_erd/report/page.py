@@ -98,9 +98,9 @@ def interval_plot(result: Result) -> dict[str, float] | None:
         return None
     low, high = estimate.interval or (estimate.low, estimate.high)
     left, right = claim.accepted
-    apart = pd.Series({"left": left, "right": right, "ours": estimate.low, "from": low, "to": high}) - claim.value
-    reach = apart[np.isfinite(apart)].abs().max() * 1.25 or max(abs(claim.value), 1.0)
-    return (60 + 56 * (apart / reach).clip(-1, 1)).round(2).to_dict()
+    differences = pd.Series({"left": left, "right": right, "ours": estimate.low, "from": low, "to": high}) - claim.value
+    largest = differences[np.isfinite(differences)].abs().max() * 1.25 or max(abs(claim.value), 1.0)
+    return (60 + 56 * (differences / largest).clip(-1, 1)).round(2).to_dict()
 
 
 def claims_table(results: Sequence[Result], data: RunData, paper: Paper, runs: Path) -> pd.DataFrame:
@@ -135,12 +135,12 @@ def replicas_table(data: RunData) -> pd.DataFrame:
 
 def summary(results: Sequence[Result]) -> str:
     """``Of 60 results: 9 reproduced, 51 not run. 3 more claims state the same facts and are not counted.``"""
-    own, linked = [result for result in results if result.claim.counted], [r for r in results if r.claim.same_as]
-    before = count_verdicts(result.old_verdict for result in own if result.old_verdict)
+    counted, repeated = [result for result in results if result.claim.counted], [r for r in results if r.claim.same_as]
+    before = count_verdicts(result.old_verdict for result in counted if result.old_verdict)
     return (
-        f"Of {len(own)} results: {count_verdicts(result.verdict for result in own)}"
+        f"Of {len(counted)} results: {count_verdicts(result.verdict for result in counted)}"
         f"{f' (by the rules before 2026-11-24: {before})' if before else ''}. "
-        f"{len(linked)} more claims state the same facts and are not counted."
+        f"{len(repeated)} more claims state the same facts and are not counted."
     )
 
 

@@ -55,9 +55,6 @@ class Own(Probe):
         for seed, position, site in product((0, 1), range(8), ("dec.1", "dec.2")):
             yield {"seed": seed, "position": position, "site": site, "r2": position / 10 + seed}
 
-    def figure(self, rows):
-        return new_figure(1, 1)
-
 
 def test_course_of_an_own_probe_follows_its_first_measure_and_epochs_ever_sparser_get_a_logarithmic_axis() -> None:
     """A line for each value of the first column that varies, a mean over the others."""

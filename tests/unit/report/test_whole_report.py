@@ -39,7 +39,7 @@ def whole_report(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Simple
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("arith_erd.report.__main__.paper_figures", kept)
-        found, results = build([root / "results" / "runs", made.root], out, named=Path("runs"))
+        found, results = build([root / "results" / "runs", made.root], out, runs_name=Path("runs"))
     return SimpleNamespace(found=found, results=results, figures=figures, out=out)
 
 
