@@ -98,9 +98,9 @@ def legend_below(figure: Figure, *extra_handles: Line2D, columns: int = 0) -> in
     columns = min(columns or len(handles), len(handles))
     while columns > 1 and sum(map(max, np.array_split(widths, columns))) > figure.get_figwidth():
         columns -= 1
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
+    layout: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
     if handles:
-        figure.legend(handles=[*handles.values()], frameon=False, fontsize=9, handlelength=2.8, **place)
+        figure.legend(handles=[*handles.values()], frameon=False, fontsize=9, handlelength=2.8, **layout)
     return -(-len(handles) // max(columns, 1))
 
 

@@ -60,20 +60,20 @@ PICTURES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class SourcePairs:
     """A source for each of N bases, and tokens (N, m) that the answers may equal, by measure."""
 
     family: str
     source: Examples
-    counted: Array  # (N, m), bool
-    read: Sequence[int]  # tokens of the answer
-    expected: Mapping[str, Array]
+    valid: Array  # (N, m), bool
+    positions: Sequence[int]  # tokens of the answer that are read
+    expected_tokens: Mapping[str, Array]
 
     def difference(self, logits: Tensor, base: Examples) -> Tensor:
         """Logits (N, m, V) of the source's tokens minus those of the base's, summed where answers count: (m,)."""
         ends = (torch.as_tensor(x.completion, device=logits.device)[..., None] for x in (self.source, base))
         clean, corrupted = (logits.gather(-1, tokens).squeeze(-1) for tokens in ends)
-        return ((clean - corrupted).double() * torch.as_tensor(self.counted, device=logits.device)).sum(0)
+        return ((clean - corrupted).double() * torch.as_tensor(self.valid, device=logits.device)).sum(0)
 
 
 class Patching(NetworkProbe):
@@ -152,7 +152,7 @@ class Patching(NetworkProbe):
             clean = sample_pairs(self.task, pairs, seed)
             self.base = corrupt(self.task, clean, source, seed)
             differ, read = clean.completion != self.base.completion, range(self.task.answer_length)
-            self.pairs = [Pairs(source, clean, differ, read, {"flipped": clean.completion})]
+            self.pairs = [SourcePairs(source, clean, differ, read, {"flipped": clean.completion})]
             self.measures = ["recovered", "flipped"]
         self.columns = ("seed", "site", "position", "family", "answer", "n", *self.measures)
 
@@ -180,24 +180,24 @@ class Patching(NetworkProbe):
         base_logits, family = model.run(self.base), self.source == "family"
         tensor = partial(torch.as_tensor, device=base_logits.device)
         for pairs in self.pairs:
-            counted, n = tensor(pairs.counted), pairs.counted.sum(0)
+            valid, n = tensor(pairs.valid), pairs.valid.sum(0)
             floor = pairs.difference(base_logits, self.base)
             ceiling = pairs.difference(model.run(pairs.source), self.base)
             for site, x in finite_cache(model, pairs.source, self.sites, include_prompt=not family).items():
                 own_token = family and len(scored_tokens(model, site, 0, x)) == 1
                 for position, name in enumerate(position_names(site, x.shape[1], self.task)):
-                    if own_token and position not in pairs.read:
+                    if own_token and position not in pairs.positions:
                         continue
                     logits = forward[site](Replace(site, name, x[:, position]))
                     tokens = logits.argmax(-1)
-                    right = {measure: tokens == tensor(expected) for measure, expected in pairs.expected.items()}
+                    right = {measure: tokens == tensor(expected) for measure, expected in pairs.expected_tokens.items()}
                     if family:
                         right["flipped"] = tokens != base_logits.argmax(-1)
                     if family and name in self.task.prompt_names:
                         right["iia_token"] = tokens == tensor(self._after_token(str(name), pairs.source))
-                    shares = {measure: (y & counted).sum(0).double() / tensor(n) for measure, y in right.items()}
+                    shares = {measure: (y & valid).sum(0).double() / tensor(n) for measure, y in right.items()}
                     shares["recovered"] = (pairs.difference(logits, self.base) - floor) / (ceiling - floor)
-                    for t in [position] if own_token else pairs.read:
+                    for t in [position] if own_token else pairs.positions:
                         row = {"site": site, "position": name, "family": pairs.family}
                         row |= {"answer": self.task.answer_names[t], "n": int(n[t])}
                         yield row | {key: float(shares[key][t]) if key in shares else np.nan for key in self.measures}
@@ -264,22 +264,22 @@ def corrupt(task: Task, clean: Examples, corruption: str, seed: int) -> Examples
         index = np.ravel_multi_index(tuple(clean.operands.T), task.shape)
         return task.examples(*np.unravel_index((index + shift) % task.size, task.shape))
     operands = clean.operands.copy()
-    todo = np.arange(len(clean))
-    while len(todo):  # draw again if the change leaves the task's range, as from 96 to 97 modulo 97
-        operand, place = np.divmod(generator.integers(task.num_operands * task.bits, size=len(todo)), task.bits)
-        old, unit = clean.operands[todo, operand], task.base**place
+    undecided = np.arange(len(clean))
+    while len(undecided):  # draw again if the change leaves the task's range, as from 96 to 97 modulo 97
+        operand, place = np.divmod(generator.integers(task.num_operands * task.bits, size=len(undecided)), task.bits)
+        old, unit = clean.operands[undecided, operand], task.base**place
         digit = old // unit % task.base
-        changed = (digit + generator.integers(1, task.base, size=len(todo))) % task.base
+        changed = (digit + generator.integers(1, task.base, size=len(undecided))) % task.base
         new = old + (changed - digit) * unit
-        inside = new < task.limit
-        operands[todo[inside], operand[inside]] = new[inside]
-        todo = todo[~inside]
+        in_range = new < task.limit
+        operands[undecided[in_range], operand[in_range]] = new[in_range]
+        undecided = undecided[~in_range]
     return task.examples(*operands.T)
 
 
 def family_pairs(
     model: CausalModel, families: Mapping[str, Family], variables: Sequence[str], count: int, seed: int
-) -> tuple[Examples, list[Pairs]]:
+) -> tuple[Examples, list[SourcePairs]]:
     """Bases, and for every family their sources, at each digit of the answer at which there are any."""
     rng, task = np.random.default_rng(seed), model.task
     base, pairs = rng.integers(task.size, size=count), []
@@ -294,5 +294,5 @@ def family_pairs(
             digits = {f"iia_{x}": model.interchange_by_digit(bases, source, x) for x in variables}
             expected = {"iia_none": bases.completion} | {x: answer_tokens(task, y) for x, y in digits.items()}
             read = range(task.width) if t is None else [digit_index(task, t)]
-            pairs.append(Pairs(name, source, np.repeat(found[:, None], task.width, axis=1), read, expected))
+            pairs.append(SourcePairs(name, source, np.repeat(found[:, None], task.width, axis=1), read, expected))
     return bases, pairs

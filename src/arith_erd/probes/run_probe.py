@@ -121,14 +121,14 @@ def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeRe
         accepted = "the name of a probe first, as in probe('patching', model)"
         raise UserError(f"probe: received a {type(name).__name__}; expected {accepted}")
     job = compose("probe", [f"probe={name}"])
-    given = {need: options.pop(need, getattr(job, need, None)) for need in job.needs if need != "models"}
+    arguments = {need: options.pop(need, getattr(job, need, None)) for need in job.needs if need != "models"}
     if bool(models) != ("models" in job.needs):
         raise UserError(f"probe={name}: expected {'no networks' if models else 'one network or more'}")
     if models:
         _require_same_task(name, models)
-        given["models"] = list(models)
+        arguments["models"] = list(models)
     settings = {"probe": _settings(job)["probe"] | _to_json(options)}
-    return ProbeResult.of(job.probe.build(Probe, **given, **options), name, settings)
+    return ProbeResult.of(job.probe.build(Probe, **arguments, **options), name, settings)
 
 
 def _to_json(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,9 +238,9 @@ def _jobs_of_runs(job: ProbeJob) -> Iterator[Callable[[], None]]:
 def _job_of_weights(job: ProbeJob) -> Callable[[], None]:
     from ..interp.loading import load_authors_weights, load_references, load_weights
 
-    unread = "model" if job.reference is not None else "seed"
-    if given := [override for override in job.typed if override.startswith(unread)]:
-        raise UserError(f"{given[0]}: accepted only with {'reference' if unread == 'seed' else 'checkpoint'}=")
+    unused_key = "model" if job.reference is not None else "seed"
+    if unused := [override for override in job.typed if override.startswith(unused_key)]:
+        raise UserError(f"{unused[0]}: accepted only with {'reference' if unused_key == 'seed' else 'checkpoint'}=")
     if job.reference is not None:
         models = load_references(job.reference, job.seeds, job.task)
     elif not any(override.startswith("task") for override in job.typed):
@@ -275,9 +275,9 @@ def _origin_of_weights(job: ProbeJob, run: Run | None, models: Sequence["Hooked"
 
 def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
     """A folder's name, as ``dataset-add-vs_t-1f0c2d3e``: readable parts and a hash of the settings."""
-    hashed = [_settings(job), job.checkpoint, *([job.reference, format_seeds(job.seeds)] if job.reference else [])]
+    identity = [_settings(job), job.checkpoint, *([job.reference, format_seeds(job.seeds)] if job.reference else [])]
     parts = [str(job.probe.name), *([job.reference] if job.reference else []), *(job.names[group] for group in groups)]
-    return "-".join([*parts, short_hash(hashed)])
+    return "-".join([*parts, short_hash(identity)])
 
 
 def collect_rows(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:

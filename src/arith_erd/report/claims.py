@@ -120,8 +120,9 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
             if result.n == 0:
                 result.samples, result.source = authors_samples, AUTHORS_WEIGHTS
     if measure.source != TASK_ALONE:
-        selected = (data.select(runs) for runs in run_options)
-        result.unfinished = sum(len(of[~of["finished"]].drop_duplicates(["trajectory", "seed"])) for of in selected)
+        for replicas in (data.select(runs) for runs in run_options):
+            unfinished = replicas[~replicas["finished"]]
+            result.unfinished += len(unfinished.drop_duplicates(["trajectory", "seed"]))
     if result.n == 0 and claim.compare != "ceiling":
         runs_without_value = [runs for runs, sample in zip(run_options, result.samples, strict=True) if sample.empty]
         result.cause = "; ".join(dict.fromkeys(measure.missing_reason(data, runs) for runs in runs_without_value))
@@ -302,16 +303,16 @@ def _describe_cause(result: Result) -> str:
         elif claim.compare == "ceiling":
             causes += ["a seed exceeds the ceiling of its validation set, so the argument is wrong"]
         else:
-            few = result.estimate is None or result.estimate.interval is None
+            no_interval = result.estimate is None or result.estimate.interval is None
             crossing = "no layer wins clearly" if result.votes else "the interval crosses the tolerance"
-            causes += ["too few seeds for an interval" if few else crossing]
+            causes += ["too few seeds for an interval" if no_interval else crossing]
     if isinstance(measure, Ceiling):
         causes += [f"exact ceiling; that of the validation set is {measure.limit('validation'):.2%}"]
     if result.censored:
         samples = pd.concat(result.samples)
-        at = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))
-        when = f"{getattr(measure, 'accuracy', 0.95):.3g} when their runs ended, at epoch {str(at)[1:-1]}"
-        causes += [f"{result.censored} of {len(samples)} seeds censored: below {when}"]
+        last_epochs = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))
+        limit = f"{getattr(measure, 'accuracy', 0.95):.3g} when their runs ended, at epoch {str(last_epochs)[1:-1]}"
+        causes += [f"{result.censored} of {len(samples)} seeds censored: below {limit}"]
     causes += ["measured on the authors' weights only" if result.source == AUTHORS_WEIGHTS else ""]
     causes += [f"{result.unfinished} more still training" if result.unfinished else ""]
     return "; ".join(filter(None, causes))

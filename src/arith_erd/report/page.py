@@ -182,7 +182,7 @@ def values_text(result: Result) -> str:
     if len(result.samples) > 1 and not getattr(result.claim.measure, "minus_column", ""):
         unit = {"ratio": "epochs", "points": "accuracy"}.get(unit, unit)
     bounds = (sample[["low", "high"]].values.tolist() for sample in result.samples)
-    texts = ([f"{'' if low == high else '>'}{format_digits(low, unit)}" for low, high in of] for of in bounds)
+    texts = ([f"{'' if low == high else '>'}{format_digits(low, unit)}" for low, high in sample] for sample in bounds)
     return " / ".join(map(" ".join, texts))
 
 
