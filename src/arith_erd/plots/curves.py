@@ -68,11 +68,11 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
     table = pd.DataFrame(rows)
     panels = 2 if slices is None else 3
     figure, (accuracy, loss, *length_axes) = style.subplots(4.4 * panels, 3.6, 1, panels)
-    style_accuracy_axes(accuracy, table)
+    format_accuracy_axes(accuracy, table)
     accuracy.set(ylabel="sequence accuracy")
     accuracy.axhline(0.95, color=style.GREY, linewidth=0.6, linestyle=":")
     draw_over_epochs(loss, table, "train_loss", "training", style.ORANGE, "-")
-    style.style_axes(loss)
+    style.format_axes(loss)
     loss.set(xlabel="epoch", ylabel="training loss per token (nats)", yscale="log")
     for ax in (accuracy, loss):
         ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
@@ -95,7 +95,7 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
     key, *others = means.columns[: means.columns.get_loc("seeds")]
     means = means.dropna(subset=[key])
     figure, ax = style.subplots(6.4, 4)
-    style.style_axes(ax, "y")
+    style.format_axes(ax, "y")
     if numeric := pd.api.types.is_numeric_dtype(means[key]):
         places = means[key]
         if (places % 1 == 0).all():
@@ -143,9 +143,9 @@ def draw_over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, colo
     style.draw_band(ax, pivot_forward_filled(rows, column), **look)
 
 
-def style_accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
+def format_accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
     """Set up a panel of accuracies over the epochs; with ``rows`` draw those of training and validation."""
-    style.style_axes(ax, "y")
+    style.format_axes(ax, "y")
     ax.set(xlabel="epoch", ylim=(-0.02, 1.03))
     if rows is not None:
         draw_over_epochs(ax, rows, "train_seq_acc", "training", style.INK, "--")

@@ -133,7 +133,7 @@ class Lines(Picture):
         for name, part in split_rows(rows, self.line).items():
             by_seed = part.pivot_table(self.value, self.x, "seed", dropna=False)
             style.draw_band(ax, by_seed, self.center, label=name, **styles[name])
-        style.style_axes(ax, "y" if self.percent else "")
+        style.format_axes(ax, "y" if self.percent else "")
         ax.set(xlabel=self.x.replace("_", " "), ylabel=self.value.replace("_", " "))
         if self.percent:
             ax.set_ylim(-0.03, 1.03)
@@ -195,7 +195,7 @@ class Bars(Picture):
                 ax.plot(at, by_seed, "_", color=style.INK, markersize=5)
             if self.numbers:
                 ax.bar_label(bars, fmt=f"{{:{self.numbers}}}", fontsize=8)
-        style.style_axes(ax, "y" if self.percent else "")
+        style.format_axes(ax, "y" if self.percent else "")
         ax.grid(visible=False, axis="x")
         ax.set_ylim(0, max(ax.get_ylim()[1], 0.01))
         ax.set_xticks(range(len(places)), [str(place).replace("_", " ") for place in places])
@@ -233,6 +233,6 @@ class Dots(Picture):
                     ax.hlines(at, low[column], high[column], color=look["color"], linewidth=1)
                 ax.plot(mean[column], at, linestyle="", label=label, **look)
         ax.set_yticks(at, list(mean.index), fontsize=8.5)
-        style.style_axes(ax, "x")
+        style.format_axes(ax, "x")
         ax.set(xlim=(-0.03, 1.03), ylim=(len(mean) - 0.5, -0.5), xlabel=self.value.replace("_", " "))
         ax.grid(visible=False, axis="y")

@@ -35,7 +35,7 @@ def without_math() -> Iterator[None]:
         yield
 
 
-def style_axes(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
+def format_axes(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
     """Remove the box and draw a faint grid. ``percent`` names an axis of shares, to be written in percent."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(LIGHT)

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from ..plots import style
-from ..plots.curves import draw_over_epochs, style_accuracy_axes, thin_epochs
+from ..plots.curves import draw_over_epochs, format_accuracy_axes, thin_epochs
 from ..probes.discontinuity import Discontinuity, without_empty_cells
 from .claims import Result, Results
 from .collect import AUTHORS_WEIGHTS, OUR_RUNS, TASK_ALONE, RunData
@@ -37,7 +37,7 @@ def draw_curves(paper: Paper, spec: PaperFigure, data: RunData, results: Results
     width = 9 if len(panels) > 1 or len(lines) > 3 else 5.6  # as wide as the legend
     figure, (axes,) = style.subplots(width, 3.7, 1, len(panels), sharey=True, squeeze=False)
     for ax, ((task, last), drawn) in zip(axes, panels.items(), strict=True):
-        style_accuracy_axes(ax)
+        format_accuracy_axes(ax)
         for line, rows in drawn:
             color, dashes = LINE_STYLES[line["style"]]
             draw_over_epochs(ax, rows, line.get("column", "val_seq_acc"), line["label"], color, dashes)
@@ -75,7 +75,7 @@ def draw_ablations(paper: Paper, spec: PaperFigure, data: RunData, results: Resu
             _draw_ablation(ax, y, result)
         seeds = max(result.n for result in row)
         style.set_panel_title(ax, title, f"up to {seeds} seed{'s' if seeds != 1 else ''}" if seeds else "not run")
-        style.style_axes(ax)
+        style.format_axes(ax)
         ax.grid(visible=False, axis="y")
         ax.set(xscale="log", xlim=(15, 1900), xlabel="epochs to 95% of the validation sequences")
         ax.set_xticks([20, 50, 100, 200, 500, 1000])
