@@ -117,7 +117,7 @@ def question(*overrides: str) -> dict[str, str]:
     """The folder of a result for given weights, and whose weights its description names."""
     job = compose("probe", ["probe=errors", *overrides])
     groups = [] if job.reference is not None else ["task"]
-    return {"folder": run_probe._folder_name(job, groups), **run_probe._weights(job, None)}
+    return {"folder": run_probe._folder_name(job, groups), **run_probe._origin_of_weights(job, None)}
 
 
 @pytest.mark.parametrize("other", ["seed=1", "seed=0-1", "reference=remainder"])
