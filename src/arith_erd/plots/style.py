@@ -54,13 +54,9 @@ def draw_band(ax: Axes, by_seed: pd.DataFrame, center: str = "median", **style: 
     ax.plot(line.index, line, **style)
 
 
-def new_figure(width: float, height: float) -> Figure:
-    return Figure(figsize=(width, height), dpi=130, layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09))
-
-
 def subplots(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
     """A figure and its axes, single or in an array, as from `matplotlib.pyplot.subplots`."""
-    figure = new_figure(width, height)
+    figure = Figure(figsize=(width, height), dpi=130, layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09))
     return figure, figure.subplots(rows, columns, **options)
 
 

@@ -13,7 +13,7 @@ from matplotlib import colormaps
 from PIL import Image
 
 from arith_erd.plots.curves import EpochCurves
-from arith_erd.plots.style import new_figure, save_png
+from arith_erd.plots.style import save_png, subplots
 from arith_erd.plots.tables import UNIT_RANGES, format_mean
 from arith_erd.probes.probe import Probe
 
@@ -31,8 +31,7 @@ def test_intervals_stay_within_their_unit(unit: str, shares: list[float]) -> Non
 
 def test_figure_in_few_colours_looks_the_same_each_time(tmp_path) -> None:
     """A line, a band that one can see through, and every shade of a colour map."""
-    figure = new_figure(4, 3)
-    curves, shades = figure.subplots(1, 2)
+    figure, (curves, shades) = subplots(4, 3, 1, 2)
     x = np.linspace(0, 6, 50)
     curves.plot(x, np.sin(x))
     curves.fill_between(x, np.sin(x) - 0.2, np.sin(x) + 0.2, alpha=0.2)
