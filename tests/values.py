@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from arith_erd.config.compose import CONF
+from arith_erd.bundled import CONF
 
 
 def options(group: str) -> list[str]:

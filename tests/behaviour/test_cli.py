@@ -182,11 +182,11 @@ def test_experiment_sets_its_own_sweep(main, folder):
 
 
 @pytest.mark.slow
-def test_wheel_brings_every_configuration_and_programs_find_them(root: Path, tmp_path: Path) -> None:
+def test_wheel_brings_configurations_and_networks_and_programs_find_them(root: Path, tmp_path: Path) -> None:
     pytest.importorskip("setuptools", minversion="77", reason="the build backend")
     source, installed = tmp_path / "source", tmp_path / "installed"  # setuptools leaves build/ behind
     source.mkdir()
-    for name in ("src", "conf", "pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in ("src", "conf", "results", "pyproject.toml", "setup.py", "README.md", "LICENSE"):
         (source / name).symlink_to(root / name)
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", f"-w{tmp_path}", source]
     built = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=120)
@@ -198,9 +198,13 @@ def test_wheel_brings_every_configuration_and_programs_find_them(root: Path, tmp
         for conf in (root / "conf", installed / "arith_erd/conf")
     )
     assert found == wanted
-    for program in ("training", "probes"):
-        command = [sys.executable, "-m", f"arith_erd.{program}", "task=mul", "--cfg", "job"]
+    loading = "import arith_erd as ae; print(ae.load_pretrained('mul-nanogpt').task)"
+    for command, printed in (
+        (["-m", "arith_erd.training", "task=mul", "--cfg", "job"], "_target_: arith_erd.tasks.Mul"),
+        (["-m", "arith_erd.probes", "task=mul", "--cfg", "job"], "_target_: arith_erd.tasks.Mul"),
+        (["-c", loading], "Mul"),
+    ):
         environment = os.environ | {"PYTHONPATH": str(installed)}
-        ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        ran = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert (ran.returncode, ran.stderr) == (0, "")
-        assert "_target_: arith_erd.tasks.Mul" in ran.stdout
+        assert printed in ran.stdout

@@ -11,7 +11,8 @@ import torch
 import yaml
 from hydra.core.global_hydra import GlobalHydra
 
-from arith_erd.config.compose import CONF, compose, hydra_over_conf, resolve
+from arith_erd.bundled import CONF
+from arith_erd.config.compose import compose, hydra_over_conf, resolve
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.job import read_job
 from arith_erd.launch.cli import expand

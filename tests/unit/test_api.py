@@ -13,7 +13,7 @@ import yaml
 
 import arith_erd as ae
 from arith_erd import UserError
-from arith_erd.config.compose import CONF
+from arith_erd.bundled import CONF
 from arith_erd.probes.logit_lens import LogitLens
 from arith_erd.training.fit import described
 

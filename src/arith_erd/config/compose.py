@@ -24,11 +24,11 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from ..bundled import CONF
 from ..errors import UserError, bad_value, first_line, no_such_key
 from ..runs.directory import leaves
 from .build import trust
 from .job import Job, ProbeJob, read_job, read_probe_job
-from .names import CONF as CONF
 from .names import load_option, probe_options
 
 ConfigName = Literal["train", "probe"]

@@ -14,10 +14,8 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
+from ..bundled import CONF
 from ..runs.directory import Run, identity, leaves, require_name, settings, short_hash
-
-_INSTALLED = Path(__file__).parents[1] / "conf"  # inside a wheel
-CONF = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[3] / "conf"
 
 LONGEST = 80  # characters of all departures together
 LABELS: dict[str, dict[str, str]] = {  # group -> key -> its label in a name; "" for values that need none

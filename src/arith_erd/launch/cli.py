@@ -29,9 +29,9 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
+from ..bundled import CONF
 from ..config import compose
 from ..config.job import Job, ProbeJob
-from ..config.names import CONF
 from ..errors import UserError, bad_value
 from ..plots.tables import format_measure, format_table
 from ..runs.table import load_table, mean_accuracies

@@ -16,7 +16,7 @@ from wandb_workspaces import expr
 from wandb_workspaces.reports.v2 import interface as wr
 from wandb_workspaces.workspaces import interface as ws
 
-from ..config.compose import CONF
+from ..bundled import CONF
 from ..errors import UserError, first_line
 from ..runs.table import GROUPS
 from ..system.cli_errors import one_line_errors

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from arith_erd.bundled import CONF
 from arith_erd.config.build import Factory, trust
-from arith_erd.config.compose import CONF, GROUPS, PRESETS, compose
+from arith_erd.config.compose import GROUPS, PRESETS, compose
 from arith_erd.config.job import read_job
 from arith_erd.errors import UserError
 

@@ -6,7 +6,8 @@ import re
 import pytest
 import yaml
 
-from arith_erd.config.compose import CONF, compose
+from arith_erd.bundled import CONF
+from arith_erd.config.compose import compose
 from arith_erd.runs.table import load_table
 from tests.tiny import TINY
 

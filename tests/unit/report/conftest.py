@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from arith_erd.config.compose import CONF, compose
+from arith_erd.bundled import CONF
+from arith_erd.config.compose import compose
 from arith_erd.config.names import run_name
 from arith_erd.plots.tables import TableSchema
 from arith_erd.runs.directory import METRICS, Run

@@ -10,8 +10,9 @@ import yaml
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from arith_erd.bundled import CONF
 from arith_erd.config.build import Factory
-from arith_erd.config.compose import CONF, compose
+from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.interventions import caching
 from arith_erd.losses import CrossEntropy, Loss

@@ -21,6 +21,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from ...bundled import RESULTS
 from ...errors import UserError
 from ...models import NanoGPT, Transformer
 from ...tasks import Examples
@@ -30,7 +31,7 @@ from ..hooked import Hooked
 from ..sites import layers, residual_stream
 
 SOURCES = Path(__file__).parent
-CARDS = [Path(__file__).parents[4] / "results" / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
+CARDS = [RESULTS / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
 FOUND = yaml.safe_load((SOURCES / "found.yaml").read_text(encoding="utf-8"))
 TASK = ["name", "operator", "bits", "digit_noun", "base", "prompt_order", "completion_order", "width", "shape"]
 TASK += ["operand_names", "prompt_places", "prompt_names", "answer_names"]
