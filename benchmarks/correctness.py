@@ -19,7 +19,7 @@ from arith_erd.config.compose import compose
 from arith_erd.config.job import Job
 from arith_erd.errors import UserError, first_line, printable
 from arith_erd.models.dropout import keep_mask
-from arith_erd.models.network import greedy, greedy_tokens
+from arith_erd.models.network import greedy_decode, greedy_tokens
 from arith_erd.seeds import parse_seeds
 from arith_erd.system.machine import device_name
 from arith_erd.training.assemble import assemble, table_data
@@ -144,7 +144,7 @@ def decoding_difference(job: Job, device: torch.device) -> float:
     data = table_data(job)
     prompt, completion = (x[:512].to(device) for x in data.validation)
     network = module.pack.replica(0)
-    everything = greedy(network, prompt, completion.shape[1])
+    everything = greedy_decode(network, prompt, completion.shape[1])
     completion[::2] = everything[::2]  # half of them right, whatever the network has learnt
     return float((greedy_tokens(network, prompt, completion) != everything).double().mean())
 

@@ -25,13 +25,13 @@ from arith_erd.mechanism.signature import (
     POST_HOC_PREFIXES,
     MeasuredSignature,
     Signature,
-    decide,
+    classify,
     expected_signatures,
     measure_signature,
 )
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.network import shift_right
-from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
+from arith_erd.models.references import DECOYS, POST_HOC, REFERENCES, reference
 from arith_erd.seeds import parse_seeds
 from arith_erd.tasks import Add, RandomOutput, Task
 
@@ -50,7 +50,7 @@ def labelled_networks(
     """Networks, seeds, and the verdicts that are right."""
     yield from ((name, seed, name) for seed in references for name in REFERENCES)
     yield from ((name, seed, name.removesuffix("_decoy")) for seed in decoys for name in DECOYS)
-    yield from ((name, seed, "none") for seed in others for name in OTHERS)
+    yield from ((name, seed, "none") for seed in others for name in POST_HOC)
     yield from ((name, seed, "none") for seed in range(untrained) for name in NETWORK_CLASSES)
     yield from (
         (name + RANDOM_OUTPUT_SUFFIX, seed, "none") for seed in range(random_output) for name in NETWORK_CLASSES
@@ -59,7 +59,7 @@ def labelled_networks(
 
 def build_network(name: str, seed: int) -> Network:
     """A reference, a decoy, an untrained network, or one trained on random output."""
-    if name in REFERENCES | DECOYS | OTHERS:
+    if name in REFERENCES | DECOYS | POST_HOC:
         return reference(name, seed).network
     torch.manual_seed(seed)
     network = NETWORK_CLASSES[name.removesuffix(RANDOM_OUTPUT_SUFFIX)](15, 8)
@@ -93,7 +93,7 @@ def classify_row(row: pd.Series, expected: dict[str, Signature]) -> tuple[str, f
     """``verdict, distance, nearest, near`` on columns; ``near`` is empty where it was not measured."""
     components = {name: row[[f"{name}_{t}" for t in range(8)]].to_numpy(dtype=float) for name in MEASURED_COMPONENTS}
     measured = MeasuredSignature(float(row["accuracy"]), components)
-    verdict = decide(measured, expected)
+    verdict = classify(measured, expected)
     near = [name for name, distance in verdict.post_hoc.items() if distance <= MAX_DISTANCE]
     return verdict.name, verdict.distance, verdict.nearest, " ".join(near)
 

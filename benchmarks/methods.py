@@ -5,7 +5,7 @@
 The networks are those of `arith_erd.zoo`: written by hand, and trained ones (`zoo.py` has the commands). Each function
 of `METHODS` gives a network a score, larger where the method's evidence is for the sum. The sites are the residual
 stream of the decoder after attention to the prompt and after each layer, except for the last layer; `middle` is the
-decoder's middle layer, as in the paper. Thresholds: `interp.scoring.with_verdicts`. Rows that the file already holds
+decoder's middle layer, as in the paper. Thresholds: `interp.scoring.add_verdicts`. Rows that the file already holds
 are not measured again, but judged again. `METHODS` and the split were committed before anything was counted.
 """
 
@@ -22,16 +22,16 @@ from mechanism_numbers import markdown  # beside this file
 
 import arith_erd as ae
 from arith_erd.interp.das import ControlledDAS, DASConfig
-from arith_erd.interp.erasure import refit, whiten
-from arith_erd.interp.scoring import COLUMNS, REFERENCE_ALGORITHMS, Method, score_row, with_verdicts
-from arith_erd.interp.sites import chosen_sites, layer_of, layers, residual_stream
-from arith_erd.mechanism.signature import Signature, decide, expected_signatures, measure_signature
+from arith_erd.interp.erasure import probe_predictions, whiten
+from arith_erd.interp.scoring import REFERENCE_ALGORITHMS, COLUMNS, Method, add_verdicts, score_row
+from arith_erd.interp.sites import layer_of, layers, residual_stream, select_sites
+from arith_erd.mechanism.signature import Signature, classify, expected_signatures, measure_signature
 from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots, write_in_cell
 from arith_erd.probes.probe import sample_pairs
 from arith_erd.stats import beats_majority, clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
 
-DAS_CONFIG = DASConfig(train=128, validation=64, test=256, steps=20, batch=64)
+DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20, batch_size=64)
 RANKS = (1, 2)
 ROW_LABELS = {"sum": "sum", "carries": "carries", "": "not known"}
 ALGORITHM_CLASSES = {"sum": ("erd", "remainder"), "carries": ("prefix_carry", "lookahead_carry", "graded_carry")}
@@ -60,7 +60,7 @@ def score_erasure(model: ae.Hooked, method: str) -> float:
 @lru_cache(maxsize=1)
 def run_erasures(model: ae.Hooked) -> pd.DataFrame:
     """Both methods at once, whose time counts as that of INLP."""
-    (middle,) = chosen_sites([model], None)
+    (middle,) = select_sites([model], None)
     options = {"site": middle, "concept": "value", "method": ["inlp", "leace"], "controls": 10}
     return ae.probe("amnesic", model, **options).rows.set_index("method")
 
@@ -74,7 +74,7 @@ def score_probes(model: ae.Hooked) -> float:
         shares = []
         for t in range(1, model.task.width - 1):
             z = np.stack([values["sum"], values["carry"][:, t], values["xor"][:, t]], axis=1).astype(float)
-            shares.append(1 - (z - refit(whiten(x[:, t]), torch.as_tensor(z)).numpy()).var(0) / z.var(0))
+            shares.append(1 - (z - probe_predictions(whiten(x[:, t]), torch.as_tensor(z)).numpy()).var(0) / z.var(0))
         best.append(np.mean(shares, axis=0))
     of_sum, carry, xor = np.max(best, axis=0)
     return float(of_sum - (carry + xor) / 2)
@@ -86,7 +86,7 @@ def score_patching(model: ae.Hooked) -> float:
     Read after the encoder, or in the middle of a network without one.
     """
     encoder = [site for site in layers(model.sites) if site.startswith("enc.")]
-    (site,) = encoder[-1:] or chosen_sites([model], None)
+    (site,) = encoder[-1:] or select_sites([model], None)
     rows = ae.probe("patching", model, site=site, pairs=256).rows
     rows = rows[rows["position"].isin(model.task.prompt_names)]
     total = rows["n"].sum() / rows["position"].nunique()
@@ -133,7 +133,7 @@ def score_prefixes(model: ae.Hooked) -> float:
 
 def score_profile(model: ae.Hooked) -> float:
     """`probe=mechanism`: distance to the nearest algorithm by carries, less that to the nearest by a sum."""
-    verdict = decide(measure_signature(model, 128, 128), cached_signatures(model.task.bits))
+    verdict = classify(measure_signature(model, 128, 128), cached_signatures(model.task.bits))
     every = verdict.distances | verdict.post_hoc
     least = {algorithm: np.nanmin([every[name] for name in names]) for algorithm, names in ALGORITHM_CLASSES.items()}
     return float(least["carries"] - least["sum"])
@@ -194,7 +194,7 @@ def table(found: pd.DataFrame) -> str:
 
 def read_results(path: Path) -> pd.DataFrame:
     """The rows of a table that `main` wrote, judged again."""
-    return with_verdicts(pd.read_csv(path, keep_default_na=False)[COLUMNS])
+    return add_verdicts(pd.read_csv(path, keep_default_na=False)[COLUMNS])
 
 
 def facts(found: pd.DataFrame) -> dict[str, str]:
@@ -236,7 +236,7 @@ def main() -> None:
                 rows.loc[len(rows)] = [name, *score_row(method, one, model)[1:]]
             rows.to_csv(options.out, index=False, float_format="%.4g")
             print(one.network, one.seed, f"{rows['seconds'].tail(len(missing)).sum():.0f} s", flush=True)
-    found = with_verdicts(rows)
+    found = add_verdicts(rows)
     columns = ["method", "network", "seed", "algorithm", "named", "score", "right", "seconds"]
     found[columns].to_csv(options.out, index=False, float_format="%.4g")
     save_png(draw_confusion(found), options.out.with_suffix(".png"))

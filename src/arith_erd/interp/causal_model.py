@@ -26,7 +26,7 @@ from ..tasks import Examples, Task
 Function = Callable[..., npt.ArrayLike]
 Operands = Examples | npt.ArrayLike  # (N, k)
 Values = dict[str, Array]  # (N,) or (N, width), by variable
-CHECKED = 2**14  # combinations of operands on which a model must give the right answer
+NUM_CHECKED = 2**14  # combinations of operands on which a model must give the right answer
 OPERANDS = "operands"
 
 
@@ -76,7 +76,7 @@ class CausalModel:
         self.roots = tuple(f"{name}_{task.digit_noun.removesuffix('s')}" for name in task.operand_names)
         self.variables = (*self.roots, *(name for name in given if name != "answer"))
         derived = {name: (root,) for name, root in zip(task.operand_names, self.roots, strict=True)}
-        needed = {name: _arguments(function) for name, function in given.items()}
+        needed = {name: _argument_names(function) for name, function in given.items()}
         self.parents = needed | derived | {OPERANDS: task.operand_names}
         known = [*self.roots, *derived, OPERANDS, *given]
         if len(set(known)) < len(known):
@@ -92,7 +92,7 @@ class CausalModel:
         except CycleError as error:
             raise UserError(f"{where}: variables form a cycle: {' <- '.join(error.args[1])}") from error
         self._functions = {name: given[name] for name in order if name in given}
-        self._check()
+        self._require_right_answers()
 
     def values(self, operands: Operands, fixed: Mapping[str, npt.ArrayLike] | None = None) -> Values:
         """Name -> value (N,) or (N, width) of every variable and of the output, for operands (N, k).
@@ -111,7 +111,7 @@ class CausalModel:
             values[name] = given.get(name, from_digits(values[root], base))
         values[OPERANDS] = np.stack([values[name] for name in self.task.operand_names], axis=1)
         for name in self._functions:
-            values[name] = given[name] if name in given else self._evaluated(name, values)
+            values[name] = given[name] if name in given else self._evaluate(name, values)
         return values
 
     def answers(self, values: Values) -> Array:
@@ -186,7 +186,7 @@ class CausalModel:
         if missing := [name for name in names if name not in (*self._functions, *self.roots, *self.task.operand_names)]:
             raise UserError(f"{key}={', '.join(missing)}: expected some of {', '.join(self.variables)}")
 
-    def _evaluated(self, name: str, values: Values) -> Array:
+    def _evaluate(self, name: str, values: Values) -> Array:
         given = [values[parent].view() for parent in self.parents[name]]
         for argument in given:
             argument.flags.writeable = False
@@ -200,10 +200,10 @@ class CausalModel:
             raise UserError(f"variable {name}: returned {value.dtype} of shape {value.shape}; expected {shapes}")
         return value.astype(np.int64)
 
-    def _check(self) -> None:
+    def _require_right_answers(self) -> None:
         """Raise a `UserError` unless the output is the answer, on all operands or on a sample of a large task."""
         task = self.task
-        examples = task.examples() if task.size <= CHECKED else task.sample(CHECKED)
+        examples = task.examples() if task.size <= NUM_CHECKED else task.sample(NUM_CHECKED)
         given = self.answers(self.values(examples))
         wrong = (given != to_digits(examples.answer, task.width, task.base)).any(axis=1)
         if wrong.any():
@@ -236,13 +236,13 @@ def build_causal_model(task: Task, given: CausalModelSpec, key: str) -> CausalMo
     return model
 
 
-def _arguments(function: Function) -> tuple[str, ...]:
+def _argument_names(function: Function) -> tuple[str, ...]:
     """The names of a function's arguments that have no default."""
     parameters = inspect.signature(function).parameters.values()
     return tuple(p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD)
 
 
-def solver(columns: Sequence[npt.NDArray[Any]]) -> Tensor:
+def slope_matrix(columns: Sequence[npt.NDArray[Any]]) -> Tensor:
     """A matrix (k, N) for k regressors (N,): ``solver @ x`` are the slopes of x; collinear regressors share theirs."""
     return torch.linalg.pinv(torch.from_numpy(np.stack(columns, axis=1).astype(np.float64)), rcond=1e-9)
 
@@ -265,13 +265,13 @@ def regressors(model: CausalModel, values: Mapping[str, Array], t: int) -> list[
     return columns
 
 
-def answer_solvers(model: CausalModel, values: Mapping[str, Array]) -> Tensor:
+def answer_slope_matrices(model: CausalModel, values: Mapping[str, Array]) -> Tensor:
     """For each answer position the `solver` rows (m, k, N) of the carry into its digit and of one unit of the answer.
 
     For a task without a carry k = 1, and only the answer is left.
     """
     task, wanted = model.task, ["carry", "answer"] if "carry" in values else ["answer"]
     digits = reorder(np.arange(task.width), task.completion_order)
-    solvers = torch.stack([solver(regressors(model, values, t))[1 : 1 + len(wanted)] for t in digits])
+    solvers = torch.stack([slope_matrix(regressors(model, values, t))[1 : 1 + len(wanted)] for t in digits])
     solvers[:, -1] /= task.base ** (task.width - 1)  # regressors count it in units of its highest digit
     return solvers

@@ -18,8 +18,8 @@ from ..errors import UserError, bad_value, require_integer
 from ..tasks import Examples, Task
 from .causal_model import CausalModel
 
-ROUNDS = 200  # in which to draw again the sources that are not in the family
-CANDIDATES = 8  # sources drawn for each base of a balanced dataset
+MAX_ROUNDS = 200  # in which to draw again the sources that are not in the family
+SOURCES_PER_BASE = 8  # sources drawn for each base of a balanced dataset
 
 
 FamilySpec: TypeAlias = Mapping[Literal["vary", "keep"], str | Sequence[str]]
@@ -46,33 +46,33 @@ class Family:
         return f"vary={','.join(self.vary)} keep={','.join(self.keep)}"
 
 
-def suggested_families(causal_model: CausalModel, variables: Sequence[str] | None = None) -> dict[str, Family]:
+def default_families(causal_model: CausalModel, variables: Sequence[str] | None = None) -> dict[str, Family]:
     """Families by name for a causal model: of addition ``xor``, .., ``carry``, ``same sum``, ``random``.
 
     A variable's family keeps the variables that act together with it (`CausalModel.co_parents`). ``same sum`` has
     different operands with the same sum, ``random`` any two examples.
     """
     if variables is None:
-        variables = [name for name in distinguishable(causal_model) if name not in causal_model.roots]
+        variables = [name for name in distinguishable_variables(causal_model) if name not in causal_model.roots]
     chosen = [Family(vary=(name,), keep=keep) for name in variables if (keep := causal_model.co_parents(name))]
     same = [Family(keep=(causal_model.answer_variable,))] if causal_model.answer_variable else []
     return {family.name: family for family in (*chosen, *same, Family())}
 
 
-def own_families(causal_model: CausalModel, asked: Mapping[str, FamilySpec], key: str) -> dict[str, Family]:
+def parse_families(causal_model: CausalModel, asked: Mapping[str, FamilySpec], key: str) -> dict[str, Family]:
     """Families by name, from ``vary`` and ``keep``; a `UserError` for unknown variables or a family without pairs."""
     found, rows = {}, np.arange(causal_model.task.size)
     for name, of in asked.items():
-        family = found[name] = Family(_listed(of.get("vary", ())), _listed(of.get("keep", ())))
+        family = found[name] = Family(_as_names(of.get("vary", ())), _as_names(of.get("keep", ())))
         causal_model.require([*family.vary, *family.keep], f"{key}.{name}")
         digits = range(causal_model.task.width) if family.vary else [None]
         rng = np.random.default_rng(0)
-        if not any((draw_sources(causal_model, family, t, rows, rng) >= 0).any() for t in digits):
+        if not any((sample_sources(causal_model, family, t, rows, rng) >= 0).any() for t in digits):
             raise UserError(f"{key}.{name}: no pair of operands has {family}; keep or vary other variables")
     return found
 
 
-def distinguishable(
+def distinguishable_variables(
     causal_model: CausalModel,
     among: Sequence[str] | None = None,
     digits: Sequence[int | None] | None = None,
@@ -107,16 +107,17 @@ def distinguishable(
     return [name for name in chosen if name in names]
 
 
-def require_distinct(
+def require_distinguishable(
     causal_model: CausalModel, names: Sequence[str], key: str, digits: Sequence[int | None] | None = None
 ) -> None:
     """Raise a `UserError` for an unknown variable, one that changes no answer, or two with the same predictions."""
     causal_model.require(names, key)
-    distinct = distinguishable(causal_model, names, digits, n=4096)
+    distinct = distinguishable_variables(causal_model, names, digits, n=4096)
     if lost := [name for name in names if name not in distinct]:
-        alone = distinguishable(causal_model, lost[:1], digits, n=4096)
+        alone = distinguishable_variables(causal_model, lost[:1], digits, n=4096)
         reason = "it predicts the same as another variable" if alone else "its interchange changes no answer here"
-        raise UserError(f"{key}={lost[0]}: {reason}; expected some of {', '.join(distinguishable(causal_model))}")
+        accepted = ", ".join(distinguishable_variables(causal_model))
+        raise UserError(f"{key}={lost[0]}: {reason}; expected some of {accepted}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +170,7 @@ class CounterfactualDataset:
         causal_model.task.require_enumerable("a dataset of pairs")
         if digit is not None:
             require_integer("digit", digit, 0, causal_model.task.width - 1)
-        family = Family(_listed(vary), _listed(keep))
+        family = Family(_as_names(vary), _as_names(keep))
         rng = np.random.default_rng(seed)
         size = causal_model.task.size
         rows = np.arange(size) if pool is None else np.unique(pool)  # ascending
@@ -180,7 +181,7 @@ class CounterfactualDataset:
             raise bad_value("pool", f"{rows[0]} .. {rows[-1]}", f"rows from 0 to {size - 1}")
         pool = None if pool is None else rows
         base = rng.choice(rows, 4 * n + 64) if len(rows) else rows  # some have no source
-        source = draw_sources(causal_model, family, digit, base, rng, rows)
+        source = sample_sources(causal_model, family, digit, base, rng, rows)
         usable = np.flatnonzero(source >= 0)
         if not len(usable):
             where = "at every digit" if digit is None else f"at digit {digit}"
@@ -219,7 +220,7 @@ class CounterfactualDataset:
             raise bad_value("shares", tuple(shares), "shares above 0 that add up to 1, such as (0.8, 0.2)")
         rng = np.random.default_rng([self.seed, 2])
         ends = np.round(np.cumsum(shares) * len(self)).astype(int)
-        pools = operand_pools(self.causal_model.task, shares, rng)
+        pools = split_operands(self.causal_model.task, shares, rng)
         pools = pools if self.pool is None else [np.intersect1d(part, self.pool) for part in pools]
         arguments, parts = (self.causal_model, self.family.vary, self.family.keep), []
         for i, (n, pool, share) in enumerate(zip(np.diff([0, *ends]).tolist(), pools, shares, strict=True)):
@@ -230,7 +231,7 @@ class CounterfactualDataset:
         return tuple(parts)
 
 
-def balanced_pairs(
+def sample_balanced_pairs(
     causal_model: CausalModel, variable: str, base: Array, pool: Array, rng: np.random.Generator, read: Sequence[int]
 ) -> CounterfactualDataset:
     """Draw sources such that in about half of the pairs the variable's interchange changes the predicted answer.
@@ -238,7 +239,7 @@ def balanced_pairs(
     Only the digits ``read`` count. For a single digit only this column of the variable is interchanged.
     """
     digit = read[0] if len(read) == 1 else None
-    candidates = pool[rng.integers(len(pool), size=(CANDIDATES, len(base)))]
+    candidates = pool[rng.integers(len(pool), size=(SOURCES_PER_BASE, len(base)))]
     change = rng.integers(2, size=len(base)).astype(bool)  # whether the answer should change
     source = candidates[-1].copy()
     for candidate in candidates[:-1][::-1]:  # the first that fits, else the last one drawn
@@ -248,7 +249,7 @@ def balanced_pairs(
     return CounterfactualDataset(causal_model, base, source, Family(vary=(variable,)), digit, pool)
 
 
-def operand_pools(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) -> list[Array]:
+def split_operands(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) -> list[Array]:
     """Rows of all examples in pools that share no operand: each value goes to one pool, with the pairs of its values.
 
     ``(0.5, 0.25, 0.25)`` at seven bits gives 64, 32 and 32 values, hence 4,096, 1,024 and 1,024 pairs.
@@ -259,7 +260,7 @@ def operand_pools(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) -
     return [np.flatnonzero(np.isin(operands, part).all(axis=1)) for part in np.split(values, ends)]
 
 
-def draw_sources(
+def sample_sources(
     causal_model: CausalModel,
     family: Family,
     t: int | None,
@@ -276,15 +277,15 @@ def draw_sources(
 
     def labelled(name: str) -> Array:
         values = causal_model.table[name][pool]
-        return _label(values if values.ndim == 1 or t is None else values[:, t])
+        return _group_ids(values if values.ndim == 1 or t is None else values[:, t])
 
-    kept = _label(np.stack([np.zeros(len(pool), dtype=np.int64), *map(labelled, family.keep)], axis=1))
+    kept = _group_ids(np.stack([np.zeros(len(pool), dtype=np.int64), *map(labelled, family.keep)], axis=1))
     differing = np.stack([labelled(name) for name in family.vary] or [np.arange(len(pool))])
     order, count = np.argsort(kept, kind="stable"), np.bincount(kept)
     begin = np.cumsum(count) - count  # of the members with each label, in that order
     at = np.searchsorted(pool, base)
     sources = np.full(len(base), -1)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         open_ = np.flatnonzero(sources < 0)
         label = kept[at[open_]]
         s = order[begin[label] + (rng.random(len(open_)) * count[label]).astype(np.int64)]
@@ -293,10 +294,10 @@ def draw_sources(
     return sources
 
 
-def _label(values: Array) -> Array:
+def _group_ids(values: Array) -> Array:
     """Values (M,) or (M, k) -> integers (M,), equal exactly where the values are."""
     return np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
+def _as_names(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)

@@ -19,36 +19,36 @@ from torch.nn.utils import parametrizations
 
 from ..bits import Array
 from ..errors import bad_value, require_integer
-from ..models.references import reference, written_for
+from ..models.references import is_reference_task, reference
 from ..models.weights import initialise
 from ..tasks import Add
 from .causal_model import CausalModel
-from .counterfactuals import CounterfactualDataset, balanced_pairs, operand_pools
-from .erasure import SPREAD, Whitened, leace, mean_projection, random_basis, whiten
+from .counterfactuals import CounterfactualDataset, sample_balanced_pairs, split_operands
+from .erasure import MIN_DEVIATION, Whitened, leace, mean_projection, random_basis, whiten
 from .hooked import Hooked
 from .interchange import (
-    Trials,
-    answer_tokens,
-    at_position,
-    chosen_variable,
-    digit_index,
+    InterchangeEvaluation,
+    digits_to_tokens,
     finite_cache,
     require_same_task,
+    resolve_variable,
     scored_tokens,
+    select_position,
+    token_to_digit,
 )
 from .interventions import Position, Subspace
 
-SHARES = (0.5, 0.25, 0.25)  # of the operands' values, for training, validation and test pairs
-ENOUGH = 0.02  # the search takes the smallest rank whose score is at most this far below the best
-APART = 45.0  # smallest angle, in degrees, between every direction of a control and the found subspace
-DRAWS = 50  # attempts for each sign-flipped control
-BAND = 200  # number of random subspaces behind the range of their angles
+SPLIT_SHARES = (0.5, 0.25, 0.25)  # of the operands' values, for training, validation and test pairs
+IIA_TOLERANCE = 0.02  # the search takes the smallest rank whose score is at most this far below the best
+MIN_ANGLE = 45.0  # smallest angle, in degrees, between every direction of a control and the found subspace
+MAX_SIGN_DRAWS = 50  # attempts for each sign-flipped control
+NUM_RANDOM_ANGLES = 200  # number of random subspaces behind the range of their angles
 ANGLES = ("angle_least_squares", "angle_leace", "angle_random_low", "angle_random_high")
-DECOYS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
-DECOYS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
+DECOY_NETWORKS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
+DECOY_NETWORKS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
 """Variable -> a decoy and its variant. Each decoy stores the variable (for xor and sum_mod, their inputs) and computes
 the answer from other variables. It stores those too, so a search in it can still succeed."""
-STORED_AT = "dec.4"
+DECOY_SITE = "dec.4"
 """Layer after which all decoys store their variables; they write the answer in layer 6."""
 
 
@@ -56,13 +56,13 @@ STORED_AT = "dec.4"
 class DASConfig:
     """Numbers of counterfactual pairs; the three sets share no operand."""
 
-    train: int = 1000
-    validation: int = 500
-    test: int = 500
+    num_train: int = 1000
+    num_validation: int = 500
+    num_test: int = 500
     steps: int = 50
-    batch: int = 128  # pairs per step
-    controls: int = 20  # random subspaces, and as many sign-flipped ones
-    control_pairs: int = 200  # test pairs on which these are scored
+    batch_size: int = 128  # pairs per step
+    num_controls: int = 20  # random subspaces, and as many sign-flipped ones
+    num_control_pairs: int = 200  # test pairs on which these are scored
 
 
 def fit_das(
@@ -94,14 +94,14 @@ def fit_das(
     for name, number, least in (("rank", rank, 1), ("steps", steps, 0), ("batch", batch, 1)):
         require_integer(name, number, least)
     train = replace(train, causal_model=causal_model)
-    variable = chosen_variable(train, variable)
+    variable = resolve_variable(train, variable)
     rows = np.unique(np.concatenate([train.base, train.source]))
-    config = DASConfig(steps=steps, batch=batch)
+    config = DASConfig(steps=steps, batch_size=batch)
     alignment = DASSearch(model, causal_model, site, position, rows, config, seed)
     if rank > alignment.x.rank:
         accepted = f"at most {alignment.x.rank}, the directions in which {site} varies at position {position}"
         raise bad_value("rank", rank, accepted)
-    if math.isnan(alignment.trials(train, variable).no_intervention()):
+    if math.isnan(alignment.evaluation(train, variable).no_intervention()):
         accepted = f"one where the interchange of {variable} changes an answer of these pairs"
         raise bad_value("position", position, accepted)
     return alignment.fit(train, train, variable, rank)
@@ -126,23 +126,25 @@ class DASSearch:
 
     def __post_init__(self) -> None:
         activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site])[self.site]
-        self.x = whiten(at_position(self.model, activations, self.site, self.position), SPREAD)
-        self.scored = scored_tokens(self.model, self.site, self.position, activations)
+        self.x = whiten(select_position(self.model, activations, self.site, self.position), MIN_DEVIATION)
+        self.scored_tokens = scored_tokens(self.model, self.site, self.position, activations)
+        self.digits = [token_to_digit(self.model.task, t) for t in self.scored_tokens]
 
-    def trials(self, data: CounterfactualDataset, variable: str) -> Trials:
-        return Trials(self.model, data, self.site, self.position, variable)
+    def evaluation(self, data: CounterfactualDataset, variable: str) -> InterchangeEvaluation:
+        return InterchangeEvaluation(self.model, data, self.site, self.position, variable)
 
     def fit(
         self, train: CounterfactualDataset, validation: CounterfactualDataset, variable: str, rank: int
     ) -> Subspace:
         """The best subspace on the validation pairs, among searches from several starts and the starts themselves."""
-        parts = np.array_split(np.arange(len(train)), max(1, len(train) // self.config.batch))
-        batches, judge = [self.trials(train.part(rows), variable) for rows in parts], self.trials(validation, variable)
-        starts = self.starts(variable, rank)
-        candidates = [self.learn(batches, rank, start, steps) for start in starts for steps in (self.config.steps, 0)]
-        return max(candidates, key=lambda subspace: np.nan_to_num(judge.accuracy(subspace)))
+        parts = np.array_split(np.arange(len(train)), max(1, len(train) // self.config.batch_size))
+        batches = [self.evaluation(train.part(rows), variable) for rows in parts]
+        starts = self.initial_directions(variable, rank)
+        candidates = [self.train(batches, rank, start, steps) for start in starts for steps in (self.config.steps, 0)]
+        on_validation = self.evaluation(validation, variable)
+        return max(candidates, key=lambda subspace: np.nan_to_num(on_validation.accuracy(subspace)))
 
-    def learn(self, batches: list[Trials], rank: int, start: Tensor, steps: int) -> Subspace:
+    def train(self, batches: list[InterchangeEvaluation], rank: int, start: Tensor, steps: int) -> Subspace:
         """Train a subspace in the span of the axes of x, so that its interchange has the predicted outcomes.
 
         It starts from directions (d, j): random ones are added if j < rank, the last are dropped if j > rank. Each step
@@ -176,22 +178,22 @@ class DASSearch:
         values = torch.as_tensor(self.causal_model.table[variable][self.rows]).to(self.x.white)
         if values.dim() == 1:
             return values[:, None]
-        return values[:, [digit_index(self.model.task, self.scored[0])]] if len(self.scored) == 1 else values
+        return values if len(self.scored_tokens) > 1 else values[:, [self.digits[0]]]
 
-    def starts(self, variable: str, rank: int) -> list[Tensor]:
+    def initial_directions(self, variable: str, rank: int) -> list[Tensor]:
         """The directions that covary with the variable and, if it has many values, with the answer.
 
         The part of the variable that the prefix predicts linearly is subtracted first: a position also holds the prefix
         tokens that it has read, and they covary with the sum.
         """
         digits = self.causal_model.table["answer"][self.rows]
-        answer = torch.as_tensor(answer_tokens(self.model.task, digits), device=self.model.device).double()
+        answer = torch.as_tensor(digits_to_tokens(self.model.task, digits), device=self.model.device).double()
         values = self.values(variable).to(answer)
-        prefix = torch.cat([answer[:, : max(self.scored)], torch.ones_like(answer[:, :1])], dim=1)
+        prefix = torch.cat([answer[:, : max(self.scored_tokens)], torch.ones_like(answer[:, :1])], dim=1)
         number = mean_projection(self.x, values - prefix @ torch.linalg.lstsq(prefix, values).solution).left
         if values.max() <= 1:  # a bit
             return [number]
-        tokens = mean_projection(self.x, answer[:, self.scored]).left
+        tokens = mean_projection(self.x, answer[:, self.scored_tokens]).left
         return [number, tokens] if rank == 1 else [torch.cat([number, tokens], dim=1)]
 
 
@@ -212,13 +214,13 @@ class ControlledDAS(DASSearch):
         seed: int = 0,
     ) -> None:
         rng = np.random.default_rng(seed)
-        self.pools = operand_pools(causal_model.task, SHARES, rng)
-        sizes = (config.train, config.validation, config.test)
+        self.pools = split_operands(causal_model.task, SPLIT_SHARES, rng)
+        sizes = (config.num_train, config.num_validation, config.num_test)
         self.bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(self.pools, sizes, strict=True)]
         super().__init__(model, causal_model, site, position, self.pools[0], config, seed)
 
     @cached_property
-    def in_untrained(self) -> "ControlledDAS | None":
+    def untrained_search(self) -> "ControlledDAS | None":
         """The same search in the network before training, from this seed; None if `Hooked.untrained` is not set."""
         if (fresh := untrained_copy(self.model, self.seed)) is None:
             return None
@@ -231,40 +233,40 @@ class ControlledDAS(DASSearch):
         three sets; ``no_intervention`` and ``full_patch`` are those on the test set if nothing, or the whole
         activation, is interchanged. ``chosen`` marks the smallest rank within 0.02 of the best on the validation set.
         ``span`` is the number of axes along which real activations vary; if span <= rank, every subspace is the whole
-        space. The columns of `controls`, `angles` and, for the chosen rank, `negative_controls` follow.
+        space. Columns of `score_controls`, `probe_angles` and, for the chosen rank, `score_negative_controls` follow.
         """
-        span, site, sets = self.x.rank, self.site, self.pairs(variable)
+        span, site, sets = self.x.rank, self.site, self.sample_pairs(variable)
         if not span:
             raise bad_value("probe.site", site, f"a site that depends on the operands at position {self.position}")
         if min(ranks) > span:
             raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
-        train, validation, test = (self.trials(data, variable) for data in sets)
+        train, validation, test = (self.evaluation(data, variable) for data in sets)
         searched = {rank: self.fit(sets[0], sets[1], variable, rank) for rank in ranks if rank <= span}
         scores = {rank: validation.accuracy(subspace) for rank, subspace in searched.items()}
         known = {rank: np.nan_to_num(score) for rank, score in scores.items()}  # NaN if few pairs change no answer
-        best = min(rank for rank in known if known[rank] >= max(known.values()) - ENOUGH)
+        best = min(rank for rank in known if known[rank] >= max(known.values()) - IIA_TOLERANCE)
         for rank, subspace in searched.items():
             row = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
             row |= {"train": train.accuracy(subspace), "validation": scores[rank]}
             row |= {"iia": test.accuracy(subspace), "no_intervention": test.no_intervention()}
-            row |= {"full_patch": test.accuracy(None)} | self.controls(sets[2], variable, subspace)
-            row |= self.angles(variable, subspace)
-            yield row | (self.negative_controls(variable, rank) if rank == best else {})
+            row |= {"full_patch": test.accuracy(None)} | self.score_controls(sets[2], variable, subspace)
+            row |= self.probe_angles(variable, subspace)
+            yield row | (self.score_negative_controls(variable, rank) if rank == best else {})
 
     def score(self, variable: str, rank: int) -> float:
         """Test accuracy of the best subspace of a rank, or of the largest possible rank."""
-        train, validation, test = self.pairs(variable)
+        train, validation, test = self.sample_pairs(variable)
         subspace = self.fit(train, validation, variable, min(rank, self.x.rank))
-        return self.trials(test, variable).accuracy(subspace)
+        return self.evaluation(test, variable).accuracy(subspace)
 
-    def controls(self, test: CounterfactualDataset, variable: str, subspace: Subspace) -> dict[str, float]:
+    def score_controls(self, test: CounterfactualDataset, variable: str, subspace: Subspace) -> dict[str, float]:
         """Scores of interchanges that cannot transfer the variable.
 
         ``iia_random`` (and ``_max``): random subspaces of the same rank in the span of real activations.
         ``iia_flipped`` (and ``_max``): the subspace with random signs (`sign_flipped`), NaN if there are none.
         """
-        found, number = dict[str, float](), self.config.controls
-        trials = self.trials(test.part(slice(self.config.control_pairs)), variable)
+        found, number = dict[str, float](), self.config.num_controls
+        trials = self.evaluation(test.part(slice(self.config.num_control_pairs)), variable)
         for kind, others in (
             ("random", random_subspaces(self.x, subspace.rank, number, self.seed)),
             ("flipped", sign_flipped(self.x, subspace, number, self.seed)),
@@ -274,7 +276,7 @@ class ControlledDAS(DASSearch):
             found[f"iia_{kind}_max"] = max(scores, default=math.nan)
         return found
 
-    def angles(self, variable: str, subspace: Subspace) -> dict[str, float]:
+    def probe_angles(self, variable: str, subspace: Subspace) -> dict[str, float]:
         """Angles, in degrees, between the subspace and linear probes of the variable (Fadnavis, 2605.29126).
 
         Each is the largest principal angle, 0 if one span contains the other: ``angle_least_squares`` to the weights of
@@ -285,36 +287,38 @@ class ControlledDAS(DASSearch):
         if not probe.rank:
             return dict.fromkeys(ANGLES, math.nan)
         generator = torch.Generator().manual_seed(self.seed)
-        random = torch.randn(BAND, self.x.rank, subspace.rank, generator=generator, dtype=torch.float64)
+        random = torch.randn(NUM_RANDOM_ANGLES, self.x.rank, subspace.rank, generator=generator, dtype=torch.float64)
         band = [principal_angles(self.x.axes @ columns.to(self.x.axes), probe.left)[0] for columns in random]
         own = [principal_angles(subspace.directions, read)[0] for read in (probe.right, probe.left)]
         return dict(zip(ANGLES, map(float, (*own, *np.quantile(band, (0.05, 0.95)))), strict=True))
 
-    def negative_controls(self, variable: str, rank: int) -> dict[str, float]:
+    def score_negative_controls(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should fail.
 
         ``iia_untrained``: in the network before training, NaN if `Hooked.untrained` is not known. ``iia_decoy``: in a
         network written by hand that computes the answer from other variables, if there is one.
         """
-        scores = {"iia_untrained": self.in_untrained.score(variable, rank) if self.in_untrained else math.nan}
+        scores = {"iia_untrained": self.untrained_search.score(variable, rank) if self.untrained_search else math.nan}
         own, task = self.causal_model.table[variable], self.causal_model.task
-        if written_for(task) and variable in DECOYS and np.array_equal(own, CausalModel(task).table[variable]):
+        known = is_reference_task(task) and variable in DECOY_NETWORKS
+        if known and np.array_equal(own, CausalModel(task).table[variable]):
             scores["iia_decoy"] = decoy_score(variable, self.position, rank, self.config, self.seed)
         return scores
 
-    def pairs(self, variable: str) -> list[CounterfactualDataset]:
+    def sample_pairs(self, variable: str) -> list[CounterfactualDataset]:
         """Training, validation and test pairs of a variable."""
         rng = np.random.default_rng(self.seed + 1)
-        digits = [digit_index(self.causal_model.task, t) for t in self.scored]
         drawn = zip(self.bases, self.pools, strict=True)
-        return [balanced_pairs(self.causal_model, variable, base, pool, rng, digits) for base, pool in drawn]
+        return [
+            sample_balanced_pairs(self.causal_model, variable, base, pool, rng, self.digits) for base, pool in drawn
+        ]
 
 
 @lru_cache(maxsize=64)
 def decoy_score(variable: str, position: Position, rank: int, config: DASConfig, seed: int) -> float:
-    """The score of a search at `STORED_AT` in a network that computes sums from other variables (`DECOYS`)."""
-    model = Hooked(reference(*DECOYS[variable]).network, task=Add())
-    return ControlledDAS(model, CausalModel(Add()), STORED_AT, position, config, seed).score(variable, rank)
+    """The score of a search at `DECOY_SITE` in a network that computes sums from other variables (`DECOY_NETWORKS`)."""
+    model = Hooked(reference(*DECOY_NETWORKS[variable]).network, task=Add())
+    return ControlledDAS(model, CausalModel(Add()), DECOY_SITE, position, config, seed).score(variable, rank)
 
 
 def random_subspaces(x: Whitened, rank: int, number: int, seed: int) -> Iterator[Subspace]:
@@ -333,9 +337,9 @@ def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Ite
     generator = torch.Generator().manual_seed(seed)
     coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)
     count = 0
-    for _ in range(DRAWS * number):
+    for _ in range(MAX_SIGN_DRAWS * number):
         signs = torch.randint(0, 2, (x.rank, 1), generator=generator).to(x.axes) * 2 - 1
-        if principal_angles(coordinates, signs * coordinates)[-1] >= APART:
+        if principal_angles(coordinates, signs * coordinates)[-1] >= MIN_ANGLE:
             count += 1
             yield Subspace(x.axes @ (signs * coordinates))
         if count == number:

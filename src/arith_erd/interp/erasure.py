@@ -13,9 +13,9 @@ from torch import Tensor
 
 from ..errors import UserError
 
-SPREAD = 1e-3  # axes with a smaller deviation, relative to the first, do not count as varying
-SINGLE = torch.finfo(torch.float32).eps
-UNCORRELATED = torch.finfo(torch.float64).eps ** 0.5
+MIN_DEVIATION = 1e-3  # axes with a smaller deviation, relative to the first, do not count as varying
+FLOAT32_EPS = torch.finfo(torch.float32).eps
+MIN_CORRELATION = torch.finfo(torch.float64).eps ** 0.5
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Whitened:
         return len(self.scale)
 
 
-def whiten(x: Tensor, tolerance: float = SINGLE) -> Whitened:
+def whiten(x: Tensor, tolerance: float = FLOAT32_EPS) -> Whitened:
     """Whiten finite embeddings (N, d) of any floating type, in float64.
 
     Axes with a deviation below ``tolerance``, a fraction of the largest, hold rounding errors of float32 and are
@@ -92,7 +92,7 @@ def leace(x: Tensor | Whitened, z: Tensor) -> Eraser:
             are ignored.
     """
     x = _whitened(x)
-    q = _orthonormal(_correlation(x, z))  # (r, k)
+    q = _correlated_directions(_correlation(x, z))  # (r, k)
     return Eraser(x.mean, left=x.axes * x.scale @ q, right=x.axes / x.scale @ q)
 
 
@@ -103,8 +103,8 @@ def mean_projection(x: Tensor | Whitened, z: Tensor) -> Eraser:
     better than the mean. No orthogonal projection with this property has a lower rank.
     """
     x = _whitened(x)
-    q = _orthonormal(_correlation(x, z))  # (r, k)
-    return project_away(x, x.axes @ _basis(x.scale[:, None] * q))
+    q = _correlated_directions(_correlation(x, z))  # (r, k)
+    return project_away(x, x.axes @ _orthonormalise(x.scale[:, None] * q))
 
 
 def inlp(x: Tensor | Whitened, z: Tensor, iterations: int) -> Eraser:
@@ -115,16 +115,16 @@ def inlp(x: Tensor | Whitened, z: Tensor, iterations: int) -> Eraser:
     """
     x = _whitened(x)
     correlation = _correlation(x, z)
-    width = _orthonormal(correlation).shape[1]
+    width = _correlated_directions(correlation).shape[1]
     if iterations < 0 or iterations * width > x.rank:
         most = f"from 0 to {x.rank // width}" if width else "at least 0"
         takes = f"each removes {width} of the embedding's {x.rank} directions"
         raise UserError(f"probe.iterations={iterations}: expected {most}, since {takes}")
     removed = x.scale.new_zeros(x.rank, 0)  # orthonormal, along the principal axes
     for _ in range(iterations):
-        gone = _basis(removed / x.scale[:, None])  # the white coordinates that the nullspace projection hides
-        q = _orthonormal(correlation - gone @ (gone.T @ correlation))
-        removed = _basis(torch.cat([removed, q / x.scale[:, None]], dim=1))
+        gone = _orthonormalise(removed / x.scale[:, None])  # the white coordinates that the nullspace projection hides
+        q = _correlated_directions(correlation - gone @ (gone.T @ correlation))
+        removed = _orthonormalise(torch.cat([removed, q / x.scale[:, None]], dim=1))
     return project_away(x, x.axes @ removed)
 
 
@@ -134,7 +134,7 @@ def project_away(x: Whitened, directions: Tensor) -> Eraser:
 
 def random_basis(d: int, generator: torch.Generator) -> Tensor:
     """Orthonormal directions (d, d), uniformly distributed: the first r of them are a random control of rank r."""
-    return _basis(torch.randn(d, d, generator=generator, dtype=torch.float64))
+    return _orthonormalise(torch.randn(d, d, generator=generator, dtype=torch.float64))
 
 
 def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> Eraser:
@@ -175,14 +175,14 @@ def variance_removed(x: Tensor, erased: Tensor) -> float:
     return float((x - erased).square().sum() / total) if total > 0 else 0.0
 
 
-def refit(x: Whitened, z: Tensor, eraser: Eraser | None = None) -> Tensor:
+def probe_predictions(x: Whitened, z: Tensor, eraser: Eraser | None = None) -> Tensor:
     """Predictions of z (N, k) by a least-squares probe with intercept, fitted on x or on the erased x."""
     z = z.to(torch.float64)
     covariance = x.white.T @ (z - z.mean(dim=0)) / len(z)  # (r, k)
     if eraser is not None and eraser.rank and x.rank:
         left = x.scale[:, None] * x.axes.T  # (r, d)
         u, s, _ = torch.linalg.svd(left - left @ eraser.right @ eraser.left.T, full_matrices=False)
-        u = u[:, s > SINGLE * x.scale[0]]
+        u = u[:, s > FLOAT32_EPS * x.scale[0]]
         covariance = u @ (u.T @ covariance)
     return z.mean(dim=0) + x.white @ covariance
 
@@ -204,13 +204,13 @@ def _correlation(x: Whitened, z: Tensor) -> Tensor:
     return x.white.T @ (z / z.norm(dim=0)) / len(z) ** 0.5
 
 
-def _orthonormal(correlation: Tensor) -> Tensor:
+def _correlated_directions(correlation: Tensor) -> Tensor:
     """Orthonormal directions (r, j) that span all correlations above rounding errors; j <= k."""
     u, s, _ = torch.linalg.svd(correlation, full_matrices=False)
-    return u[:, s > UNCORRELATED]
+    return u[:, s > MIN_CORRELATION]
 
 
-def _basis(columns: Tensor) -> Tensor:
+def _orthonormalise(columns: Tensor) -> Tensor:
     return torch.linalg.qr(columns)[0]
 
 

@@ -15,20 +15,20 @@ from torch import Tensor, nn
 
 from ..bits import Array
 from ..errors import UserError, bad_value
-from ..models.network import Network, greedy, sequence_correct, shift_right
+from ..models.network import Network, greedy_decode, sequence_correct, shift_right
 from ..splits import Split
 from ..tasks import Examples, Task
 from . import export
 from .interventions import (
     Intervention,
     PartialForward,
-    batches_of,
-    caching,
-    listed_interventions,
+    as_interventions,
+    cache_outputs,
     require_layout,
     run_batch,
+    split_batches,
 )
-from .sites import check_sites, holds_prompt, num_positions
+from .sites import check_sites, holds_prompt, num_own_positions
 
 if TYPE_CHECKING:
     from ..config.job import Job
@@ -113,7 +113,7 @@ class Hooked:
     def predict(self, *operands: npt.ArrayLike) -> Array:
         """Answers (N,) to operands, each (N,), by greedy decoding."""
         prompt = torch.as_tensor(self.task.examples(*operands).prompt, device=self.device)
-        return self.task.decode(greedy(self.network, prompt, self.task.answer_length).cpu().numpy())
+        return self.task.decode(greedy_decode(self.network, prompt, self.task.answer_length).cpu().numpy())
 
     def accuracy(self, examples: Examples | None = None) -> float:
         """The share of examples whose answer is right in every token.
@@ -166,7 +166,7 @@ class Hooked:
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: for examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
         if isinstance(examples, Examples):
-            self._require_own(examples)
+            self._require_task_examples(examples)
             examples = torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
         if not isinstance(examples, Sequence) or not all(isinstance(x, Tensor) for x in examples):
             raise UserError(f"{self.name}: received {type(examples).__name__}; expected task.examples(..), or tensors")
@@ -176,7 +176,7 @@ class Hooked:
             raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected equal numbers")
         return tuple(x.to(self.device) for x in examples)
 
-    def _require_own(self, examples: Examples) -> None:
+    def _require_task_examples(self, examples: Examples) -> None:
         """Raise a `UserError` if the tokens of the examples are not those of the network's task."""
         if (task := self._task) is None:
             return
@@ -235,16 +235,16 @@ class Hooked:
         ``include_prompt`` caches all positions of a site, not only its own: P + m in a decoder-only network.
         """
         sites = [sites] if isinstance(sites, str) else [*dict.fromkeys(sites)]
-        interventions = listed_interventions(interventions)
+        interventions = as_interventions(interventions)
         check_sites(self.sites, sites)
         logits: list[Tensor] = []
         parts: dict[str, list[Tensor]] = {site: [] for site in sites}
-        for batch, tensors in batches_of(self.inputs(inputs), batch_size):
-            with caching(self.sites, sites) as outputs:
+        for batch, tensors in split_batches(self.inputs(inputs), batch_size):
+            with cache_outputs(self.sites, sites) as outputs:
                 logits.append(run_batch(self, interventions, batch, tensors))
             for site, output in outputs.items():
                 require_layout(site, output, tensors)
-                own = output.shape[1] if include_prompt else num_positions(site, output.shape[1], tensors)
+                own = output.shape[1] if include_prompt else num_own_positions(site, output.shape[1], tensors)
                 parts[site].append(output[:, -own:].clone())  # a clone frees the rest
         return torch.cat(logits), {site: torch.cat(batches) for site, batches in parts.items()}
 

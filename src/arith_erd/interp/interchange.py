@@ -74,7 +74,7 @@ def interchange_accuracy(
         raise UserError(f"interchange_accuracy: received {type(intervention).__name__}; expected an Interchange")
     sites = [sites] if isinstance(sites, str) else sites
     data = replace(data, causal_model=causal_model)
-    variable = chosen_variable(data, variable)
+    variable = resolve_variable(data, variable)
     predicted = data.expected(variable)
     alike = [v for v in causal_model.variables if v != variable and np.array_equal(data.expected(v), predicted)]
     cache = finite_cache(model, data.source_examples, [intervention.site] if intervention else sites)
@@ -82,9 +82,9 @@ def interchange_accuracy(
     for site, source in cache.items():
         places: list[Position] = [*range(source.shape[1]), None]
         if data.digit is not None and len(scored_tokens(model, site, 0, source)) == 1:
-            places = [digit_index(model.task, data.digit), None]
+            places = [token_to_digit(model.task, data.digit), None]
         for position in [intervention.position] if intervention else places:
-            trials = Trials(model, data, site, position, variable, source)
+            trials = InterchangeEvaluation(model, data, site, position, variable, source)
             tokens = trials.tokens(intervention.subspace if intervention else None)
             right, moved = tokens == trials.expected, trials.expected != trials.unchanged
             rows.append(
@@ -113,7 +113,7 @@ def require_same_task(model: Hooked, causal_model: CausalModel, data: Counterfac
             raise UserError(f"{what}: received one for {other}; expected the network's task, {model.task}")
 
 
-def chosen_variable(data: CounterfactualDataset, variable: str | None) -> str:
+def resolve_variable(data: CounterfactualDataset, variable: str | None) -> str:
     """The variable to interchange, by default the one that the data vary; a `UserError` if it changes no answer."""
     if variable is None and len(data.family.vary) != 1:
         known = ", ".join(data.causal_model.variables)
@@ -126,7 +126,7 @@ def chosen_variable(data: CounterfactualDataset, variable: str | None) -> str:
     return variable
 
 
-class Trials:
+class InterchangeEvaluation:
     """n counterfactual pairs at one site and position, with the predicted answers after interchanging a variable.
 
     Attributes:
@@ -147,20 +147,20 @@ class Trials:
     ) -> None:
         self.site, self.position, base = site, position, data.base_examples
         self.source = finite_cache(model, data.source_examples, [site])[site] if source is None else source
-        at_position(model, self.source, site, position)  # refuses a position that is not there
-        self.scored = scored_tokens(model, site, position, self.source)
-        predicted = answer_tokens(model.task, data.expected(variable))
+        select_position(model, self.source, site, position)  # refuses a position that is not there
+        self.scored_tokens = scored_tokens(model, site, position, self.source)
+        predicted = digits_to_tokens(model.task, data.expected(variable))
         self.expected, self.unchanged = (
-            torch.as_tensor(x, device=model.device)[:, self.scored] for x in (predicted, base.completion)
+            torch.as_tensor(x, device=model.device)[:, self.scored_tokens] for x in (predicted, base.completion)
         )
         inputs = model.inputs(base)
         if isinstance(model.network, Network) and not site.endswith(".pattern"):  # whose keys would be fewer
-            inputs = inputs[0], inputs[1][:, : max(self.scored) + 1]
-        self.resumed = model.resume_from(site, inputs)
+            inputs = inputs[0], inputs[1][:, : max(self.scored_tokens) + 1]
+        self.forward = model.resume_from(site, inputs)
 
     def logits(self, subspace: Subspace | None) -> Tensor:
         """Logits (n, j, V) with the subspace interchanged, or the whole activation (None); gradients pass."""
-        return self.resumed([Interchange(self.site, self.position, subspace, self.source)])[:, self.scored]
+        return self.forward([Interchange(self.site, self.position, subspace, self.source)])[:, self.scored_tokens]
 
     @torch.no_grad()
     def tokens(self, subspace: Subspace | None) -> Tensor:
@@ -171,7 +171,7 @@ class Trials:
         return balanced_accuracy(self.tokens(subspace), self.expected, self.unchanged)
 
     def no_intervention(self) -> float:
-        return balanced_accuracy(self.resumed()[:, self.scored].argmax(dim=-1), self.expected, self.unchanged)
+        return balanced_accuracy(self.forward()[:, self.scored_tokens].argmax(dim=-1), self.expected, self.unchanged)
 
 
 def balanced_accuracy(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> float:
@@ -196,7 +196,7 @@ def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], includ
     return cache
 
 
-def at_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
+def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
     """Activations x (n, k, ...) of a site at one position, or at all, as vectors (n, d)."""
     if position is not None:
         at = model.index(site, position, x.shape[1])
@@ -214,11 +214,11 @@ def scored_tokens(model: Hooked, site: str, position: Position, x: Tensor) -> li
     return [model.index(site, position, width)]
 
 
-def answer_tokens(task: Task, digits: Array) -> Array:
+def digits_to_tokens(task: Task, digits: Array) -> Array:
     """Digits (n, width) of answers, the lowest first -> tokens (n, m) in the order of the answer."""
     return reorder(digits, task.completion_order) + ZERO
 
 
-def digit_index(task: Task, token: int) -> int:
+def token_to_digit(task: Task, token: int) -> int:
     """The digit, counted from the lowest, of an answer token; also the token of a digit."""
     return token if task.completion_order == "reverse" else task.width - 1 - token

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError, require_integer
 from ..models.network import position_axis
-from .sites import check_sites, layer_of, layers, num_positions
+from .sites import check_sites, layer_of, layers, num_own_positions
 
 if TYPE_CHECKING:
     from .hooked import Hooked
@@ -66,10 +66,10 @@ class BatchSlice:
     """A batch of examples, ``rows`` of ``count``, and the position to change."""
 
     rows: slice
-    count: int
-    at: int | None = None  # index among the site's own positions, None for all
-    before: int = 0  # positions of the prompt that precede the site's own
-    own: int = 0  # number of the site's own positions
+    num_examples: int
+    position: int | None = None  # index among the site's own positions, None for all
+    num_prompt: int = 0  # positions of the prompt that precede the site's own
+    num_own: int = 0  # number of the site's own positions
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a `UserError` if none fits."""
@@ -77,15 +77,15 @@ class BatchSlice:
             value = torch.as_tensor(value)  # of numpy too
         except (TypeError, ValueError, RuntimeError):
             raise UserError(f"a value of type {type(value).__name__}: expected a tensor") from None
-        if self.at is not None and value.dim() == x.dim() + 1:
+        if self.position is not None and value.dim() == x.dim() + 1:
             held = value.shape[1]  # more than the site's own where a run is shorter than the one that was cached
-            with_prompt = held != self.own and held >= self.before + self.own
-            place = self.at + self.before * with_prompt
+            with_prompt = held != self.num_own and held >= self.num_prompt + self.num_own
+            place = self.position + self.num_prompt * with_prompt
             if not 0 <= place < held:
                 accepted = "expected (N, C), that position alone"
                 raise UserError(f"a value of {held} positions does not have the position to change; {accepted}")
             value = value[:, place]
-        per_example = value.dim() == x.dim() and value.shape[0] == self.count
+        per_example = value.dim() == x.dim() and value.shape[0] == self.num_examples
         value = value[self.rows] if per_example else value
         pairs = zip(reversed(value.shape), reversed(x.shape), strict=False)
         part = value.dim() == x.dim() and not per_example and len(value) != 1  # of the examples
@@ -170,7 +170,7 @@ class Erase(Intervention):
         return erased.view_as(x)
 
 
-def listed_interventions(given: Intervention | Sequence[Intervention]) -> Sequence[Intervention]:
+def as_interventions(given: Intervention | Sequence[Intervention]) -> Sequence[Intervention]:
     """One or several interventions as a list; a `UserError` for anything else."""
     listed = [*given] if isinstance(given, Iterable) else [given]
     if wrong := [one for one in listed if not isinstance(one, Intervention)]:
@@ -179,7 +179,7 @@ def listed_interventions(given: Intervention | Sequence[Intervention]) -> Sequen
     return listed
 
 
-def batches_of(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[BatchSlice, tuple[Tensor, ...]]]:
+def split_batches(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[BatchSlice, tuple[Tensor, ...]]]:
     """Split inputs (N, ...) into batches, each with its `BatchSlice`."""
     require_integer("batch_size", batch_size, 1)
     count = len(inputs[0])
@@ -189,7 +189,7 @@ def batches_of(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[Batc
 
 
 @contextmanager
-def changing(
+def edit_outputs(
     modules: Mapping[str, nn.Module], changes: Mapping[str, Callable[[Tensor], Tensor | None]], first: bool = True
 ) -> Iterator[None]:
     """Within the context a forward pass goes on with what ``changes`` make of the sites' outputs (B, T, ...).
@@ -220,10 +220,10 @@ def changing(
 
 
 @contextmanager
-def caching(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, Tensor]]:
+def cache_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, Tensor]]:
     """Within the context a forward pass stores the outputs of sites (B, T, ...), after interventions."""
     outputs: dict[str, Tensor] = {}
-    with changing(modules, {site: partial(outputs.__setitem__, site) for site in sites}, first=False):
+    with edit_outputs(modules, {site: partial(outputs.__setitem__, site) for site in sites}, first=False):
         yield outputs
 
 
@@ -239,7 +239,7 @@ def run_batch(
     def change(listed: Sequence[Intervention], x: Tensor) -> Tensor:
         require_layout(listed[0].site, x, inputs)
         for one in listed:
-            own = num_positions(one.site, x.shape[1], inputs)
+            own = num_own_positions(one.site, x.shape[1], inputs)
             lead = x.shape[1] - own
             at = None if one.position is None else model.index(one.site, one.position, own)
             if at is not None and not -lead <= at < own:
@@ -247,11 +247,11 @@ def run_batch(
                 raise UserError(f"position {one.position}: {one.site} has {held}")
             place = slice(lead, None) if at is None else lead + at
             changed = x.clone()
-            changed[:, place] = one.change(x[:, place], replace(batch, at=at, before=lead, own=own))
+            changed[:, place] = one.change(x[:, place], replace(batch, position=at, num_prompt=lead, num_own=own))
             x = changed
         return x
 
-    with changing(model.sites, {listed[0].site: partial(change, listed) for listed in of_module.values()}):
+    with edit_outputs(model.sites, {listed[0].site: partial(change, listed) for listed in of_module.values()}):
         logits: Any = model.network(*inputs)
     if not isinstance(logits, Tensor):
         raise UserError(f"{model.name}: returned a {type(logits).__name__}; expected logits, one tensor (N, m, V)")
@@ -276,14 +276,14 @@ class PartialForward:
     def __init__(self, model: "Hooked", site: str | None, inputs: Sequence[Tensor], batch_size: int) -> None:
         check_sites(model.sites, [site] if site else [])
         self.model, self.site = model, site
-        self.done: set[str] = set()  # layers that do not run again, and sites outside the layers that precede them
-        batches = batches_of(inputs, batch_size)
-        self.batches = [(batch, x, self._known(site, x) if site else {}) for batch, x in batches]
+        self.finished: set[str] = set()  # layers that do not run again, and sites outside the layers that precede them
+        batches = split_batches(inputs, batch_size)
+        self.batches = [(batch, x, self._run_up_to(site, x) if site else {}) for batch, x in batches]
 
     def __call__(self, interventions: Intervention | Sequence[Intervention] = ()) -> Tensor:
         """Logits (N, m, V) with interventions at the site or after it. Gradients pass to values that require them."""
-        done = self.done
-        interventions = listed_interventions(interventions)
+        done = self.finished
+        interventions = as_interventions(interventions)
         for site in (intervention.site for intervention in interventions):
             if site != self.site and (layer_of(self.model.sites, site) or site) in done:
                 raise UserError(f"site {site}: runs before {self.site}, where the network resumes")
@@ -300,7 +300,7 @@ class PartialForward:
                     logits.append(run_batch(self.model, interventions, batch, tensors))
         return torch.cat(logits)
 
-    def _known(self, site: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
+    def _run_up_to(self, site: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
         """Layer -> output, for the layers that end before the site or with it."""
         whole = layers(self.model.sites) or list(self.model.sites)  # every site of a network without layers
         ended = list[tuple[str, Any]]()
@@ -317,5 +317,5 @@ class PartialForward:
         before = ended[: names.index(site) + 1] if site in names else []
         known = {name: output for name, output in before if name in whole and names.count(name) == 1}
         last = max(map(names.index, known), default=0)
-        self.done = {*known, *(name for name in outside if name in names[:last])}
+        self.finished = {*known, *(name for name in outside if name in names[:last])}
         return known

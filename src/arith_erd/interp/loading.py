@@ -18,16 +18,16 @@ from ..bundled import RESULTS
 from ..config.job import Job, read_job, read_run
 from ..errors import UNREADABLE, UserError, bad_value, first_line, require_integer
 from ..models.network import Network
-from ..models.references import reference, written_for
+from ..models.references import is_reference_task, reference
 from ..models.transformer import Transformer
 from ..models.weights import (
     checked_state,
-    filled,
     initialise,
     load_authors_network,
     load_tensors,
+    network_from_state,
     read_state,
-    shapes_of,
+    state_shapes,
 )
 from ..runs.directory import Run, run_directories
 from ..seeds import format_seeds
@@ -64,12 +64,12 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
         raise UserError(f"seed={seed!r}: {run.path} has the seeds {', '.join(map(str, job.seeds))}")
     if epoch is not None:
         require_integer("epoch", epoch, 0)
-        chosen_epochs(run, [seed], (epoch,))
+        select_epochs(run, [seed], (epoch,))
     network = initialise(job.network, seed)
     if epoch != 0:
-        state, epoch = _state(run, job, seed, epoch)
+        state, epoch = _load_state(run, job, seed, epoch)
         network.load_state_dict(state)
-    return _hooked(network, job, run.name, seed, epoch)
+    return _hook(network, job, run.name, seed, epoch)
 
 
 def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | None = None) -> Hooked:
@@ -114,8 +114,8 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
         raise UserError(f"{folder / CONFIG}: {first_line(error)}; expected a file from save_pretrained") from error
     if seed not in (None, job.seeds[0]):
         raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
-    network = filled(job.network, read_state(folder / WEIGHTS), str(folder), CONFIG)
-    return _hooked(network, job, name, job.seeds[0], epoch)
+    network = network_from_state(job.network, read_state(folder / WEIGHTS), str(folder), CONFIG)
+    return _hook(network, job, name, job.seeds[0], epoch)
 
 
 def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
@@ -132,7 +132,7 @@ def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
     return {name: dict(sorted(seeds.items())) for name, seeds in sorted(runs.items()) if seeds}
 
 
-def chosen_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
+def select_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
     """The wanted epochs, ascending; if some have no weights, a `UserError` lists those that do.
 
     ``all`` means the epochs with weights of all seeds: the kept ones and the last. Epoch 0 needs no file.
@@ -175,7 +175,7 @@ def load_authors_weights(path: Path | str, task: Task) -> Hooked:
 
 def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> Hooked:
     """Load a network from a state dict under our own names, saved by safetensors or PyTorch."""
-    network = filled(make, read_state(Path(path)), f"checkpoint={path}", "model= and task=")
+    network = network_from_state(make, read_state(Path(path)), f"checkpoint={path}", "model= and task=")
     return Hooked(network, task=task, name=Path(path).name)
 
 
@@ -189,7 +189,7 @@ def load_references(name: str, seeds: int | Sequence[int] = 0, task: Task | None
         UserError: for an unknown name, or another task.
     """
     task = task or Add()
-    if not written_for(task):
+    if not is_reference_task(task):
         orders = (task.prompt_order, task.completion_order)
         given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
         raise UserError(f"reference={name}: received {given}; expected task=add, task.bits=7 and reverse order")
@@ -199,15 +199,15 @@ def load_references(name: str, seeds: int | Sequence[int] = 0, task: Task | None
     return [Hooked(reference(name, seed).network, seed=seed, **about) for seed in chosen]
 
 
-def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:
+def _hook(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:
     task, untrained = job.task, job.network
     split = job.split if task.enumerable else None  # of the examples that were drawn, not of those that a probe draws
     return Hooked(network, task=task, name=name, seed=seed, split=split, untrained=untrained, epoch=epoch, job=job)
 
 
-def _state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[str, Tensor], int | None]:
+def _load_state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[str, Tensor], int | None]:
     """Weights and their epoch: those of ``epoch``, or the final ones (None), or those of the last checkpoint."""
-    shapes = shapes_of(job.network)
+    shapes = state_shapes(job.network)
     weights = run.weights(seed, epoch if epoch in run.kept_epochs(seed) else None)
     try:
         if weights.is_file():

@@ -66,11 +66,12 @@ def zoo(*runs: str | Path) -> list[LabelledNetwork]:
         for name, algorithm in REFERENCE_ALGORITHMS.items()
         for seed in SEEDS
     ]
-    return [*networks, *(one for pattern in runs for path in find_runs(str(pattern)) for one in _trained(Run(path)))]
+    paths = [path for pattern in runs for path in find_runs(str(pattern))]
+    return [*networks, *(network for path in paths for network in _labelled_networks(Run(path)))]
 
 
 def score_method(function: Method, networks: Sequence[LabelledNetwork] | None = None) -> pd.DataFrame:
-    """Ask a method for the algorithm of each network: a table with one row of `with_verdicts` per network.
+    """Ask a method for the algorithm of each network: a table with one row of `add_verdicts` per network.
 
     Args:
         function: network -> ``sum`` or ``carries``; or a number, larger if the network computes by the sum. A threshold
@@ -86,7 +87,7 @@ def score_method(function: Method, networks: Sequence[LabelledNetwork] | None = 
     networks = zoo() if networks is None else [networks] if isinstance(networks, LabelledNetwork) else [*networks]
     if wrong := [one for one in networks if not isinstance(one, LabelledNetwork)]:
         raise UserError(f"score_method: received a {type(wrong[0]).__name__}; expected networks from zoo()")
-    return with_verdicts(pd.DataFrame([score_row(function, one, one.load()) for one in networks], columns=COLUMNS))
+    return add_verdicts(pd.DataFrame([score_row(function, one, one.load()) for one in networks], columns=COLUMNS))
 
 
 def score_row(function: Method, one: LabelledNetwork, model: Hooked) -> list[Any]:
@@ -101,7 +102,7 @@ def score_row(function: Method, one: LabelledNetwork, model: Hooked) -> list[Any
     return [name, one.network, one.seed, one.algorithm, score, time.perf_counter() - start]
 
 
-def with_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
+def add_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the columns ``named``, the algorithm that the score names, and ``right``, empty if the algorithm is unknown.
 
     Networks with even seeds are one half, those with odd seeds the other. The threshold for one half is fixed on the
@@ -115,7 +116,7 @@ def with_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
             fixing = of_method[(of_method["seed"] % 2 != half) & (of_method["algorithm"] != "")].index
             named = of_method["score"][counted]
             if scores[counted].notna().any():
-                limit = threshold(scores[fixing].to_numpy(), (of_method["algorithm"][fixing] == "sum").to_numpy())
+                limit = fit_threshold(scores[fixing].to_numpy(), (of_method["algorithm"][fixing] == "sum").to_numpy())
                 named = named.where(scores[counted].isna(), np.where(scores[counted] >= limit, "sum", "carries"))
             table.loc[counted, "named"] = named
     known = table["algorithm"] != ""
@@ -123,13 +124,13 @@ def with_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def threshold(scores: npt.NDArray[np.float64], sums: npt.NDArray[np.bool_]) -> float:
+def fit_threshold(scores: npt.NDArray[np.float64], sums: npt.NDArray[np.bool_]) -> float:
     """The smallest score that is named ``sum``: the threshold with the highest balanced accuracy.
 
     Candidates lie halfway between scores (n,), or beyond all of them; of equally good ones the middle one is taken.
     If all networks have the same algorithm, it raises a `UserError`.
 
-    >>> threshold(np.array([0.0, 0.2, 0.6, 1.0]), np.array([False, False, True, True]))
+    >>> fit_threshold(np.array([0.0, 0.2, 0.6, 1.0]), np.array([False, False, True, True]))
     0.4
     """
     if sums.all() or not sums.any():
@@ -145,7 +146,7 @@ def _reference(name: str, seed: int) -> Hooked:
     return load_references(name, seed)[0]
 
 
-def _trained(run: Run) -> Iterator[LabelledNetwork]:
+def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     """The networks of a run that meet the conditions of `zoo`."""
     whole = run.config()
     config = whole["model"]

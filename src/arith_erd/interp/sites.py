@@ -46,7 +46,7 @@ def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "site") 
         raise UserError(f"{key}={', '.join(map(str, unknown))}: this model has {listed}")
 
 
-def chosen_sites(models: "Sequence[Hooked]", site: str | Sequence[str] | None) -> list[str]:
+def select_sites(models: "Sequence[Hooked]", site: str | Sequence[str] | None) -> list[str]:
     """The sites of ``probe.site``: one, a list of them, or ``all`` layers; None for the decoder's middle layer."""
     if site is None or site == "all":
         decoder = layers(models[0].sites, "dec")
@@ -75,7 +75,7 @@ def position_names(site: str, positions: int, task: "Task") -> Sequence[int | st
     return next((names for names in possible if len(names) == positions), [*range(positions)])
 
 
-def num_positions(site: str, length: int, inputs: Sequence[Tensor]) -> int:
+def num_own_positions(site: str, length: int, inputs: Sequence[Tensor]) -> int:
     """How many of the ``length`` positions T of a site's output are its own: they are the last ones.
 
     ``inputs`` are those of the forward pass: prompt (B, P) and decoder's input (B, t), or those of another module.

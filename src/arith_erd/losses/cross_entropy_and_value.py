@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from ..bits import Array
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
-from ..interp.interventions import caching
-from ..interp.sites import num_positions
+from ..interp.interventions import cache_outputs
+from ..interp.sites import num_own_positions
 from ..models.network import Network, position_axis, shift_right
 from ..tasks import Examples, Task
 from .loss import CrossEntropy
@@ -57,13 +57,13 @@ class CrossEntropyAndValue(CrossEntropy):
     def begin(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
         if self.site not in (sites := network.sites()):
             raise bad_value("model.loss.site", self.site, " or ".join(sites))
-        with caching(sites, [self.site]) as found:
+        with cache_outputs(sites, [self.site]) as found:
             network(prompt, shift_right(completion))
-        positions, features = _own(self.site, found[self.site], prompt, completion).shape[1:]
-        self.read: list[Tensor] = []  # the site's output, from a training step's forward to its loss
-        sites[self.site].register_forward_hook(self._keep)
-        self.everywhere = str(self.site).startswith("enc.")
-        if self.everywhere:
+        positions, features = _own_positions(self.site, found[self.site], prompt, completion).shape[1:]
+        self.activations: list[Tensor] = []  # the site's output, from a training step's forward to its loss
+        sites[self.site].register_forward_hook(self._store_activation)
+        self.reads_prompt = str(self.site).startswith("enc.")
+        if self.reads_prompt:
             features *= positions
         elif self.columns > positions:
             accepted = f"one of at most {positions} columns at {self.site}, or a site in the encoder"
@@ -71,21 +71,21 @@ class CrossEntropyAndValue(CrossEntropy):
         self.head = nn.Parameter(torch.zeros(self.columns, features))
         self.offset = nn.Parameter(torch.zeros(self.columns))
 
-    def _keep(self, module: nn.Module, given: Any, output: Tensor) -> None:
+    def _store_activation(self, module: nn.Module, given: Any, output: Tensor) -> None:
         if module.training:
-            self.read.append(output.movedim(position_axis(module), 1))
+            self.activations.append(output.movedim(position_axis(module), 1))
 
     def forward(self, network: Network, prompt: Tensor, completion: Tensor, targets: Tensor | None = None) -> Tensor:
         assert targets is not None
         loss = super().forward(network, prompt, completion)
-        activation = _own(self.site, self.read.pop(), prompt, completion)
-        if self.everywhere:
+        activation = _own_positions(self.site, self.activations.pop(), prompt, completion)
+        if self.reads_prompt:
             predicted = activation.flatten(1) @ self.head.T
         else:
             predicted = torch.einsum("bkf,kf->bk", activation[:, : targets.shape[1]], self.head)
         return loss + self.weight * (predicted + self.offset - targets).square().mean()
 
 
-def _own(site: str, x: Tensor, prompt: Tensor, completion: Tensor) -> Tensor:
+def _own_positions(site: str, x: Tensor, prompt: Tensor, completion: Tensor) -> Tensor:
     """A site's output at its own positions (B, T, F)."""
-    return x[:, -num_positions(site, x.shape[1], (prompt, completion)) :].flatten(2)
+    return x[:, -num_own_positions(site, x.shape[1], (prompt, completion)) :].flatten(2)

@@ -12,10 +12,10 @@ from torch.nn import functional as F
 from ..bits import Array, reorder
 from ..errors import bad_value
 from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
-from ..interp.counterfactuals import require_distinct
+from ..interp.counterfactuals import require_distinguishable
 from ..interp.hooked import Hooked
-from ..interp.interchange import answer_tokens
-from ..interp.interventions import caching, changing
+from ..interp.interchange import digits_to_tokens
+from ..interp.interventions import cache_outputs, edit_outputs
 from ..interp.sites import layers
 from ..models.network import Network, shift_right
 from ..tasks import Examples, Task
@@ -23,7 +23,7 @@ from .loss import CrossEntropy
 
 ANSWER = "answer"
 EXAMPLE = "{site: dec.1, dims: [0, 15]}"
-LARGEST = 2**31  # bytes of the table of answers after each value of a variable
+MAX_TABLE_BYTES = 2**31  # bytes of the table of answers after each value of a variable
 
 
 class InterchangeTraining(CrossEntropy):
@@ -62,7 +62,7 @@ class InterchangeTraining(CrossEntropy):
             raise bad_value("model.loss.variables", variables, f"at least one variable, such as {{carry: {EXAMPLE}}}")
         if reserved := sorted({"train", "val"} & {*variables}):  # splits, in the same column of tokens.csv
             raise bad_value("model.loss.variables", reserved[0], "another name than train and val")
-        self.variables = {name: _place(name, at) for name, at in variables.items()}
+        self.variables = {name: _parse_place(name, at) for name, at in variables.items()}
         for (one, (site, dims)), (other, (place, theirs)) in combinations(self.variables.items(), 2):
             if site == place and (shared := sorted({*dims} & {*theirs})):
                 accepted = f"coordinates of {site} that {one} does not have; both have {shared[0]}"
@@ -76,7 +76,7 @@ class InterchangeTraining(CrossEntropy):
         model, self.by_column = self.causal, []
         model.require(self.variables, "model.loss.variables")
         mapped = [name for name, (site, _) in self.variables.items() if site != ANSWER]
-        require_distinct(model, mapped, "model.loss.variables")
+        require_distinguishable(model, mapped, "model.loss.variables")
         values = model.values(examples)
         columns = [np.arange(len(examples.operands))[:, None]]
         for number, name in enumerate(self.variables):
@@ -90,16 +90,16 @@ class InterchangeTraining(CrossEntropy):
             self.by_column.append(by_column)
             shown = reorder(value, task.completion_order) if by_column else np.repeat(value[:, None], task.width, 1)
             columns.append(shown)
-            if (size := len(examples) * (int(value.max()) + 1) * task.width) > LARGEST:
+            if (size := len(examples) * (int(value.max()) + 1) * task.width) > MAX_TABLE_BYTES:
                 accepted = f"a variable with fewer values; the answers after each take {size / 2**30:.1f} GiB"
                 raise bad_value("model.loss.variables", name, accepted)
-            table = torch.from_numpy(_labels(model, examples, value, name))
+            table = torch.from_numpy(_label_table(model, examples, value, name))
             self.register_buffer(f"labels_{number}", table, persistent=False)  # (N, values, m)
         return np.concatenate(columns, axis=1).astype(float)
 
     def begin(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
         known = layers(network.sites(), "dec")
-        with caching(network.sites(), known) as found:
+        with cache_outputs(network.sites(), known) as found:
             network(prompt, shift_right(completion))
         free = {site: {*range(x.shape[2])} for site, x in found.items()}  # coordinates that no variable has
         for name, (site, dims) in self.variables.items():
@@ -116,14 +116,14 @@ class InterchangeTraining(CrossEntropy):
     def forward(self, network: Network, prompt: Tensor, completion: Tensor, targets: Tensor | None = None) -> Tensor:
         assert targets is not None
         places, answer_in, width = [*self.variables.values()], shift_right(completion), completion.shape[1]
-        with caching(network.sites(), {site for site, dims in places if dims}) as plain:
-            total = self.of_logits(network(prompt, answer_in), completion)
+        with cache_outputs(network.sites(), {site for site, dims in places if dims}) as plain:
+            total = self.loss_of_logits(network(prompt, answer_in), completion)
         source = {site: x.roll(1, dims=0) for site, x in plain.items()} | {ANSWER: answer_in.roll(1, dims=0)}
         batch, positions = (torch.arange(n, device=completion.device) for n in completion.shape)
         everywhere, row = torch.ones_like(positions, dtype=torch.bool), targets[:, 0].long()
         for number, ((site, dims), by_column) in enumerate(zip(places, self.by_column, strict=True)):
             at = positions == batch[:, None] % width if by_column else everywhere
-            predicted = _interchanged(network, prompt, answer_in, site, dims, source[site], at)
+            predicted = _run_interchanged(network, prompt, answer_in, site, dims, source[site], at)
             value = targets[:, 1 + number * width : 1 + (number + 1) * width].long().roll(1, dims=0)  # (B, m)
             label = getattr(self, f"labels_{number}")[row[:, None], value, positions].long()  # (B, m)
             if by_column:
@@ -133,7 +133,7 @@ class InterchangeTraining(CrossEntropy):
         for site in plain if self.strict else ():
             mapped = {one for where, dims in places if where == site for one in dims}
             rest = [one for one in range(source[site].shape[2]) if one not in mapped]
-            logits = _interchanged(network, prompt, answer_in, site, rest, source[site], everywhere)
+            logits = _run_interchanged(network, prompt, answer_in, site, rest, source[site], everywhere)
             loss = F.cross_entropy(logits.flatten(0, 1), completion.flatten(), reduction="none")
             total = total + self.strict / len(plain) * loss.mean()
         return total
@@ -152,16 +152,17 @@ class InterchangeTraining(CrossEntropy):
         for (name, (site, dims)), by_column in zip(self.variables.items(), self.by_column, strict=True):
             given = (model.network, prompt, answer_in, site, dims, cache[site].roll(1, dims=0))
             if by_column:
-                tokens = torch.stack([_interchanged(*given, at)[:, t].argmax(-1) for t, at in enumerate(each)], dim=1)
+                logits = [_run_interchanged(*given, at)[:, t] for t, at in enumerate(each)]
+                tokens = torch.stack(logits, dim=1).argmax(-1)
             else:
-                tokens = _interchanged(*given, each.any(0)).argmax(-1)
+                tokens = _run_interchanged(*given, each.any(0)).argmax(-1)
             digits = (causal.interchange_by_digit if by_column else causal.interchange)(base, source, name)
-            right = tokens.cpu().numpy() == answer_tokens(task, digits)
+            right = tokens.cpu().numpy() == digits_to_tokens(task, digits)
             accuracies[name] = right.mean(axis=0).tolist()
         return accuracies
 
 
-def _interchanged(
+def _run_interchanged(
     network: Network, prompt: Tensor, answer_in: Tensor, site: str, dims: Sequence[int], source: Tensor, at: Tensor
 ) -> Tensor:
     """Logits (B, m, V) with coordinates of ``source`` (B, T, F) ``at`` positions of the answer, bool (m,) or (B, m).
@@ -175,11 +176,11 @@ def _interchanged(
         of_dims = torch.isin(torch.arange(x.shape[2]), torch.tensor(dims)).to(x.device)
         return torch.where(F.pad(at, (x.shape[1] - at.shape[-1], 0))[..., None] & of_dims, source, x)
 
-    with changing(network.sites(), {site: change}):
+    with edit_outputs(network.sites(), {site: change}):
         return network(prompt, answer_in)
 
 
-def _place(name: str, at: Any) -> tuple[str, tuple[int, ...]]:
+def _parse_place(name: str, at: Any) -> tuple[str, tuple[int, ...]]:
     """The site and the coordinates of a variable, from its entry in the configuration."""
     given = at if isinstance(at, Mapping) else {}
     if given == {"site": ANSWER}:
@@ -191,7 +192,7 @@ def _place(name: str, at: Any) -> tuple[str, tuple[int, ...]]:
     return str(given["site"]), tuple(range(ends[0], ends[1] + 1))
 
 
-def _labels(model: CausalModel, examples: Examples, value: Array, name: str) -> Array:
+def _label_table(model: CausalModel, examples: Examples, value: Array, name: str) -> Array:
     """Tokens (N, values, m) of the answers after the variable, or the column of the token, is set to each value."""
     width = model.task.width
     tables = []
@@ -204,5 +205,5 @@ def _labels(model: CausalModel, examples: Examples, value: Array, name: str) -> 
                 fixed = value.copy()
                 fixed[:, column] = new
                 digits[:, column] = model.answers(model.values(examples, {name: fixed}))[:, column]
-        tables.append(answer_tokens(model.task, digits).astype(np.int8))
+        tables.append(digits_to_tokens(model.task, digits).astype(np.int8))
     return np.stack(tables, axis=1)

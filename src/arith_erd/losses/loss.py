@@ -59,9 +59,9 @@ class CrossEntropy(Loss):
         self.label_smoothing = label_smoothing
 
     def forward(self, network: Network, prompt: Tensor, completion: Tensor, targets: Tensor | None = None) -> Tensor:
-        return self.of_logits(network(prompt, shift_right(completion)), completion)
+        return self.loss_of_logits(network(prompt, shift_right(completion)), completion)
 
-    def of_logits(self, logits: Tensor, completion: Tensor) -> Tensor:
+    def loss_of_logits(self, logits: Tensor, completion: Tensor) -> Tensor:
         """The loss of logits (B, m, V) against the completion (B, m)."""
         options: dict[str, Any] = {"ignore_index": PAD} if self.padded else {}
         options |= {"reduction": "none", "label_smoothing": self.label_smoothing}

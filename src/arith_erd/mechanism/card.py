@@ -16,7 +16,7 @@ from ..seeds import format_seeds
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked
-    from .signature import Diagnosis, MeasuredSignature
+    from .signature import Classification, MeasuredSignature
 
 MAX_DISTANCE = 1.0
 """Largest distance to an algorithm that counts as near."""
@@ -82,14 +82,14 @@ class NetworkCard(_Frozen):
 
     def summary(self) -> list[str]:
         """The card in plain English: verdict, prefixes, steering, the user's causal model if there is one."""
-        random, ablated = (_changed(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
+        random, ablated = (_describe_changes(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
         followed = {name: [bit.position for bit in self.bits if name in bit.follows] for name in STEERED}
-        steering = "; ".join(f"{what} is followed by {_numbered(followed[name])}" for name, what in STEERED.items())
+        steering = "; ".join(f"{what} is followed by {_format_bits(followed[name])}" for name, what in STEERED.items())
         shares = [bit.as_user_model for bit in self.bits if bit.as_user_model is not None]
         lines = [f"Verdict: {self._verdict()}.", prefix, f"Steering: {steering}."]
         if shares:
-            lines.append(f"Your causal model: it expects {_percent(shares)} of the answers after random prefixes.")
+            lines.append(f"Your causal model: it expects {_format_range(shares)} of the answers after random prefixes.")
         return lines
 
     def _verdict(self) -> str:
@@ -166,7 +166,7 @@ class Card(_Frozen):
         return notes if self.calibrated else [*notes, UNCALIBRATED]
 
 
-def make_card(model: "Hooked", found: "MeasuredSignature", verdict: "Diagnosis", calibrated: bool) -> NetworkCard:
+def make_card(model: "Hooked", found: "MeasuredSignature", verdict: "Classification", calibrated: bool) -> NetworkCard:
     bits = [
         Bit(
             position=t,
@@ -197,19 +197,19 @@ def rounded(value: float) -> float | None:
     return round(float(value), 4) if math.isfinite(value) else None
 
 
-def _changed(bits: Sequence[Bit], key: str) -> str:
+def _describe_changes(bits: Sequence[Bit], key: str) -> str:
     """The bits in which at least a share of `MIN_PREFIX_EFFECT` of the answers change, and the range of the shares."""
     measured = {bit.position: share for bit in bits if (share := getattr(bit, key)) is not None}
     changed = {t: share for t, share in measured.items() if share >= MIN_PREFIX_EFFECT}
     if not changed:
         return "no bit" if measured else "not measured"
-    return f"{_numbered(list(changed))} in {_percent(changed.values())} of the answers"
+    return f"{_format_bits(list(changed))} in {_format_range(changed.values())} of the answers"
 
 
-def _percent(shares: Collection[float]) -> str:
+def _format_range(shares: Collection[float]) -> str:
     """The range of the shares, as ``25 to 50%``."""
     return " to ".join(dict.fromkeys(f"{100 * end(shares):.0f}" for end in (min, max))) + "%"
 
 
-def _numbered(positions: Sequence[int]) -> str:
+def _format_bits(positions: Sequence[int]) -> str:
     return f"bit{'s' if len(positions) > 1 else ''} {format_seeds(tuple(positions))}" if positions else "no bit"

@@ -27,7 +27,7 @@ from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..tasks import Task
 
-BATCH = 1024
+BATCH_SIZE = 1024
 COMBINATIONS = 2**21  # of low bits and prefix that are split in halves one by one
 PREFIX = "prefix"
 Row = dict[str, Any]
@@ -104,17 +104,17 @@ class PrefixedExamples:
         decoder_input = np.hstack([start, to_digits(self.prefix, self.t) + ZERO])
         return torch.from_numpy(self.columns.task.examples(self.a, self.b).prompt), torch.from_numpy(decoder_input)
 
-    def answers(self, model: Hooked, *interventions: Replace) -> Array:
+    def network_bits(self, model: Hooked, *interventions: Replace) -> Array:
         """Bit t (N,) of the network's answers, the likelier of 0 and 1."""
-        logits = model.run(self.tensors(), interventions, batch_size=BATCH)  # (N, t + 1, V)
+        logits = model.run(self.tensors(), interventions, batch_size=BATCH_SIZE)  # (N, t + 1, V)
         bits: Array = (logits[:, -1, ONE] > logits[:, -1, ZERO]).long().cpu().numpy()
         return bits
 
-    def predicted(self, model: CausalModel) -> Array:
+    def predict_by(self, model: CausalModel) -> Array:
         """Bit t (N,) of the answers that a causal model gives if its variable ``prefix`` is set."""
         return model.answers(model.values(np.stack([self.a, self.b], axis=1), {PREFIX: self.prefix}))[:, self.t]
 
-    def chosen(self, rows: Array) -> "PrefixedExamples":
+    def select(self, rows: Array) -> "PrefixedExamples":
         return PrefixedExamples(self.columns, self.t, self.a[rows], self.b[rows], self.prefix[rows])
 
     def held_out(self, rng: np.random.Generator) -> Array:
@@ -127,11 +127,11 @@ class PrefixedExamples:
         return rng.random(size**3)[key] < 0.5
 
 
-def generator(measure: str, t: int) -> np.random.Generator:
+def measure_rng(measure: str, t: int) -> np.random.Generator:
     return np.random.default_rng([*measure.encode(), t])
 
 
-def with_lower_bits(
+def add_upper_bits(
     rng: np.random.Generator, columns: ColumnSums, t: int, low: Array, prefix: Array, empty: bool
 ) -> PrefixedExamples:
     """Operands with the bits ``low`` (2, N) below t and random bits above; a_t = b_t = 0 if ``empty``."""
@@ -141,20 +141,20 @@ def with_lower_bits(
     return PrefixedExamples(columns, t, a, b, prefix)
 
 
-def random_inputs(rng: np.random.Generator, columns: ColumnSums, t: int, count: int, empty: bool) -> PrefixedExamples:
+def sample_inputs(rng: np.random.Generator, columns: ColumnSums, t: int, count: int, empty: bool) -> PrefixedExamples:
     *low, prefix = rng.integers(0, 2**t, (3, count))
     limit = columns.task.limit
-    return with_lower_bits(rng, columns, t, np.stack(low) % limit, prefix, empty)
+    return add_upper_bits(rng, columns, t, np.stack(low) % limit, prefix, empty)
 
 
-def slopes(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
+def measure_slopes(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
     """Fit the answer's bit t on the bits below t of operands and prefix, by logistic regression, with a_t = b_t = 0.
 
     Slopes, one per place, are divided by the slope of the operand bits t - 1. Only for addition.
     """
     for t in range(2, columns.task.width):
-        inputs = random_inputs(generator("slopes", t), columns, t, count, empty=True)
-        bits = inputs.answers(model)
+        inputs = sample_inputs(measure_rng("slopes", t), columns, t, count, empty=True)
+        bits = inputs.network_bits(model)
         if len(set(bits)) < 2:  # a constant answer has no slopes
             continue
         features = np.hstack([to_digits(x, t) for x in (inputs.a, inputs.b, inputs.prefix)]) - 0.5
@@ -173,7 +173,7 @@ def ideal_slope(place: int, t: int, operands: bool) -> float:
     return (1 if operands else -1) * 2.0 ** (place - t + 1)
 
 
-def rule(name: str, inputs: PrefixedExamples, threshold: float = 0.5) -> Array:
+def predict_by_rule(name: str, inputs: PrefixedExamples, threshold: float = 0.5) -> Array:
     """Bit t (N,) as a rule predicts it.
 
     ``remainder`` is the parity of round(column + c). ``local_remainder`` first clips this number to the range that
@@ -185,36 +185,36 @@ def rule(name: str, inputs: PrefixedExamples, threshold: float = 0.5) -> Array:
     return (np.clip(total, 0, inputs.columns.max_total[inputs.t]) if name == "local_remainder" else total) % 2
 
 
-def agreements(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
+def measure_agreements(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
     """Fit each rule's threshold on one half of the examples, and score its agreement with the network on the other.
 
     Thresholds lie between the values that c can take, so no prefix is dropped. ``form`` takes the examples on which
     ``local_remainder`` and ``graded_carry`` differ: the share of answers that agree with ``local_remainder``.
     """
     for t in range(2, columns.task.width):
-        rng = generator("threshold", t)
-        inputs = random_inputs(rng, columns, t, count, empty=False)
+        rng = measure_rng("threshold", t)
+        inputs = sample_inputs(rng, columns, t, count, empty=False)
         test = inputs.held_out(rng)
-        bits = inputs.answers(model)
+        bits = inputs.network_bits(model)
         expected = {}
         for name in ("local_remainder", "graded_carry", "remainder") if columns.adds else ("local_remainder",):
             candidates = (np.arange(2**t) + 0.5) / 2**t
-            right = [(rule(name, inputs, x) == bits)[~test].mean() for x in candidates]
+            right = [(predict_by_rule(name, inputs, x) == bits)[~test].mean() for x in candidates]
             middle = np.median(candidates[np.isclose(right, max(right))])
             threshold = candidates[np.abs(candidates - middle).argmin()]
-            expected[name] = rule(name, inputs, threshold)
+            expected[name] = predict_by_rule(name, inputs, threshold)
             yield _row(f"threshold_{name}", t, threshold)
             yield _row(f"agreement_{name}", t, (expected[name] == bits)[test].mean(), test.sum())
         if not columns.adds:
             continue
-        agree = inputs.predicted(columns.prefix_carry) == bits
+        agree = inputs.predict_by(columns.prefix_carry) == bits
         yield _row("agreement_prefix_carry", t, agree[test].mean(), test.sum())
         differ = test & (expected["local_remainder"] != expected["graded_carry"])
         if differ.any():
             yield _row("form", t, (expected["local_remainder"] == bits)[differ].mean(), differ.sum())
 
 
-def with_carry_of(rng: np.random.Generator, base: PrefixedExamples, above: int) -> PrefixedExamples:
+def sample_with_carry_of(rng: np.random.Generator, base: PrefixedExamples, above: int) -> PrefixedExamples:
     """Draw other operands and prefixes of an addition, with a_t = b_t = 0, whose c is larger by ``above``."""
     t = base.t
     wanted = base.lower_sum - base.prefix + above * 2**t
@@ -222,10 +222,10 @@ def with_carry_of(rng: np.random.Generator, base: PrefixedExamples, above: int) 
     while (missing := np.flatnonzero((prefix < 0) | (prefix >= 2**t))).size:
         low[:, missing] = rng.integers(0, 2**t, (2, missing.size))
         prefix[missing] = low[:, missing].sum(axis=0) - wanted[missing]
-    return with_lower_bits(rng, base.columns, t, low, prefix, empty=True)
+    return add_upper_bits(rng, base.columns, t, low, prefix, empty=True)
 
 
-def interchanges(model: Hooked, columns: ColumnSums, sites: list[str], count: int) -> Iterator[Row]:
+def measure_interchanges(model: Hooked, columns: ColumnSums, sites: list[str], count: int) -> Iterator[Row]:
     """How often bit t of an addition changes if position t of a site comes from a run with the same c, or with c + 1.
 
     Prefixes are random, a_t = b_t = 0, and 0 <= c < 1 in the base run. ``plus_low`` takes the base runs that answer 0:
@@ -233,23 +233,24 @@ def interchanges(model: Hooked, columns: ColumnSums, sites: list[str], count: in
     0; if it holds a carry of two states, the answer stays 1.
     """
     for t in range(2, columns.task.bits):
-        rng = generator("interchange", t)
-        drawn = random_inputs(rng, columns, t, 4096, empty=True)
+        rng = measure_rng("interchange", t)
+        drawn = sample_inputs(rng, columns, t, 4096, empty=True)
         keep = np.flatnonzero((drawn.c >= 0) & (drawn.c < 1) & (drawn.lower_sum - drawn.prefix < 2**t - 1))[:count]
-        base = drawn.chosen(keep)
-        before = base.answers(model)
+        base = drawn.select(keep)
+        before = base.network_bits(model)
         cached = {}
         for above in (0, 1):
-            _, cached[above] = model.run_with_cache(with_carry_of(rng, base, above).tensors(), sites)
+            _, cached[above] = model.run_with_cache(sample_with_carry_of(rng, base, above).tensors(), sites)
         for site in sites:
-            equal, more = (base.answers(model, Replace(site, t, cached[above][site])) != before for above in (0, 1))
+            patches = [Replace(site, t, cached[above][site]) for above in (0, 1)]
+            equal, more = (base.network_bits(model, patch) != before for patch in patches)
             yield _row("interchange_equal", t, equal.mean(), len(equal), site=site)
             for name, chosen in (("low", before == 0), ("high", before == 1)):
                 if chosen.any():
                     yield _row(f"interchange_plus_{name}", t, more[chosen].mean(), chosen.sum(), site=site)
 
 
-def swap_inputs(columns: ColumnSums, t: int, count: int) -> tuple[PrefixedExamples, PrefixedExamples]:
+def same_prefix_pairs(columns: ColumnSums, t: int, count: int) -> tuple[PrefixedExamples, PrefixedExamples]:
     """Draw base and source runs with the same right prefix, the same sum of column t, and opposite bits t.
 
     Low sums p and p + 2^t have the same t answer bits p and opposite carries into bit t: in ``3 + 1`` and ``0 + 0`` the
@@ -257,19 +258,19 @@ def swap_inputs(columns: ColumnSums, t: int, count: int) -> tuple[PrefixedExampl
     information in both runs. In an addition all operand bits from t on are equal too. A multiplication may have fewer
     pairs than ``count``.
     """
-    rng = generator("swap", t)
+    rng = measure_rng("swap", t)
     if not columns.adds:
-        return _swap_products(columns, t, count, rng)
+        return _same_prefix_products(columns, t, count, rng)
     prefix = rng.integers(0, 2**t - 1, count)
     without, carrying = rng.integers(0, prefix + 1), rng.integers(prefix + 1, 2**t)
-    run = with_lower_bits(rng, columns, t, np.zeros((2, count), dtype=np.int64), prefix, empty=False)
+    run = add_upper_bits(rng, columns, t, np.zeros((2, count), dtype=np.int64), prefix, empty=False)
     pairs = [(run.a + low, run.b + total - low) for low, total in ((without, prefix), (carrying, prefix + 2**t))]
     turned = rng.random(count) < 0.5
     (a, b), (other_a, other_b) = (np.where(turned, v, u) for u, v in (pairs, pairs[::-1]))
     return PrefixedExamples(columns, t, a, b, prefix), PrefixedExamples(columns, t, other_a, other_b, prefix)
 
 
-def _swap_products(
+def _same_prefix_products(
     columns: ColumnSums, t: int, count: int, rng: np.random.Generator
 ) -> tuple[PrefixedExamples, PrefixedExamples]:
     table = columns.causal_model.examples.operands
@@ -288,7 +289,7 @@ def _swap_products(
     return first, second
 
 
-def swaps(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
+def measure_swaps(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
     """How often bit t flips if position t, or every earlier position, reads the source's prompt up to a layer.
 
     ``own``: position t runs on the source's prompt, earlier positions on the base's. ``earlier``: the reverse. After
@@ -296,18 +297,18 @@ def swaps(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
     """
     stream = layers(model.sites, "dec")
     for t in range(1, columns.task.width):
-        base, source = swap_inputs(columns, t, count)
+        base, source = same_prefix_pairs(columns, t, count)
         if not len(base.a):
             continue
         caches = [model.run_with_cache(inputs.tensors(), stream)[1] for inputs in (base, source)]
         of_base, of_source = (
             [[Replace(site, j, cache[site][:, j]) for j in range(t)] for site in stream] for cache in caches
         )
-        before = base.answers(model)
+        before = base.network_bits(model)
         _, own = model.run_with_cache(source.tensors(), stream, [one for layer in of_base for one in layer])
         for depth, site in enumerate(stream, 1):
-            alone = base.answers(model, Replace(site, t, own[site][:, t]))
-            earlier = base.answers(model, *(one for layer in of_source[:depth] for one in layer))
+            alone = base.network_bits(model, Replace(site, t, own[site][:, t]))
+            earlier = base.network_bits(model, *(one for layer in of_source[:depth] for one in layer))
             for positions, found in (("own", alone), ("earlier", earlier)):
                 yield _row(f"swap_{positions}", t, (found != before).mean(), len(before), site=site)
 

@@ -25,25 +25,32 @@ from torch import Tensor
 
 from ..bits import ONE, ZERO, Array, from_digits
 from ..errors import bad_value
-from ..interp.causal_model import CausalModel, CausalModelSpec, answer_solvers, build_causal_model, regressors, solver
+from ..interp.causal_model import (
+    CausalModel,
+    CausalModelSpec,
+    answer_slope_matrices,
+    build_causal_model,
+    regressors,
+    slope_matrix,
+)
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace, Steer
 from ..interp.sites import residual_stream
 from ..tasks import Examples, Task
 from .card import USER_MODEL, CardRow
-from .place_value import PREFIX, ColumnSums, PrefixedExamples, rule
+from .place_value import PREFIX, ColumnSums, PrefixedExamples, predict_by_rule
 
 BATCH = 256
-DRAWS = 2  # of random prefixes for each example
+PREFIXES_PER_EXAMPLE = 2  # of random prefixes for each example
 Reading = tuple[int, str, Array, Array | None]  # position t, intervention, tokens (N,), bits of the prefix (N, t)
 
-SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> the sum that it assumes is stored
-STEERING = ("carry", *SUMS)
-STEERED_APART = 4  # positions of the answer that are steered together
+STORED_SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> the sum that it assumes is stored
+STEERING_COMPONENTS = ("carry", *STORED_SUMS)
+STEERING_STRIDE = 4  # positions of the answer that are steered together
 
 
 @torch.no_grad()
-def read_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Array, list[Reading]]:
+def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Array, list[Reading]]:
     """The likeliest tokens: (N, m) after right prefixes, and a `Reading` for each position t and change of its prefix.
 
     A `Reading` of ``mean_ablation`` has None for the prefix.
@@ -71,13 +78,13 @@ def read_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Arr
         readings += read(t, flipped, "flip", "far")
         readings.append((t, "mean_ablation", ablated[:, t], None))
     generator = torch.Generator().manual_seed(seed)  # on the CPU: the same prefixes on every device
-    for _ in range(DRAWS):
+    for _ in range(PREFIXES_PER_EXAMPLE):
         bits = torch.randint(ZERO, ONE + 1, (len(answer_in), width - 1), generator=generator)
         readings += read(1, torch.cat([answer_in[:, :1], bits.to(answer_in)], dim=1), "random", "random")
     return tokens(answer_in), readings
 
 
-def predicted_bits(
+def predict_bits(
     columns: ColumnSums, examples: Examples, prefix: Array, user_model: CausalModel | None = None
 ) -> dict[str, Array]:
     """Hypothesis -> bit t (N,) that it predicts after the prefixes (N, t); -1 for a tie.
@@ -89,16 +96,16 @@ def predicted_bits(
     t = prefix.shape[1]
     inputs = PrefixedExamples(columns, t, examples.a, examples.b, from_digits(prefix))
     names = ("remainder", "graded_carry", "local_remainder") if columns.adds else ("remainder",)
-    expected = {name: np.where(inputs.c % 1 == 0.5, -1, rule(name, inputs)) for name in names}
+    expected = {name: np.where(inputs.c % 1 == 0.5, -1, predict_by_rule(name, inputs)) for name in names}
     expected["prompt_only"] = examples.answer >> t & 1
     if columns.adds:
-        expected["local_carry"] = inputs.predicted(columns.prefix_carry)
+        expected["local_carry"] = inputs.predict_by(columns.prefix_carry)
     if user_model is not None:
-        expected[USER_MODEL] = inputs.predicted(user_model)
+        expected[USER_MODEL] = inputs.predict_by(user_model)
     return expected
 
 
-def with_prefix(task: Task, given: CausalModelSpec, key: str) -> CausalModel | None:
+def build_prefix_model(task: Task, given: CausalModelSpec, key: str) -> CausalModel | None:
     """Build the causal model of a key, None for None; a `UserError` if it lacks the variable ``prefix``."""
     if given is None:
         return None
@@ -112,7 +119,7 @@ def with_prefix(task: Task, given: CausalModelSpec, key: str) -> CausalModel | N
 # Steering
 
 
-def slope_solvers(adder: CausalModel, values: dict[str, Array], encoder: bool) -> Tensor:
+def steering_matrices(adder: CausalModel, values: dict[str, Array], encoder: bool) -> Tensor:
     """Matrices (T, 2, m, N), one for each position of a stack, that fit slopes to activations x (N, C) there.
 
     ``solvers[position] @ x`` (2, m, C) are the slopes on the carry into each bit t, and on one unit of the sum. They
@@ -120,7 +127,7 @@ def slope_solvers(adder: CausalModel, values: dict[str, Array], encoder: bool) -
     share one slope on the sum, stored as that of bit 0.
     """
     if not encoder:
-        return torch.diag_embed(answer_solvers(adder, values).permute(2, 1, 0)).permute(3, 1, 2, 0)
+        return torch.diag_embed(answer_slope_matrices(adder, values).permute(2, 1, 0)).permute(3, 1, 2, 0)
     task, count = adder.task, len(values["sum"])
     unit = 2.0 ** (1 - task.width)
     solvers = torch.zeros(task.prompt_length, 2, task.width, count, dtype=torch.float64)
@@ -130,12 +137,12 @@ def slope_solvers(adder: CausalModel, values: dict[str, Array], encoder: bool) -
             index = task.prompt_places[place - 1][1]
         own = [values["a_bit"][:, index], values["b_bit"][:, index]]
         for t in range(task.width):
-            solvers[place, 0, t] = solver([*regressors(adder, values, t), *own])[1]
-        solvers[place, 1, 0] = solver([np.ones(count), values["sum"] * unit, *own])[1] * unit
+            solvers[place, 0, t] = slope_matrix([*regressors(adder, values, t), *own])[1]
+        solvers[place, 1, 0] = slope_matrix([np.ones(count), values["sum"] * unit, *own])[1] * unit
     return solvers
 
 
-def draw_shifts(sums: Array, bits: int, rng: np.random.Generator) -> Array:
+def sample_shifts(sums: Array, bits: int, rng: np.random.Generator) -> Array:
     """Shifts (N, m) of each sum (N,) for each bit: 1 to 64, up or down, within the range of sums."""
     total, shape = sums[:, None], (len(sums), bits + 1)
     delta = rng.integers(1, min(64, 2 ** (bits - 1)) + 1, shape) * rng.choice([-1, 1], shape)
@@ -159,7 +166,7 @@ def shifted_bits(sums: Array, delta: Array, stored: str) -> Array:
 
 
 @torch.no_grad()
-def steer(model: Hooked, count: int, seed: int) -> Iterator[tuple[CardRow, tuple[float, float]]]:
+def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[CardRow, tuple[float, float]]]:
     """Informedness for each component, site and bit of a network that adds: on all examples, and on each half.
 
     ``count`` examples are steered along directions fitted on as many others. A step changes a quarter of the answer
@@ -169,39 +176,39 @@ def steer(model: Hooked, count: int, seed: int) -> Iterator[tuple[CardRow, tuple
     fit, examples = (task.examples(*rng.integers(0, task.limit, (2, count))) for _ in range(2))
     sites, values, width = residual_stream(model.sites), adder.values(fit), task.width
     carries, answer = adder.values(examples)["carry"], examples.completion - ZERO
-    solvers = {encoder: slope_solvers(adder, values, encoder) for encoder in {s.startswith("enc.") for s in sites}}
+    solvers = {encoder: steering_matrices(adder, values, encoder) for encoder in {s.startswith("enc.") for s in sites}}
     _, cache = model.run_with_cache(fit, sites)
     before = model.run(examples).argmax(dim=-1)
     rows, bits = np.arange(count)[:, None], np.arange(width)
-    group = rows % STEERED_APART == bits % STEERED_APART  # (N, m): bits whose carry is inverted
-    deltas = [draw_shifts(examples.answer, task.bits, rng) for _ in range(2)]
+    group = rows % STEERING_STRIDE == bits % STEERING_STRIDE  # (N, m): bits whose carry is inverted
+    deltas = [sample_shifts(examples.answer, task.bits, rng) for _ in range(2)]
     for site in sites:
         resumed, encoder = model.resume_from(site, examples), site.startswith("enc.")
         carry, value = torch.einsum("tkmn,ntc->kmtc", solvers[encoder], cache[site].cpu().double())  # (m, T, C) each
-        inverted = _step((1 - 2 * carries) * group, carry)  # (N, T, C)
+        inverted = _steps((1 - 2 * carries) * group, carry)  # (N, T, C)
         noise = torch.from_numpy(rng.standard_normal(inverted.shape))
         noise *= inverted.norm(dim=-1, keepdim=True) / noise.norm(dim=-1, keepdim=True)
         shifts = [np.repeat(delta[:, :1], width, axis=1) for delta in deltas] if encoder else deltas
         steered = np.ones_like(group) if encoder else group
-        steps = [inverted, noise, *(_step(delta * steered, value) for delta in shifts)]
+        steps = [inverted, noise, *(_steps(delta * steered, value) for delta in shifts)]
         changed = [(resumed([Steer(site, None, step)]).argmax(dim=-1) != before).cpu().numpy() for step in steps]
         for t in range(1, width):
-            yield _scored(CardRow("steering", "carry", site, str(t)), *(x[group[:, t], t] for x in changed[:2]))
+            yield _informedness(CardRow("steering", "carry", site, str(t)), *(x[group[:, t], t] for x in changed[:2]))
         flips = np.concatenate(changed[2:])  # (2 N, m)
-        for component, stored in SUMS.items():
+        for component, stored in STORED_SUMS.items():
             bits = np.concatenate([shifted_bits(examples.answer, delta, stored) for delta in shifts])
             told, wanted = (bits >= 0) & np.tile(steered, (2, 1)), bits != np.tile(answer, (2, 1))
             for t in range(width):
                 of_bit = (flips[told[:, t] & which, t] for which in (wanted[:, t], ~wanted[:, t]))
-                yield _scored(CardRow("steering", component, site, str(t)), *of_bit)
+                yield _informedness(CardRow("steering", component, site, str(t)), *of_bit)
 
 
-def _step(weights: Array, direction: Tensor) -> Tensor:
+def _steps(weights: Array, direction: Tensor) -> Tensor:
     """Sum over the bits of weights (N, m) times directions (m, T, C) -> (N, T, C)."""
     return torch.einsum("nm,mtc->ntc", torch.from_numpy(weights).double(), direction)
 
 
-def _scored(row: CardRow, should: Array, should_not: Array) -> tuple[CardRow, tuple[float, float]]:
+def _informedness(row: CardRow, should: Array, should_not: Array) -> tuple[CardRow, tuple[float, float]]:
     first, second = (share(should[i::2]) - share(should_not[i::2]) for i in range(2))
     return row._replace(value=share(should) - share(should_not)), (first, second)
 

@@ -32,17 +32,25 @@ from ..bits import ZERO, Array
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..models import Network, Transformer
-from ..models.references import written_for
-from ..models.weights import shapes_of
+from ..models.references import is_reference_task
+from ..models.weights import state_shapes
 from ..tasks import Add, Examples, Task
 from .card import MAX_DISTANCE, MIN_ACCURACY, MIN_EFFECT, USER_MODEL, CardRow
 from .place_value import ColumnSums
-from .responses import STEERING, SUMS, draw_shifts, predicted_bits, read_prefixes, shifted_bits, steer
+from .responses import (
+    STEERING_COMPONENTS,
+    STORED_SUMS,
+    measure_steering,
+    predict_bits,
+    run_with_prefixes,
+    sample_shifts,
+    shifted_bits,
+)
 
-SIMULATED = 4096  # examples behind an expected signature
+NUM_SIMULATED = 4096  # examples behind an expected signature
 HYPOTHESES = ("prompt_only", "local_carry", "remainder")
-PREFIXES = ("flip_propagate", "flip_settled", *HYPOTHESES)
-COMPONENTS = (*PREFIXES, *STEERING)
+PREFIX_COMPONENTS = ("flip_propagate", "flip_settled", *HYPOTHESES)
+COMPONENTS = (*PREFIX_COMPONENTS, *STEERING_COMPONENTS)
 POST_HOC = ("graded_carry", "local_remainder")
 RIVALS = {
     "remainder_over_local_carry": ("remainder", "local_carry"),
@@ -52,16 +60,16 @@ RIVALS = {
     "local_remainder_over_graded_carry": ("local_remainder", "graded_carry"),
 }
 POST_HOC_PREFIXES = (*POST_HOC, "local_remainder_over_graded_carry")
-WITH_TIES = tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
-EXTRA_COMPONENTS = ("mean_ablation", "far", *RIVALS, *POST_HOC, "ties", *WITH_TIES)
+COMPONENTS_OF_ALL = tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
+EXTRA_COMPONENTS = ("mean_ablation", "far", *RIVALS, *POST_HOC, "ties", *COMPONENTS_OF_ALL)
 
-LIMITS = {"prefix": 0.1, "steering": 0.25}
+PART_LIMITS = {"prefix": 0.1, "steering": 0.25}
 """Largest root mean square differences that count as near. Prefixes have only sampling error, so less is allowed."""
 TIE_MARGIN = 0.2
 """A runner-up within this of the best distance counts as equally near: the tests do not distinguish them."""
 NO_EFFECT = "prefixes fit an algorithm, but steering has no effect; the network may read other directions"
-COMPARED = (*PREFIXES, *POST_HOC_PREFIXES, *STEERING)
-PARTS = {"prefix": slice(-len(STEERING)), "steering": slice(-len(STEERING), None)}
+COMPARED_COMPONENTS = (*PREFIX_COMPONENTS, *POST_HOC_PREFIXES, *STEERING_COMPONENTS)
+PART_SLICES = {"prefix": slice(-len(STEERING_COMPONENTS)), "steering": slice(-len(STEERING_COMPONENTS), None)}
 
 
 class Prediction(NamedTuple):
@@ -112,8 +120,8 @@ def measure_signature(
     Networks that add are also steered: on ``steered`` examples, along directions fitted on as many others.
     """
     task, columns = model.task, ColumnSums(model.task)
-    examples = _different(columns, pairs, np.random.default_rng(seed))
-    clean, readings = read_prefixes(model, examples, seed)
+    examples = sample_examples(columns, pairs, np.random.default_rng(seed))
+    clean, readings = run_with_prefixes(model, examples, seed)
     responses: dict[tuple[str, int], list[Array]] = defaultdict(list)  # component, bit -> changes, agreements
     for t, intervention, tokens, prefix in readings:
         changed = tokens != clean[:, t]
@@ -123,9 +131,9 @@ def measure_signature(
             responses["flip_propagate", t].append(changed[propagates])
             responses["flip_settled", t].append(changed[~propagates])
         if intervention == "random" and prefix is not None:
-            predicted = predicted_bits(columns, examples, prefix, user_model)
+            predicted = predict_bits(columns, examples, prefix, user_model)
             responses["ties", t].append(np.any([bits < 0 for bits in predicted.values()], axis=0))
-            for name, expected, counted in expectations(predicted):
+            for name, expected, counted in compared_predictions(predicted):
                 agrees = np.where(expected < 0, 0.5, tokens - ZERO == expected)
                 responses[name, t].append(agrees[counted])
     components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *EXTRA_COMPONENTS, USER_MODEL)}
@@ -135,8 +143,8 @@ def measure_signature(
     accuracy = model.accuracy(examples)
     if not isinstance(task, Add):
         return MeasuredSignature(accuracy, components)
-    scores = list(steer(model, steered, seed))
-    for component in STEERING:
+    scores = list(measure_steering(model, steered, seed))
+    for component in STEERING_COMPONENTS:
         for t in distinguishable_bits(component, task.width):
             halves = [halves for row, halves in scores if (row.component, row.position) == (component, str(t))]
             # One half of the examples chooses the site, the other scores it, so the choice does not inflate the score.
@@ -149,16 +157,16 @@ def distinguishable_bits(component: str, width: int) -> range:
     return range(2 if component == "carry" else 0, width - 2)
 
 
-def _different(columns: ColumnSums, count: int, rng: np.random.Generator) -> Examples:
+def sample_examples(columns: ColumnSums, count: int, rng: np.random.Generator) -> Examples:
     """Draw ``count`` different examples, or take all if there are no more."""
     table = columns.causal_model.examples
     return table if count >= len(table) else table[rng.permutation(len(table))[:count]]
 
 
-def expectations(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
+def compared_predictions(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
     """Yield each component's name, the bits (N,) that it predicts, and a mask (N,) of the examples that count.
 
-    Ties (-1) count in `WITH_TIES` only; for `RIVALS` only differences count.
+    Ties (-1) count in `COMPONENTS_OF_ALL` only; for `RIVALS` only differences count.
     """
     clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
     for name, bits in expected.items():
@@ -176,11 +184,11 @@ def expected_signatures(task: Add) -> dict[str, Signature]:
     `POST_HOC_PREFIXES`.
     """
     rng, width, columns = np.random.default_rng(0), task.width, ColumnSums(task)
-    examples = _different(columns, SIMULATED, rng)
+    examples = sample_examples(columns, NUM_SIMULATED, rng)
     signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in PREDICTIONS}
     for t in range(1, width):
-        predicted = predicted_bits(columns, examples, rng.integers(0, 2, (len(examples), t)))
-        for name, (component, bits, counted) in product(PREDICTIONS, list(expectations(predicted))):
+        predicted = predict_bits(columns, examples, rng.integers(0, 2, (len(examples), t)))
+        for name, (component, bits, counted) in product(PREDICTIONS, list(compared_predictions(predicted))):
             compared = (*HYPOTHESES, *POST_HOC_PREFIXES) if name in POST_HOC else HYPOTHESES
             if component in compared and counted.any():
                 signatures[name][component][t] = (predicted[PREDICTIONS[name].hypothesis] == bits)[counted].mean()
@@ -189,17 +197,17 @@ def expected_signatures(task: Add) -> dict[str, Signature]:
         flips = {"flip_propagate": np.full(width, propagate), "flip_settled": np.full(width, 0 * propagate)}
         carries = np.where(np.isin(np.arange(width), distinguishable_bits("carry", width)), carry, np.nan)
         signatures[name] = {**signatures[name], **flips, "carry": carries}
-        signatures[name] |= {sum_: followed[stored, sum_] if stored else np.zeros(width) for sum_ in SUMS}
+        signatures[name] |= {sum_: followed[stored, sum_] if stored else np.zeros(width) for sum_ in STORED_SUMS}
     return signatures
 
 
 def _expected_steering(task: Add, rng: np.random.Generator) -> dict[tuple[str, str], np.ndarray]:
     """Informedness of steering an ideal network that stores a sum: (what it stores, component) -> (m,)."""
-    sums = rng.integers(0, task.limit, (2, SIMULATED)).sum(axis=0)
-    delta, answer = draw_shifts(sums, task.bits, rng), sums[:, None] >> np.arange(task.width) & 1
-    bits = {stored: shifted_bits(sums, delta, stored) for stored in SUMS.values()}
+    sums = rng.integers(0, task.limit, (2, NUM_SIMULATED)).sum(axis=0)
+    delta, answer = sample_shifts(sums, task.bits, rng), sums[:, None] >> np.arange(task.width) & 1
+    bits = {stored: shifted_bits(sums, delta, stored) for stored in STORED_SUMS.values()}
     scores = {}
-    for stored, (component, predicted) in product(bits, SUMS.items()):
+    for stored, (component, predicted) in product(bits, STORED_SUMS.items()):
         shares = scores[stored, component] = np.full(task.width, np.nan)
         for t in range(task.width):
             clear = (bits[stored][:, t] >= 0) & (bits[predicted][:, t] >= 0)
@@ -210,7 +218,7 @@ def _expected_steering(task: Add, rng: np.random.Generator) -> dict[tuple[str, s
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Classification:
     """An algorithm's name, ``mixed``, ``none`` or ``undecided``, and the distances behind it.
 
     ``distance`` is to the ``nearest`` algorithm or mixture. ``post_hoc`` has the distances to `POST_HOC` algorithms:
@@ -230,7 +238,7 @@ class Diagnosis:
         return [*rows, *(CardRow("distance", name, value=distance) for name, distance in every.items())]
 
 
-def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Diagnosis:
+def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Classification:
     """Compare a measured signature with those of known algorithms, and name the nearest.
 
     A signature has two parts, the responses to wrong prefixes and those to steering. The distance of a part is the root
@@ -241,7 +249,7 @@ def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Diagn
     effect, if two algorithms are equally near, or if ``expected`` is empty.
     """
     if not expected:
-        return Diagnosis("undecided", np.nan, "", {}, {}, [])
+        return Classification("undecided", np.nan, "", {}, {}, [])
     squares = _squared_differences(measured.components, expected)
     known = all(np.isfinite(measured.components.get(name, np.nan)).any() for name in POST_HOC)
     later = {name: squares.pop(name) for name in POST_HOC if name in squares}
@@ -259,12 +267,12 @@ def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Diagn
         name = "none"
         reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {MIN_ACCURACY:.0%}")
     elif distance > MAX_DISTANCE:
-        of_prefixes = min(_part(square, "prefix") for square in [*squares.values(), *mixtures.values()])
-        effect = max(np.nanmax(measured.components[component], initial=-1) for component in STEERING)
+        of_prefixes = min(_part_distance(square, "prefix") for square in [*squares.values(), *mixtures.values()])
+        effect = max(np.nanmax(measured.components[component], initial=-1) for component in STEERING_COMPONENTS)
         name = "none" if of_prefixes > MAX_DISTANCE or effect >= MIN_EFFECT else "undecided"
         nearest = min(distances, key=distances.__getitem__)
-        for part in PARTS if name == "none" else ():
-            least, by_part = min((_part(square, part), other) for other, square in squares.items())
+        for part in PART_SLICES if name == "none" else ():
+            least, by_part = min((_part_distance(square, part), other) for other, square in squares.items())
             reasons.append(f"from the {part} test only, the nearest is {by_part} ({least:.2f})")
         reasons += [NO_EFFECT] if name == "undecided" else []
         if fit := ", ".join(f"{other} ({x:.2f})" for other, x in post_hoc.items() if x <= MAX_DISTANCE):
@@ -272,14 +280,14 @@ def decide(measured: MeasuredSignature, expected: dict[str, Signature]) -> Diagn
     elif name == best and rivals:
         name = "undecided"
         reasons.append(f"{', '.join(rivals)} is as near as {best}; the tests do not distinguish them")
-    return Diagnosis(name, distance, nearest, distances, post_hoc, reasons)
+    return Classification(name, distance, nearest, distances, post_hoc, reasons)
 
 
 def is_calibrated(network: Network, task: Task) -> bool:
     """Whether the verdict was checked on hand-written networks of this task and exactly this architecture."""
-    if type(network) is not Transformer or not written_for(task):
+    if type(network) is not Transformer or not is_reference_task(task):
         return False
-    paper = shapes_of(lambda: Transformer(task.prompt_length, task.width))
+    paper = state_shapes(lambda: Transformer(task.prompt_length, task.width))
     return paper == {name: x.shape for name, x in network.state_dict().items()}
 
 
@@ -287,7 +295,7 @@ def _squared_differences(found: Signature, expected: Mapping[str, Signature]) ->
     """Algorithm -> squared differences (components, m), NaN where either side is NaN or lacks the component."""
     unknown = np.full_like(found[COMPONENTS[0]], np.nan)
     return {
-        name: np.stack([(found.get(key, unknown) - signature.get(key, unknown)) ** 2 for key in COMPARED])
+        name: np.stack([(found.get(key, unknown) - signature.get(key, unknown)) ** 2 for key in COMPARED_COMPONENTS])
         for name, signature in expected.items()
     }
 
@@ -302,11 +310,11 @@ def _mixtures(squares: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _distance(squares: np.ndarray) -> float:
-    return max(_part(squares, part) for part in PARTS)
+    return max(_part_distance(squares, part) for part in PART_SLICES)
 
 
-def _part(squares: np.ndarray, part: str) -> float:
+def _part_distance(squares: np.ndarray, part: str) -> float:
     """Root mean square of a part over bits and their finite components, in units of its limit; 0 if unmeasured."""
-    of_part = squares[PARTS[part]]
+    of_part = squares[PART_SLICES[part]]
     known = of_part[:, np.isfinite(of_part).any(axis=0)]
-    return float(np.sqrt(np.nanmean(known, axis=0).mean())) / LIMITS[part] if known.size else 0.0
+    return float(np.sqrt(np.nanmean(known, axis=0).mean())) / PART_LIMITS[part] if known.size else 0.0

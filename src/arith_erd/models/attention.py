@@ -58,15 +58,15 @@ def attend(
     ``mask`` (T, S), or (B, 1, T, S) if it differs by example, is True at keys that a query must ignore. ``pattern`` is
     the hook point of the weights (B, nh, T, S).
     """
-    watched = pattern is not None and pattern.watched
-    if batch_innermost(q) and not watched:
+    hooked = pattern is not None and pattern.is_hooked
+    if batch_innermost(q) and not hooked:
         return attend_innermost(q, k, v, mask, dropout)
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (B, nh, T, S)
     if mask is not None:
         scores = scores.masked_fill(mask, float("-inf"))
     weights = (scores - scores.detach().amax(-1, keepdim=True)).exp()
     normaliser = weights.sum(-1, keepdim=True).reciprocal()  # (B, nh, T, 1)
-    if pattern is not None and watched:
+    if pattern is not None and hooked:
         weights = pattern(weights * normaliser)
         return (weights if dropout is None else dropout(weights)) @ v
     if dropout is not None:
@@ -116,7 +116,7 @@ class Heads(nn.Module):
         """q (B, nh, T, hs), k and v (B, nh, S, hs) -> (B, T, C), by the projection ``out`` of all heads together."""
         z = attend(q, k, v, mask, dropout, self.pattern)
         z = self.z(z.transpose(-3, -2))  # (B, T, nh, hs)
-        if not self.result.watched:
+        if not self.result.is_hooked:
             return project_out(out, z.flatten(-2))
         weight = out.weight.unflatten(1, (self.num_heads, -1))  # (C, nh, hs)
         total = self.result(torch.einsum("btnh,cnh->btnc", z, weight)).sum(-2)  # (B, T, C)

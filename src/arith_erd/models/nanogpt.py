@@ -15,10 +15,10 @@ from ..bits import VOCAB_SIZE
 from ..tasks import Layout
 from .attention import Heads, project_in, split_heads
 from .dropout import Dropout
-from .network import HookPoint, Network, sites_of
+from .network import HookPoint, Network, layer_sites
 from .positions import Rotary, added_positions, position_ids, without_padding
 
-STD = 0.02  # of initial weights
+INIT_STD = 0.02  # of initial weights
 SITES = {  # of a block: name -> path
     "attn.pattern": "attention.sublayer.heads.pattern",
     "attn.z": "attention.sublayer.heads.z",
@@ -134,7 +134,7 @@ class NanoGPT(Network):
         self.padded = layout is not None and layout.padded
         self.embedding = nn.Embedding(vocab_size, d_model)
         # One position more than is ever read, because the authors count the last answer token too.
-        self.positions = added_positions(self.scheme, length + 1, d_model, layout, size=math.sqrt(2) * STD)
+        self.positions = added_positions(self.scheme, length + 1, d_model, layout, size=math.sqrt(2) * INIT_STD)
         self.dropout = Dropout(dropout)
         rotary = length * (self.scheme == "rope")
         layer = (d_model, num_heads, dropout, attention, feed_forward, rotary)
@@ -144,7 +144,7 @@ class NanoGPT(Network):
         self.register_buffer("causal_mask", torch.ones(length, length).triu(1).bool(), persistent=False)
         for name, weight in self.named_parameters():
             if weight.dim() >= 2:  # GPT-2's rule: projections back into the residual stream start smaller
-                std = STD / math.sqrt(2 * num_layers) if name.endswith("out.weight") else STD
+                std = INIT_STD / math.sqrt(2 * num_layers) if name.endswith("out.weight") else INIT_STD
                 nn.init.normal_(weight, std=std)
 
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
@@ -171,5 +171,5 @@ class NanoGPT(Network):
         """The blocks ``dec.1 .. dec.5`` (B, P + m, C), ``dec.6`` (B, m, C; answer only), and their insides."""
         named: dict[str, nn.Module] = {"dec.embed": self.embedding}
         for i, (block, under) in enumerate(zip(self.blocks, [self.dropout, *self.blocks], strict=False), 1):
-            named |= {f"dec.{i}.resid_pre": under} | sites_of(block, f"dec.{i}", SITES)
+            named |= {f"dec.{i}.resid_pre": under} | layer_sites(block, f"dec.{i}", SITES)
         return named | {"dec.ln_final": self.norm, "logits": self.logits}

@@ -56,7 +56,7 @@ class HookPoint(nn.Module):
         self.position_axis = position_axis
 
     @property
-    def watched(self) -> bool:
+    def is_hooked(self) -> bool:
         """Whether a probe reads or replaces the tensor. Tensors that only probes need are computed only then."""
         return len(self._forward_hooks) > 0
 
@@ -64,7 +64,7 @@ class HookPoint(nn.Module):
         return x
 
 
-def sites_of(layer: nn.Module, name: str, inside: Mapping[str, str]) -> dict[str, nn.Module]:
+def layer_sites(layer: nn.Module, name: str, inside: Mapping[str, str]) -> dict[str, nn.Module]:
     """The sites of a layer: the layer, and those inside by their paths, as ``{"attn_out": "attention.sublayer"}``.
 
     Ablated components are left out.
@@ -89,7 +89,7 @@ def shift_right(completion: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def greedy(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
+def greedy_decode(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
     """Greedy decoding of ``length`` tokens: prompts (N, P) -> tokens (N, length).
 
     A `Network` encodes each prompt once; any other module runs as a whole for each token.
@@ -109,12 +109,12 @@ def greedy(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
 def teacher_forced_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
     """The likeliest tokens (N, m) under teacher forcing, from (N, P) and (N, m). Padding stays."""
     parts = zip(prompt.split(BATCH), completion.split(BATCH), strict=True)
-    return _unused_stay(torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts]), completion)
+    return _keep_padding(torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts]), completion)
 
 
 @torch.no_grad()
 def greedy_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
-    """The result of `greedy`, but decoding only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m).
+    """The result of `greedy_decode`, but decoding only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m).
 
     Greedy decoding gives the right sequence if and only if every token is the likeliest one after the right prefix. So
     one teacher-forced pass gives the exact sequence accuracy of decoding. Only the sequences that fail are decoded, to
@@ -122,8 +122,8 @@ def greedy_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Ten
     """
     result = completion.clone()
     failed = (teacher_forced_tokens(network, prompt, completion) != completion).any(dim=-1)
-    result[failed] = greedy(network, prompt[failed], completion.shape[-1])
-    return _unused_stay(result, completion)
+    result[failed] = greedy_decode(network, prompt[failed], completion.shape[-1])
+    return _keep_padding(result, completion)
 
 
 def sequence_correct(predicted: Tensor, completion: Tensor) -> Tensor:
@@ -131,5 +131,5 @@ def sequence_correct(predicted: Tensor, completion: Tensor) -> Tensor:
     return ((predicted == completion) | (completion == PAD)).all(dim=-1)
 
 
-def _unused_stay(predicted: Tensor, completion: Tensor) -> Tensor:
+def _keep_padding(predicted: Tensor, completion: Tensor) -> Tensor:
     return predicted.where(completion != PAD, completion)

@@ -12,7 +12,7 @@ from ..bits import VOCAB_SIZE
 from ..tasks import Layout
 from .attention import MultiHeadAttention
 from .dropout import Dropout
-from .network import HookPoint, Network, sites_of
+from .network import HookPoint, Network, layer_sites
 from .positions import added_positions
 
 SITES = {  # of a layer: name -> path; an encoder layer has no cross-attention
@@ -168,5 +168,5 @@ class Transformer(Network):
         ):
             named[f"{stack}.embed"] = embedding
             for i, (layer, under) in enumerate(zip(layers, [before, *layers], strict=False), 1):
-                named |= {f"{stack}.{i}.resid_pre": under} | sites_of(layer, f"{stack}.{i}", SITES)
+                named |= {f"{stack}.{i}.resid_pre": under} | layer_sites(layer, f"{stack}.{i}", SITES)
         return named | {"logits": self.head}

@@ -86,16 +86,16 @@ def checked_state(
     Otherwise a `UserError` names the tensors of ``source`` that do not fit the network that ``wanted`` defines.
     """
     own = {name: tuple(shape) for name, shape in shapes.items()}
-    theirs = {name: tuple(tensor.shape) for name, tensor in state.items() if is_plain(tensor)}
+    theirs = {name: tuple(tensor.shape) for name, tensor in state.items() if is_float_tensor(tensor)}
     wrong = sorted(str(name) for name in own.keys() | state.keys() if own.get(name) != theirs.get(name, "no tensor"))
     if wrong:
         raise UserError(f"{source}: weights do not fit {wanted}: {', '.join(wrong[:5])}")
     return dict(state)
 
 
-def filled(make: Callable[[], Network], state: Mapping[Any, Any], source: str, wanted: str) -> Network:
+def network_from_state(make: Callable[[], Network], state: Mapping[Any, Any], source: str, wanted: str) -> Network:
     """Make a network and load a state dict after `checked_state`."""
-    state = checked_state(state, shapes_of(make), source, wanted)
+    state = checked_state(state, state_shapes(make), source, wanted)
     network = make()
     network.load_state_dict(state)
     return network
@@ -119,7 +119,7 @@ def load_authors_network(path: str | Path, task: Task) -> Transformer:
     depth = min(max(1, depth), 64)  # an untrusted file can name any number of layers
     lengths = (task.prompt_length, task.width)
     make = partial(Transformer, *lengths, d_model, NUM_HEADS, depth, vocab_size=task.vocab_size)
-    shapes = shapes_of(make)
+    shapes = state_shapes(make)
     positions = {
         "enc_positional_encoding.pe": torch.Size((1, task.prompt_length, d_model)),
         "dec_positional_encoding.pe": torch.Size((1, task.width + 1, d_model)),
@@ -142,13 +142,13 @@ def authors_name(name: str) -> str:
     return name.replace("feed_forward.norm", "norm2" if name.startswith("encoder") else "norm3")
 
 
-def shapes_of(make: Callable[[], Network]) -> dict[str, torch.Size]:
+def state_shapes(make: Callable[[], Network]) -> dict[str, torch.Size]:
     """The shapes of a network's weights, without allocating it: an untrusted file may ask for any size."""
     with torch.device("meta"):
         return {name: tensor.shape for name, tensor in make().state_dict().items()}
 
 
-def is_plain(tensor: Any) -> bool:
+def is_float_tensor(tensor: Any) -> bool:
     """Whether it is a dense tensor of real floating-point numbers in memory (not on ``meta``)."""
     dense = isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_nested
     return dense and tensor.is_floating_point() and not tensor.is_meta

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from ..errors import bad_value
 from ..interp import erasure
-from ..interp.erasure import Eraser, Whitened, refit, whiten
+from ..interp.erasure import Eraser, Whitened, probe_predictions, whiten
 from ..interp.hooked import Hooked
 from ..interp.interchange import finite_cache
 from ..interp.interventions import Erase
-from ..interp.sites import chosen_sites
+from ..interp.sites import select_sites
 from ..models import Transformer
 from ..models.network import sequence_correct
 from ..plots.panels import Dots
@@ -106,7 +106,7 @@ class Amnesic(NetworkProbe):
         seed: Natural = 0,
     ) -> None:
         super().__init__(models)
-        self.sites = chosen_sites(models, site)
+        self.sites = select_sites(models, site)
         concept_names = self.task.concept_names
         self.concepts, self.methods = as_list(concept or concept_names), as_list(method or METHODS)
         for name in self.concepts:
@@ -140,8 +140,8 @@ class Amnesic(NetworkProbe):
                     "iterations": self.iterations if method == "inlp" else 1,
                     "rank": eraser.rank,
                     "variance_removed": variances[concept, method],
-                    "probe_error_before": probe_error(z, refit(x, z)),
-                    "probe_error_after": probe_error(z, refit(x, z, eraser)),
+                    "probe_error_before": probe_error(z, probe_predictions(x, z)),
+                    "probe_error_after": probe_error(z, probe_predictions(x, z, eraser)),
                     "seq_acc_before": accuracy_before,
                     "seq_acc_after": measure_all(eraser),
                     "seq_acc_after_unseen": measure_unseen(METHODS[method](x_half, z[half], self.iterations)),

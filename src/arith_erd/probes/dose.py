@@ -10,11 +10,11 @@ from torch import Tensor
 
 from ..errors import UserError, require_integer
 from ..interp.causal_model import CausalModelSpec, build_causal_model
-from ..interp.erasure import SPREAD, Whitened, leace, whiten
+from ..interp.erasure import MIN_DEVIATION, Whitened, leace, whiten
 from ..interp.hooked import Hooked
 from ..interp.interchange import finite_cache
 from ..interp.interventions import Steer
-from ..interp.sites import chosen_sites
+from ..interp.sites import select_sites
 from ..models.network import sequence_correct, shift_right
 from ..plots.panels import Lines
 from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list
@@ -77,7 +77,7 @@ class Dose(NetworkProbe):
         if not self.causal_model.answer_variable:
             problem = f"task={self.task.name}: has no variable that is the answer as a number"
             raise UserError(f"{problem}; expected a task with one, such as add or mul")
-        self.sites = chosen_sites(models, site)
+        self.sites = select_sites(models, site)
         self.methods = as_list(method)
         largest = int(self.causal_model.examples.answer.max())
         self.deltas = [number for number in DELTAS if number <= largest] if delta is None else as_list(delta)
@@ -94,7 +94,7 @@ class Dose(NetworkProbe):
         prompts, completions = (torch.as_tensor(x, device=model.device) for x in (examples.prompt, examples.completion))
         for site, cached in finite_cache(model, examples[fitted], self.sites).items():
             x, values = cached.flatten(1), torch.as_tensor(examples.answer[fitted], device=cached.device)
-            white, means = whiten(x, SPREAD), centroids(x, values, len(example_of_value))
+            white, means = whiten(x, MIN_DEVIATION), centroids(x, values, len(example_of_value))
             units = {"slope": slope(white, values), "leace": leace_step(white, values)}
             for delta in self.deltas:
                 before, after = (np.isin(examples.answer + shift, known_values) for shift in (0, delta))

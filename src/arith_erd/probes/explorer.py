@@ -9,7 +9,7 @@ import pandas as pd
 from ..interp.explorer import export_network, write_page
 from ..interp.hooked import Hooked
 from ..interp.loading import load_references
-from ..models.references import written_for
+from ..models.references import is_reference_task
 from ..plots.panels import Bars
 from .probe import NetworkProbe, Positive, as_list
 
@@ -25,7 +25,7 @@ class Explorer(NetworkProbe):
 
     def __init__(self, models: Sequence[Hooked], pairs: Positive, beside: Sequence[str], most: Positive) -> None:
         task = models[0].task
-        names = as_list(beside) if written_for(task) else []
+        names = as_list(beside) if is_reference_task(task) else []
         references = [network for name in names for network in load_references(name, [0], task)]
         references = [network for network in references if network.name not in {model.name for model in models}]
         super().__init__([*models[:most], *references])

@@ -13,11 +13,11 @@ from ..interp.hooked import Hooked
 from ..interp.sites import check_sites
 from ..mechanism.card import UNCALIBRATED, USER_MODEL, Card, make_card
 from ..mechanism.place_value import require_binary
-from ..mechanism.responses import with_prefix
+from ..mechanism.responses import build_prefix_model
 from ..mechanism.signature import (
-    Diagnosis,
+    Classification,
     MeasuredSignature,
-    decide,
+    classify,
     expected_signatures,
     is_calibrated,
     measure_signature,
@@ -57,7 +57,7 @@ class Mechanism(NetworkProbe):
 
     A row is one number. ``test`` is ``verdict`` (the component is its name, the value the distance to the nearest
     algorithm), ``distance`` (to each algorithm), ``accuracy``, ``signature`` (the components behind the verdict) or
-    ``steering`` (informedness by site, -1 to 1; `mechanism.responses.steer`).
+    ``steering`` (informedness by site, -1 to 1; `mechanism.responses.measure_steering`).
 
     Args:
         pairs: number of examples that get wrong prefixes.
@@ -92,7 +92,7 @@ class Mechanism(NetworkProbe):
         for model in models:
             check_sites(model.sites, ["dec.embed", "dec.1"], "probe=mechanism: site")
         self.pairs, self.moved, self.seed = pairs, moved, seed
-        self.user_model = with_prefix(task, causal_model, "probe.causal_model")
+        self.user_model = build_prefix_model(task, causal_model, "probe.causal_model")
         self.expected = expected_signatures(task) if isinstance(task, Add) else {}
         self.classify = cache(self._classify)  # each network once: for rows and card
 
@@ -101,9 +101,9 @@ class Mechanism(NetworkProbe):
         for row in (*verdict.rows(), *signature.rows()):
             yield row._asdict()
 
-    def _classify(self, model: Hooked) -> tuple[MeasuredSignature, Diagnosis]:
+    def _classify(self, model: Hooked) -> tuple[MeasuredSignature, Classification]:
         signature = measure_signature(model, self.pairs, self.moved, self.seed, self.user_model)
-        return signature, decide(signature, self.expected)
+        return signature, classify(signature, self.expected)
 
     @property
     def card(self) -> Card:

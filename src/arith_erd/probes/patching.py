@@ -18,17 +18,17 @@ from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_mod
 from ..interp.counterfactuals import (
     Family,
     FamilySpec,
-    distinguishable,
-    draw_sources,
-    own_families,
-    require_distinct,
-    suggested_families,
+    default_families,
+    distinguishable_variables,
+    parse_families,
+    require_distinguishable,
+    sample_sources,
 )
 from ..interp.erasure import token_means
 from ..interp.hooked import Hooked
-from ..interp.interchange import answer_tokens, digit_index, finite_cache, scored_tokens
+from ..interp.interchange import digits_to_tokens, finite_cache, scored_tokens, token_to_digit
 from ..interp.interventions import Replace
-from ..interp.sites import chosen_sites, holds_prompt, layers, position_names
+from ..interp.sites import holds_prompt, layers, position_names, select_sites
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
 from ..plots.tables import summary_table
@@ -133,16 +133,16 @@ class Patching(NetworkProbe):
                 raise UserError(
                     f"probe.source=token_mean: {models[0].name} has no encoder; expected an encoder-decoder"
                 )
-        self.sites = chosen_sites(models, site)
+        self.sites = select_sites(models, site)
         if source == "family":
             self.causal_model = model = build_causal_model(self.task, causal_model, "probe.causal_model")
             variable_names = None if variable is None else as_list(variable)
             if variable_names:
-                require_distinct(model, variable_names, "probe.variable")
-            own = None if families is None else own_families(model, families, "probe.families")
-            self.families = own or suggested_families(model, variable_names)
+                require_distinguishable(model, variable_names, "probe.variable")
+            own = None if families is None else parse_families(model, families, "probe.families")
+            self.families = own or default_families(model, variable_names)
             self.unpaired = [name for name in variable_names or () if not own and name not in self.families]
-            variables = variable_names or distinguishable(model)
+            variables = variable_names or distinguishable_variables(model)
             self.base, self.pairs = family_pairs(model, self.families, variables, pairs or self.task.size, seed)
             self.measures = ["flipped", *(f"iia_{name}" for name in ("none", *variables, "token"))]
         elif source == "token_mean":
@@ -208,7 +208,7 @@ class Patching(NetworkProbe):
         if not match or match[1] not in operands:  # an operator
             return self.base.completion
         root = self.causal_model.roots[operands.index(match[1])]
-        return answer_tokens(self.task, self.causal_model.interchange(self.base, source, root, int(match[2])))
+        return digits_to_tokens(self.task, self.causal_model.interchange(self.base, source, root, int(match[2])))
 
     def notes(self) -> list[str]:
         if self.source == "family":
@@ -286,13 +286,13 @@ def family_pairs(
     bases = model.examples[base]
     for name, family in families.items():
         for t in range(task.width) if family.vary else [None]:
-            drawn = draw_sources(model, family, t, base, rng)
+            drawn = sample_sources(model, family, t, base, rng)
             found = drawn >= 0
             if not found.any():
                 continue
             source = model.examples[np.where(found, drawn, base)]
             digits = {f"iia_{x}": model.interchange_by_digit(bases, source, x) for x in variables}
-            expected = {"iia_none": bases.completion} | {x: answer_tokens(task, y) for x, y in digits.items()}
-            read = range(task.width) if t is None else [digit_index(task, t)]
+            expected = {"iia_none": bases.completion} | {x: digits_to_tokens(task, y) for x, y in digits.items()}
+            read = range(task.width) if t is None else [token_to_digit(task, t)]
             pairs.append(SourcePairs(name, source, np.repeat(found[:, None], task.width, axis=1), read, expected))
     return bases, pairs

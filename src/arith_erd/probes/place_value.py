@@ -9,8 +9,15 @@ from matplotlib.figure import Figure
 
 from ..errors import UserError
 from ..interp.hooked import Hooked
-from ..interp.sites import chosen_sites, residual_stream
-from ..mechanism.place_value import ColumnSums, agreements, ideal_slope, interchanges, slopes, swaps
+from ..interp.sites import residual_stream, select_sites
+from ..mechanism.place_value import (
+    ColumnSums,
+    ideal_slope,
+    measure_agreements,
+    measure_interchanges,
+    measure_slopes,
+    measure_swaps,
+)
 from ..plots import style
 from ..plots.curves import EpochCurves
 from ..plots.panels import Lines
@@ -96,16 +103,16 @@ class PlaceValue(NetworkProbe):
         super().__init__(models)
         self.draws, self.pairs = draws, pairs
         self.sums = ColumnSums(self.task)
-        self.sites = attention_sites(models[0]) if site is None else chosen_sites(models, site)
+        self.sites = attention_sites(models[0]) if site is None else select_sites(models, site)
         if encoder := [name for name in self.sites if name.startswith("enc.")]:
             raise UserError(f"probe.site={encoder[0]}: expected sites of the decoder, where position t predicts bit t")
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        yield from agreements(model, self.sums, self.draws)
+        yield from measure_agreements(model, self.sums, self.draws)
         if self.sums.adds:
-            yield from slopes(model, self.sums, self.draws)
-            yield from interchanges(model, self.sums, self.sites, self.pairs)
-        yield from swaps(model, self.sums, self.pairs)
+            yield from measure_slopes(model, self.sums, self.draws)
+            yield from measure_interchanges(model, self.sums, self.sites, self.pairs)
+        yield from measure_swaps(model, self.sums, self.pairs)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         shown = rows[rows["place"].isna() & rows["c"].isna()]

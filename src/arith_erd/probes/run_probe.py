@@ -154,9 +154,9 @@ def run_job(job: ProbeJob) -> None:
     networks that are written by hand.
     """
     if job.reference == "list":
-        from ..models.references import described  # loads torch
+        from ..models.references import describe_references  # loads torch
 
-        print("\n".join(f"{name:22} {text}" for name, text in described().items()))
+        print("\n".join(f"{name:22} {text}" for name, text in describe_references().items()))
         return
     name = str(job.probe.name)
     sources = [f"{key}={value}" for key in ("run", "checkpoint", "reference") if (value := getattr(job, key))]
@@ -221,13 +221,13 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
 
 def _jobs_of_runs(job: ProbeJob) -> Iterator[Callable[[], None]]:
     # These load torch, which a probe of a task does not need.
-    from ..interp.loading import chosen_epochs, find_runs, load_seeds
+    from ..interp.loading import find_runs, load_seeds, select_epochs
 
     if job.typed:
         raise UserError(f"{job.typed[0]}: cannot be combined with run=; the run has its own")
     runs = [Run(path) for path in find_runs(str(job.run))]
     for run in runs:
-        epochs = [] if job.epoch is None else chosen_epochs(run, read_run(run).seeds, job.epoch)
+        epochs = [] if job.epoch is None else select_epochs(run, read_run(run).seeds, job.epoch)
         models = load_seeds(run.path, *epochs[:1])
         folder = run.probe_folder(job.folder_name(epochs))
         if job.out:  # one run's result goes straight there, several runs' side by side

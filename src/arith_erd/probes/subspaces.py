@@ -8,11 +8,11 @@ import pandas as pd
 
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModelSpec, build_causal_model
-from ..interp.counterfactuals import distinguishable, require_distinct
+from ..interp.counterfactuals import distinguishable_variables, require_distinguishable
 from ..interp.das import ANGLES, ControlledDAS, DASConfig
 from ..interp.hooked import Hooked
-from ..interp.interchange import digit_index
-from ..interp.sites import chosen_sites
+from ..interp.interchange import token_to_digit
+from ..interp.sites import select_sites
 from ..plots.curves import EpochCurves
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREY, INK, ORANGE
@@ -39,8 +39,8 @@ class Subspaces(NetworkProbe):
 
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
     interchange-intervention accuracy on test pairs, which share no operand with the training pairs. The other columns
-    are those of `evaluate`, `controls`, `negative_controls` and `angles` of `interp.das.ControlledDAS`. Angles are in
-    degrees, between the subspace and the directions that probes read.
+    are those of `interp.das.ControlledDAS.evaluate`. Angles are in degrees, between the subspace and the directions
+    that probes read.
 
     ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit scores high at
     rank 1. A number is stored only if `probe=dose` succeeds too. ``sum_mod`` predicts the same bit, but its search
@@ -53,7 +53,7 @@ class Subspaces(NetworkProbe):
             middle one.
         variable: a variable of the causal model or a list; None for all that predict different answers, or with
             ``all`` positions for the value.
-        train, validation, test, steps: see `interp.das.DASConfig`; ``random`` is its ``controls``.
+        train, validation, test, steps: see `interp.das.DASConfig`; ``random`` is its ``num_controls``.
     """
 
     columns = (
@@ -87,19 +87,19 @@ class Subspaces(NetworkProbe):
         super().__init__(models)
         self.seed, task = seed, self.task
         self.causal_model = build_causal_model(task, causal_model, "probe.causal_model")
-        self.sites = chosen_sites(models, site)
+        self.sites = select_sites(models, site)
         self.positions = as_list(task.width // 2 if position is None else position)
         self.variables = None if variable is None else as_list(variable)
         self.ranks = as_list(rank)
-        self.config = DASConfig(train, validation, test, steps, controls=random)
+        self.config = DASConfig(train, validation, test, steps, num_controls=random)
         for name, at in product(self.sites, self.positions):
             if at != "all" and name.startswith("enc."):
                 raise UserError(f"probe.position={at}: expected all at {name}; only the decoder has single positions")
             if at != "all" and at >= task.width:
                 raise bad_value("probe.position", at, f"an integer from 0 to {task.width - 1}, a list of them, or all")
-        digits = [None if at == "all" else digit_index(task, at) for at in self.positions]
+        digits = [None if at == "all" else token_to_digit(task, at) for at in self.positions]
         for name in self.variables or ():
-            require_distinct(self.causal_model, [name], "probe.variable", digits)
+            require_distinguishable(self.causal_model, [name], "probe.variable", digits)
         if "all" in self.positions and not (self.variables or self.causal_model.answer_variable):
             raise UserError(f"probe.position=all: task={task.name} has no value; expected variables in probe.variable")
 
@@ -108,7 +108,7 @@ class Subspaces(NetworkProbe):
             index = None if position == "all" else position
             search = ControlledDAS(model, self.causal_model, site, index, self.config, self.seed)
             value = [self.causal_model.answer_variable]
-            default = value if position == "all" else distinguishable(self.causal_model)
+            default = value if position == "all" else distinguishable_variables(self.causal_model)
             for variable in self.variables or default:
                 for scores in search.evaluate(variable, self.ranks):
                     yield scores | {"site": site, "position": position, "variable": variable}

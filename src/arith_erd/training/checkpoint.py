@@ -23,7 +23,7 @@ from safetensors.torch import save
 
 from ..config.job import Job
 from ..errors import UserError, first_line
-from ..models.weights import is_plain, load_tensors
+from ..models.weights import is_float_tensor, load_tensors
 from ..runs.directory import Run, identity
 from ..system import signals
 from ..system.files import replacing
@@ -173,7 +173,7 @@ def _moments_fit(saved: dict[str, Any], module: LitPack) -> bool:
     shape = dict(zip(places, shapes, strict=True))
     states = saved["state"].items()
     moments = [(place, x) for place, state in states for name, x in state.items() if "exp_avg" in name]
-    return all(x.shape == shape[place] and is_plain(x) and x.is_contiguous() for place, x in moments)
+    return all(x.shape == shape[place] and is_float_tensor(x) and x.is_contiguous() for place, x in moments)
 
 
 def save_weights(run: Run, pack: Pack, epoch: int | None = None) -> None:

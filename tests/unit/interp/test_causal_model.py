@@ -10,13 +10,13 @@ from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import (
     CounterfactualDataset,
     Family,
-    distinguishable,
-    draw_sources,
-    operand_pools,
-    suggested_families,
+    default_families,
+    distinguishable_variables,
+    sample_sources,
+    split_operands,
 )
 from arith_erd.mechanism.place_value import ColumnSums
-from arith_erd.mechanism.responses import predicted_bits
+from arith_erd.mechanism.responses import predict_bits
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 
 ADD, MUL = CausalModel(Add(4)), CausalModel(Mul(3))
@@ -102,19 +102,19 @@ def test_unknown_names_are_refused() -> None:
 
 
 def test_families_and_variables_that_a_model_suggests() -> None:
-    assert list(suggested_families(ADD)) == ["xor", "generate", "propagate", "carry", "same sum", "random"]
-    assert suggested_families(ADD)["generate"].keep == ("xor", "propagate")
-    assert list(suggested_families(CausalModel(RandomOutput(3)))) == ["random"]
-    assert distinguishable(MUL) == ["a_bit", "b_bit", "column_sum", "carry", "product"]  # product_mod predicts the same
+    assert list(default_families(ADD)) == ["xor", "generate", "propagate", "carry", "same sum", "random"]
+    assert default_families(ADD)["generate"].keep == ("xor", "propagate")
+    assert list(default_families(CausalModel(RandomOutput(3)))) == ["random"]
+    assert distinguishable_variables(MUL) == ["a_bit", "b_bit", "column_sum", "carry", "product"]  # as product_mod
 
 
 @pytest.mark.parametrize("model", [ADD, MUL], ids=["add", "mul"])
 def test_pairs_share_and_differ_in_what_their_family_says(model: CausalModel) -> None:
-    for family in suggested_families(model).values():
+    for family in default_families(model).values():
         drawn = 0
         for t in range(model.task.width) if family.vary else [None]:
             base = np.random.default_rng(0).integers(model.task.size, size=200)
-            source = draw_sources(model, family, t, base, np.random.default_rng(0))
+            source = sample_sources(model, family, t, base, np.random.default_rng(0))
             base, source = base[source >= 0], source[source >= 0]
             drawn += len(base)
             assert (base != source).all()
@@ -128,7 +128,7 @@ def test_pairs_share_and_differ_in_what_their_family_says(model: CausalModel) ->
 def test_sources_are_uniform_over_the_family() -> None:
     base = np.full(20_000, 3 * 16 + 5)  # 3 + 5: eight others have the sum 8
     same = Family(keep=("sum",))
-    counts = np.bincount(draw_sources(ADD, same, None, base, np.random.default_rng(0)))
+    counts = np.bincount(sample_sources(ADD, same, None, base, np.random.default_rng(0)))
     found = counts[counts > 0]
     assert len(found) == 8
     assert abs(found / 2500 - 1).max() < 0.1
@@ -156,7 +156,7 @@ def test_parts_of_a_dataset_share_no_operand_and_belong_to_its_family() -> None:
         data.split((0.8,))
     with pytest.raises(UserError, match=r"^a share of 0\.02 leaves 0 examples, too few"):
         data.split((0.98, 0.02))
-    pools = operand_pools(Add(4), (0.5, 0.25, 0.25), np.random.default_rng(0))
+    pools = split_operands(Add(4), (0.5, 0.25, 0.25), np.random.default_rng(0))
     assert [len(pool) for pool in pools] == [64, 16, 16]
 
 
@@ -183,7 +183,7 @@ def test_answers_after_any_prefix_are_those_of_the_hypotheses_of_the_card(name, 
     prefix = rng.integers(0, 32, len(examples))
     digits = model.answers(model.values(examples, {"prefix": prefix}))
     for t in range(1, task.width):
-        expected = predicted_bits(ColumnSums(task), examples, (prefix[:, None] >> np.arange(t)) & 1)[hypothesis]
+        expected = predict_bits(ColumnSums(task), examples, (prefix[:, None] >> np.arange(t)) & 1)[hypothesis]
         clear = expected >= 0
         assert (digits[:, t] == expected)[clear].all()
         assert name == "PromptOnly" or (digits[:, t] != examples.answer >> t & 1).any()

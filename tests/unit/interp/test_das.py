@@ -11,8 +11,8 @@ from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
 from arith_erd.interp.das import (
-    DECOYS,
-    STORED_AT,
+    DECOY_NETWORKS,
+    DECOY_SITE,
     ControlledDAS,
     DASConfig,
     fit_das,
@@ -21,7 +21,7 @@ from arith_erd.interp.das import (
     sign_flipped,
     untrained_copy,
 )
-from arith_erd.interp.erasure import SPREAD, whiten
+from arith_erd.interp.erasure import MIN_DEVIATION, whiten
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interchange import balanced_accuracy, interchange_accuracy
 from arith_erd.interp.interventions import Interchange, Subspace
@@ -33,7 +33,7 @@ from tests.unit.interp.toys import CHANNELS, InDirections
 
 TASK = Add(4)
 ADDER = CausalModel(TASK)
-CONFIG = DASConfig(train=256, validation=64, test=64, steps=60, controls=5, control_pairs=40)
+CONFIG = DASConfig(256, 64, 64, steps=60, num_controls=5, num_control_pairs=40)
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +58,14 @@ def test_what_is_used_is_near_what_a_probe_reads_only_where_the_network_uses_wha
 ) -> None:
     (planted,) = search.evaluate("carry", [1])
     assert planted["angle_least_squares"] < 5
-    for name, site, near in (("prefix_carry", "dec.3", True), (*DECOYS["carry"][:1], STORED_AT, False)):
+    for name, site, near in (("prefix_carry", "dec.3", True), (*DECOY_NETWORKS["carry"][:1], DECOY_SITE, False)):
         there = ControlledDAS(Hooked(reference(name, 0).network, task=Add()), CausalModel(Add()), site, 4, CONFIG)
-        angles = there.angles("carry", there.fit(*there.pairs("carry")[:2], "carry", 1))
+        angles = there.probe_angles("carry", there.fit(*there.sample_pairs("carry")[:2], "carry", 1))
         low, high = angles["angle_random_low"], angles["angle_random_high"]
         assert 15 < low < 85 < high <= 90
         assert all((angles[name] < low) == near for name in ("angle_least_squares", "angle_leace"))
     first = ControlledDAS(search.model, ADDER, "dec.1", 0, CONFIG)
-    assert np.isnan([*first.angles("carry", planted["subspace"]).values()]).all()  # no carry into the first bit
+    assert np.isnan([*first.probe_angles("carry", planted["subspace"]).values()]).all()  # no carry into the first bit
 
 
 def test_smallest_sufficient_rank_is_chosen(search: ControlledDAS) -> None:
@@ -91,7 +91,7 @@ def test_search_where_there_is_no_subspace_of_the_rank_is_refused(search: Contro
 
 def test_controls_have_the_rank_and_the_variance_of_what_they_control() -> None:
     x = torch.randn(500, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * torch.arange(1, 7)
-    white = whiten(x, SPREAD)
+    white = whiten(x, MIN_DEVIATION)
     subspace, *others = random_subspaces(white, 2, 5, seed=1)
     assert all(principal_angles(subspace.directions, other.directions)[-1] > 1 for other in others)
     covariance = torch.cov(x.T)

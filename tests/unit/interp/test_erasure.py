@@ -13,10 +13,10 @@ from arith_erd.interp.erasure import (
     inlp,
     leace,
     mean_projection,
+    probe_predictions,
     project_away,
     project_away_variance,
     random_basis,
-    refit,
     variance_removed,
     whiten,
 )
@@ -95,10 +95,10 @@ def test_inlp_is_the_textbook_loop():
 def test_refit_equals_a_freshly_fitted_probe(kind):
     x = embeddings()
     z, white = concept(x, kind), whiten(x)
-    np.testing.assert_allclose(refit(white, z), fresh_probe(x, z), atol=1e-8 * float(z.abs().max()))
+    np.testing.assert_allclose(probe_predictions(white, z), fresh_probe(x, z), atol=1e-8 * float(z.abs().max()))
     for eraser in fitted(x, z).values():
         np.testing.assert_allclose(
-            refit(white, z, eraser), fresh_probe(eraser(x), z), atol=1e-6 * float(z.double().std())
+            probe_predictions(white, z, eraser), fresh_probe(eraser(x), z), atol=1e-6 * float(z.double().std())
         )
 
 

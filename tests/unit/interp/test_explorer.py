@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from arith_erd.errors import UserError
-from arith_erd.interp.explorer import FOUND, SOURCES, export_network, sentences, write_page
+from arith_erd.interp.explorer import FINDINGS, SOURCES, export_network, finding_sentences, write_page
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.loading import load_pretrained, load_references
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.models.network import greedy
+from arith_erd.models.network import greedy_decode
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add, Mul
 from tests.explorer import unpacked
@@ -66,7 +66,7 @@ def agree(model: Hooked, examples: Any) -> dict[str, Any]:
     wrong = (decoded != examples.completion).any(1)
     if wrong.any():
         prompt = torch.as_tensor(examples.prompt[wrong])
-        decoded[wrong] = greedy(rounded.network, prompt, model.task.width).numpy()
+        decoded[wrong] = greedy_decode(rounded.network, prompt, model.task.width).numpy()
     assert (tokens == decoded).all()
     return measured
 
@@ -99,13 +99,13 @@ def test_every_ablation_and_position_encoding_answers_as_in_pytorch(kind: type[A
 
 
 def test_findings_are_of_the_network_in_the_page() -> None:
-    small, unknown = (sentences("add-random-nanogpt-none-seed1-x", seed) for seed in (1, 99))
-    transformer = sentences("add-random-transformer-none-seed1-x", 1)
+    small, unknown = (finding_sentences("add-random-nanogpt-none-seed1-x", seed) for seed in (1, 99))
+    transformer = finding_sentences("add-random-transformer-none-seed1-x", 1)
     as_in_appendix = "In our transformer of seed 1, 1.4% of answers"
     assert transformer["tokens"].startswith(as_in_appendix)
-    assert set(transformer) == set(FOUND)
+    assert set(transformer) == set(FINDINGS)
     assert set(small) == {"invert", "exchange", "steer"}  # it has no encoder
-    assert unknown == sentences("add-random-nanogpt-none-bits5-seed1-x", 1) == {}
+    assert unknown == finding_sentences("add-random-nanogpt-none-bits5-seed1-x", 1) == {}
 
 
 def test_worst_token_of_the_pairs_held_out_is_found() -> None:

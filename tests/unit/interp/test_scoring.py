@@ -9,7 +9,7 @@ import pytest
 
 import arith_erd as ae
 from arith_erd.errors import UserError
-from arith_erd.interp.scoring import COLUMNS, threshold, with_verdicts, zoo
+from arith_erd.interp.scoring import COLUMNS, add_verdicts, fit_threshold, zoo
 
 
 def table(scores: np.ndarray, method: str = "mine") -> pd.DataFrame:
@@ -24,25 +24,25 @@ def test_scores_of_one_half_never_move_the_threshold_that_names_it(half: int):
     rng = np.random.default_rng(0)
     rows = table(rng.normal(size=12))
     own = rows["seed"] % 2 == half
-    before = with_verdicts(rows)["named"]
+    before = add_verdicts(rows)["named"]
     for index in rows.index[own]:
         others = own & (rows.index != index)
         moved = rows.assign(score=rows["score"].where(~others, rng.normal(scale=9, size=12)))
-        assert with_verdicts(moved)["named"][index] == before[index]
+        assert add_verdicts(moved)["named"][index] == before[index]
 
 
 def test_networks_without_a_known_algorithm_are_named_and_neither_fix_nor_count():
     rows = table(np.where(np.arange(12) < 6, 20.0, 0.0) + np.arange(12))  # which separates the algorithms
     free = rows.assign(network="free", algorithm="", score=-100.0)
-    found = with_verdicts(pd.concat([rows, free], ignore_index=True))
+    found = add_verdicts(pd.concat([rows, free], ignore_index=True))
     assert found["named"][12:].tolist() == ["carries"] * 12
     assert found["right"][12:].isna().all()
-    assert found["right"][:12].tolist() == with_verdicts(rows)["right"].tolist() == [1] * 12
+    assert found["right"][:12].tolist() == add_verdicts(rows)["right"].tolist() == [1] * 12
 
 
 def test_threshold_of_one_algorithm_alone_is_refused():
     with pytest.raises(UserError, match="one half lacks sum or carries"):
-        threshold(np.array([0.0, 1.0]), np.array([True, True]))
+        fit_threshold(np.array([0.0, 1.0]), np.array([True, True]))
 
 
 def test_every_reference_is_in_one_half_and_both_algorithms_are_in_both():

@@ -12,7 +12,14 @@ from arith_erd.bits import VOCAB_SIZE, ZERO
 from arith_erd.errors import UserError
 from arith_erd.interp.erasure import token_means
 from arith_erd.interp.hooked import Hooked
-from arith_erd.mechanism.place_value import ColumnSums, PrefixedExamples, agreements, slopes, swap_inputs, swaps
+from arith_erd.mechanism.place_value import (
+    ColumnSums,
+    PrefixedExamples,
+    measure_agreements,
+    measure_slopes,
+    measure_swaps,
+    same_prefix_pairs,
+)
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import HookPoint
 from arith_erd.probes.patching import Patching
@@ -81,23 +88,23 @@ def test_the_columns_are_what_carries_are_made_of() -> None:
 
 
 def test_slopes_are_place_values_where_the_rule_compares_c_with_a_threshold_and_only_there() -> None:
-    rows = pd.DataFrame(slopes(network(by_carry(0.45)), COLUMNS, 4096))
+    rows = pd.DataFrame(measure_slopes(network(by_carry(0.45)), COLUMNS, 4096))
     of_bit = rows[rows["bit"] == 4]
     for name, sign in (("operands", 1), ("prefix", -1)):
         found = of_bit[of_bit["measure"] == f"slope_{name}"].sort_values("place")["value"].to_numpy()
         assert found == pytest.approx(sign * np.array([0.125, 0.25, 0.5, 1]), abs=0.02)
-    other = pd.DataFrame(slopes(network(last_token), COLUMNS, 4096))
+    other = pd.DataFrame(measure_slopes(network(last_token), COLUMNS, 4096))
     found = other[(other["bit"] == 4) & (other["measure"] == "slope_operands")].sort_values("place")["value"]
     assert found.to_numpy() == pytest.approx([0, 0, 0, 1], abs=0.05)
 
 
 def test_the_fitted_threshold_is_that_of_the_rule_and_agreement_tells_rules_apart() -> None:
-    rows = pd.DataFrame(agreements(network(by_carry(0.3)), COLUMNS, 4096))
+    rows = pd.DataFrame(measure_agreements(network(by_carry(0.3)), COLUMNS, 4096))
     assert measured(rows, "agreement_graded_carry").to_numpy() == pytest.approx(1)
     assert (measured(rows, "threshold_graded_carry")[[3, 4]] - 0.3).abs().max() < 0.1
     assert measured(rows, "form").max() == 0  # never as a number that leaves the range of a carry
     assert measured(rows, "agreement_prefix_carry")[4] < 0.9
-    read = pd.DataFrame(agreements(network(last_token), COLUMNS, 4096))
+    read = pd.DataFrame(measure_agreements(network(last_token), COLUMNS, 4096))
     assert measured(read, "agreement_prefix_carry").min() == 1
 
 
@@ -105,7 +112,7 @@ def test_the_fitted_threshold_is_that_of_the_rule_and_agreement_tells_rules_apar
 def test_swapped_runs_have_the_same_prefix_and_opposite_bits(task: Task) -> None:
     columns = ColumnSums(task)
     for t in range(1, task.width):
-        base, source = swap_inputs(columns, t, 64)
+        base, source = same_prefix_pairs(columns, t, 64)
         right, other = (task.answer(x.a, x.b) for x in (base, source))
         assert np.array_equal(right % 2**t, base.prefix)
         assert np.array_equal(other % 2**t, base.prefix)
@@ -116,7 +123,7 @@ def test_swapped_runs_have_the_same_prefix_and_opposite_bits(task: Task) -> None
 
 def test_a_swap_finds_who_computes_the_carry() -> None:
     for passed, flips in ((False, {"own": 1, "earlier": 0}), (True, {"own": 0, "earlier": 1})):
-        rows = pd.DataFrame(swaps(network(by_carry(0.5), passed=passed), COLUMNS, 64))
+        rows = pd.DataFrame(measure_swaps(network(by_carry(0.5), passed=passed), COLUMNS, 64))
         whole = rows[rows["site"] == "dec.2"].groupby("measure")["value"]
         assert whole.agg(["min", "max"]).loc["swap_own"].tolist() == [flips["own"]] * 2
         assert whole.mean()["swap_earlier"] == flips["earlier"]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from arith_erd.bits import ONE, ZERO, from_digits
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.place_value import ColumnSums
-from arith_erd.mechanism.responses import predicted_bits, read_prefixes
+from arith_erd.mechanism.responses import predict_bits, run_with_prefixes
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.network import shift_right
 from arith_erd.tasks import Add
@@ -35,7 +35,7 @@ def test_readings_are_what_a_plain_loop_of_decodes_finds(kind: type[Network]) ->
     def at_last(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
         return torch.cat([output[:, :-1], ablated.expand(64, 1, 16)], dim=1)
 
-    _, readings = read_prefixes(Hooked(network, task=TASK), EXAMPLES)
+    _, readings = run_with_prefixes(Hooked(network, task=TASK), EXAMPLES)
     assert Counter(name for _, name, _, _ in readings) == Counter(flip=3, far=3, mean_ablation=3, random=6)
     for position, intervention, tokens, prefix in readings:
         if intervention in ("flip", "far"):
@@ -68,7 +68,7 @@ def test_hypotheses_follow_from_the_operands_alone() -> None:
             "graded_carry": ((a >> t) + (b >> t) + (carry > 0.5)) % 2,
             "local_remainder": held % 2,
         }
-        tie, found = carry % 1 == 0.5, predicted_bits(columns, examples, prefix)
+        tie, found = carry % 1 == 0.5, predict_bits(columns, examples, prefix)
         for name, bits in expected.items():
             assert (found[name] == np.where(tie, -1, bits)).all()
         outside |= set(np.floor(total + 0.5)[~tie]) - {0.0, 1.0, 2.0, 3.0} if t < 5 else set()

@@ -5,13 +5,13 @@ import pytest
 
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.card import MAX_DISTANCE
-from arith_erd.mechanism.responses import draw_shifts, shifted_bits
+from arith_erd.mechanism.responses import sample_shifts, shifted_bits
 from arith_erd.mechanism.signature import (
     COMPONENTS,
     POST_HOC,
     PREDICTIONS,
     MeasuredSignature,
-    decide,
+    classify,
     expected_signatures,
     is_calibrated,
     measure_signature,
@@ -33,7 +33,7 @@ def ideal(name: str, **changes: np.ndarray) -> MeasuredSignature:
 
 @pytest.mark.parametrize("name", PREDICTIONS)
 def test_ideal_signatures_get_their_own_name_or_none_if_they_were_written_afterwards(name: str) -> None:
-    verdict = decide(ideal(name, **BROKEN if name in POST_HOC else {}), EXPECTED)
+    verdict = classify(ideal(name, **BROKEN if name in POST_HOC else {}), EXPECTED)
     if name in POST_HOC:
         assert (verdict.name, verdict.post_hoc[name]) == ("none", 0)
         assert verdict.distance > MAX_DISTANCE
@@ -44,27 +44,28 @@ def test_ideal_signatures_get_their_own_name_or_none_if_they_were_written_afterw
 
 def test_signatures_that_change_at_a_bit_are_mixed() -> None:
     low, high = EXPECTED["prefix_carry"], EXPECTED["erd"]
-    verdict = decide(ideal("erd", **{x: np.where(np.arange(8) < 4, low[x], high[x]) for x in COMPONENTS}), EXPECTED)
+    verdict = classify(ideal("erd", **{x: np.where(np.arange(8) < 4, low[x], high[x]) for x in COMPONENTS}), EXPECTED)
     assert (verdict.name, verdict.nearest) == ("mixed", "prefix_carry below bit 4, erd from there")
 
 
 def test_prefixes_of_one_algorithm_and_steering_of_another_are_none() -> None:
     carry = {name: EXPECTED["prefix_carry"][name] for name in ("carry", "value", "value_of_remainder")}
-    verdict = decide(ideal("remainder", **BROKEN, **carry), EXPECTED)
+    verdict = classify(ideal("remainder", **BROKEN, **carry), EXPECTED)
     assert verdict.name == "none"
     assert any(reason.startswith("from the prefix test only, the nearest is remainder") for reason in verdict.reasons)
 
 
 def test_right_prefixes_without_any_effect_of_steering_are_undecided_and_wrong_answers_are_none() -> None:
-    assert decide(ideal("erd", value=NOTHING, value_of_remainder=NOTHING, carry=NOTHING), EXPECTED).name == "undecided"
-    verdict = decide(MeasuredSignature(0.9, EXPECTED["erd"]), EXPECTED)
+    no_steering = dict.fromkeys(("value", "value_of_remainder", "carry"), NOTHING)
+    assert classify(ideal("erd", **no_steering), EXPECTED).name == "undecided"
+    verdict = classify(MeasuredSignature(0.9, EXPECTED["erd"]), EXPECTED)
     assert (verdict.name, verdict.reasons) == ("none", ["answers 90.0% of the examples right, fewer than 95%"])
 
 
 def test_shifted_sums_stay_sums_and_shift_their_bits() -> None:
     rng = np.random.default_rng(0)
     sums = rng.integers(0, 128, (2, 500)).sum(axis=0)
-    delta = draw_shifts(sums, TASK.bits, rng)
+    delta = sample_shifts(sums, TASK.bits, rng)
     total = sums[:, None] + delta
     assert (delta != 0).all()
     assert ((total >= 0) & (total <= 254)).all()
@@ -79,7 +80,7 @@ def test_shifted_sums_stay_sums_and_shift_their_bits() -> None:
 @pytest.mark.parametrize("name", ["erd", "prefix_carry_decoy", "lookahead_carry", "mixed", *POST_HOC])
 def test_references_get_their_own_name_or_none_if_they_were_written_afterwards(name: str) -> None:
     found = measure_signature(Hooked(reference(name, 3).network, task=TASK), pairs=64, steered=96)
-    verdict = decide(found, EXPECTED)
+    verdict = classify(found, EXPECTED)
     assert (found.accuracy, verdict.name) == (1, "none" if name in POST_HOC else name.removesuffix("_decoy"))
     if name in POST_HOC:
         assert [other for other, distance in verdict.post_hoc.items() if distance <= MAX_DISTANCE] == [name]

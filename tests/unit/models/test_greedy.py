@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from arith_erd.bits import START
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.models.network import greedy, shift_right
+from arith_erd.models.network import greedy_decode, shift_right
 from arith_erd.tasks import Add, Mul
 
 CASES = {"transformer-mul": (Transformer, Mul(3, "plain", "plain")), "nanogpt-add": (NanoGPT, Add(3))}
@@ -52,7 +52,7 @@ def test_decoding_everything_equals_teacher_forcing(half_trained):
     network, prompt, completion = half_trained
     with torch.no_grad():
         forced = network(prompt, shift_right(completion)).argmax(-1)
-    decoded = greedy(network, prompt, completion.shape[1])
+    decoded = greedy_decode(network, prompt, completion.shape[1])
     assert 0.05 < sequence_accuracy(decoded, completion) < 0.95
     assert torch.equal((decoded == completion).all(-1), (forced == completion).all(-1))
     assert not torch.equal(decoded, forced), "a test of nothing: no sequence went astray"
@@ -61,4 +61,4 @@ def test_decoding_everything_equals_teacher_forcing(half_trained):
 def test_greedy_equals_decoding_token_by_token(half_trained):
     network, prompt, completion = half_trained
     length = completion.shape[1]
-    assert torch.equal(greedy(network, prompt, length)[::2], slow_decode(network, prompt[::2], length))
+    assert torch.equal(greedy_decode(network, prompt, length)[::2], slow_decode(network, prompt[::2], length))

@@ -8,10 +8,10 @@ from torch import Tensor
 from arith_erd.bits import ZERO, from_digits
 from arith_erd.errors import UserError
 from arith_erd.mechanism.place_value import ColumnSums, PrefixedExamples
-from arith_erd.mechanism.responses import predicted_bits
+from arith_erd.mechanism.responses import predict_bits
 from arith_erd.models import Transformer
-from arith_erd.models.network import greedy, shift_right
-from arith_erd.models.references import DECOYS, OTHERS, REFERENCES, reference
+from arith_erd.models.network import greedy_decode, shift_right
+from arith_erd.models.references import DECOYS, POST_HOC, REFERENCES, reference
 from arith_erd.tasks import Add
 
 COLUMNS = ColumnSums(Add())
@@ -28,14 +28,14 @@ def logits(network: Transformer, answer: Tensor = COMPLETION) -> Tensor:
     return network(PROMPT, shift_right(answer))
 
 
-@pytest.mark.parametrize("name", [*REFERENCES, *OTHERS, *DECOYS])
+@pytest.mark.parametrize("name", [*REFERENCES, *POST_HOC, *DECOYS])
 def test_references_answer_with_a_wide_margin(name: str) -> None:
     network = reference(name, 1).network
     given = logits(network)
     right = given.gather(-1, COMPLETION[..., None])[..., 0]
     wrong = given.scatter(-1, COMPLETION[..., None], -torch.inf).amax(-1)
     assert (right - wrong).min() >= 5
-    assert torch.equal(greedy(network, PROMPT[:64], 8), COMPLETION[:64])
+    assert torch.equal(greedy_decode(network, PROMPT[:64], 8), COMPLETION[:64])
 
 
 def test_seed_determines_the_network_and_leaves_the_global_generator_alone() -> None:
@@ -52,7 +52,7 @@ def test_seed_determines_the_network_and_leaves_the_global_generator_alone() -> 
 @pytest.mark.parametrize(("name", "hypothesis"), ALGORITHMS.items())
 def test_references_answer_wrong_prefixes_as_their_algorithms_do(name: str, hypothesis: str) -> None:
     bits = np.random.default_rng(0).integers(0, 2, COMPLETION.shape)
-    for seed in (2, 3) if name in OTHERS else (2,):
+    for seed in (2, 3) if name in POST_HOC else (2,):
         found = logits(reference(name, seed).network, torch.from_numpy(bits) + ZERO).argmax(-1).numpy() - ZERO
         assert (found[:, 0] == EXAMPLES.answer & 1).all()
         for t in range(1, 8):
@@ -61,7 +61,7 @@ def test_references_answer_wrong_prefixes_as_their_algorithms_do(name: str, hypo
             c = PrefixedExamples(COLUMNS, t, *EXAMPLES.operands.T, from_digits(prefix)).c
             clear = np.abs(c % 1 - 0.5) > (0.1 if hypothesis == name else -1)
             assert clear.any()
-            assert (found[:, t] == predicted_bits(COLUMNS, EXAMPLES, prefix)[hypothesis])[clear].all()
+            assert (found[:, t] == predict_bits(COLUMNS, EXAMPLES, prefix)[hypothesis])[clear].all()
 
 
 @pytest.mark.parametrize(("name", "feature"), [("erd_decoy", "carry"), ("prefix_carry_decoy", "value")])

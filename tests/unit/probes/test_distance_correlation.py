@@ -13,7 +13,7 @@ from scipy import stats
 
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
-from arith_erd.models.network import greedy, shift_right
+from arith_erd.models.network import greedy_decode, shift_right
 from arith_erd.models.weights import load_authors_network
 from arith_erd.probes.distance_correlation import DistanceCorrelation, pearson, spearman
 from arith_erd.seeds import derive
@@ -58,7 +58,7 @@ def test_decoder_sites_are_read_with_the_models_own_answer(architecture: type[Ne
     model = untrained(Mul(3), architecture)
     examples = model.task.examples(range(8), range(8))
     prompt = torch.from_numpy(examples.prompt)
-    own = greedy(model.network, prompt, model.task.width)
+    own = greedy_decode(model.network, prompt, model.task.width)
     assert not np.array_equal(own, examples.completion)
     _, cache = model.run_with_cache((prompt, shift_right(own)), ["dec.2"])
     x = cache["dec.2"].flatten(1).double().numpy()

@@ -14,7 +14,7 @@ from arith_erd.bundled import CONF
 from arith_erd.config.build import Factory
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.interp.interventions import caching
+from arith_erd.interp.interventions import cache_outputs
 from arith_erd.losses import CrossEntropy, Loss
 from arith_erd.models import Network
 from arith_erd.models.dropout import Dropout
@@ -196,7 +196,7 @@ class OfTheActivation(CrossEntropy):
         self.head = nn.Parameter(torch.ones(()))
 
     def forward(self, network, prompt, completion, targets=None):
-        with caching(network.sites(), ["dec.1"]) as found:
+        with cache_outputs(network.sites(), ["dec.1"]) as found:
             network(prompt, shift_right(completion))
         return found["dec.1"].square().mean() * self.head
 

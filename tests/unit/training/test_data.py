@@ -138,7 +138,7 @@ def test_loss_leaves_unused_tokens_out():
     loss = CrossEntropy()
     loss.padded = True
     each = torch.nn.functional.cross_entropy(logits.movedim(-1, 1), completion, reduction="none")
-    torch.testing.assert_close(loss.of_logits(logits, completion), torch.cat([each[0, :3], each[1]]).mean())
+    torch.testing.assert_close(loss.loss_of_logits(logits, completion), torch.cat([each[0, :3], each[1]]).mean())
 
 
 def test_options_that_do_not_fit_are_one_line(train):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from arith_erd.bits import PAD
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
-from arith_erd.models.network import greedy
+from arith_erd.models.network import greedy_decode
 from arith_erd.runs.directory import Run
 from arith_erd.stats import stuck_status
 from arith_erd.training.checkpoint import ResumePoint
@@ -66,7 +66,7 @@ def test_summary_equals_decoding_everything(trained_pack):
         model = load_run(trained_pack.path, entry["seed"])
         examples = model.task.examples()
         held_out = model.split(examples)
-        decoded = greedy(model.network, torch.from_numpy(examples.prompt), model.task.width).numpy()
+        decoded = greedy_decode(model.network, torch.from_numpy(examples.prompt), model.task.width).numpy()
         right = decoded == examples.completion
         error = abs(model.task.decode(decoded) - examples.answer)
         assert entry["val_mae"] == pytest.approx(error[held_out].mean())

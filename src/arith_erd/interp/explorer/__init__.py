@@ -25,16 +25,16 @@ from ...bundled import RESULTS
 from ...errors import UserError
 from ...models import NanoGPT, Transformer
 from ...tasks import Examples
-from ..causal_model import CausalModel, answer_solvers
+from ..causal_model import CausalModel, answer_slope_matrices
 from ..erasure import token_means
 from ..hooked import Hooked
 from ..sites import layers, residual_stream
 
 SOURCES = Path(__file__).parent
-CARDS = [RESULTS / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
-FOUND = yaml.safe_load((SOURCES / "found.yaml").read_text(encoding="utf-8"))
-TASK = ["name", "operator", "bits", "digit_noun", "base", "prompt_order", "completion_order", "width", "shape"]
-TASK += ["operand_names", "prompt_places", "prompt_names", "answer_names"]
+CARD_TABLES = [RESULTS / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
+FINDINGS = yaml.safe_load((SOURCES / "found.yaml").read_text(encoding="utf-8"))
+TASK_FIELDS = ["name", "operator", "bits", "digit_noun", "base", "prompt_order", "completion_order", "width", "shape"]
+TASK_FIELDS += ["operand_names", "prompt_places", "prompt_names", "answer_names"]
 
 
 class Page(str):
@@ -66,15 +66,15 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
     precision, rounded = torch.float16, _rounded(model, torch.float16)
     if not torch.equal(model.run(fit).argmax(-1).cpu(), rounded.run(fit).argmax(-1)):
         precision, rounded = torch.float32, _rounded(model, torch.float32)
-    exact = rounded.network.state_dict() | _tensors(rounded, fit)
+    exact = rounded.network.state_dict() | _page_tensors(rounded, fit)
     tensors = {x: y if x.endswith(("positions", "answers")) else y.to(precision) for x, y in exact.items()}
     planes = np.concatenate([x.float().numpy().ravel() for x in tensors.values()]).view(np.uint8).reshape(-1, 4).T
-    page = {"name": model.name, "seed": model.seed, "kind": kind, "task": {x: getattr(task, x) for x in TASK}}
+    page = {"name": model.name, "seed": model.seed, "kind": kind, "task": {x: getattr(task, x) for x in TASK_FIELDS}}
     page |= {"heads": next((x.num_heads for x in rounded.network.modules() if hasattr(x, "num_heads")), 1)}
     page |= {"rope": model.network.scheme == "rope"}
     page |= {"stream": residual_stream(model.sites), "parameters": sum(x.numel() for x in model.network.parameters())}
     page |= {"bits": 8 * precision.itemsize, "right": model.accuracy(fit), "missed": _worst_token(model, pairs, rng)}
-    page |= {"found": sentences(model.name, model.seed) if model.epoch is None else {}}
+    page |= {"found": finding_sentences(model.name, model.seed) if model.epoch is None else {}}
     page |= {"numbers": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()}
     return page | {"shapes": {name: x.shape for name, x in tensors.items()}}
 
@@ -103,7 +103,7 @@ def _rounded(model: Hooked, precision: torch.dtype) -> Hooked:
     return Hooked(network, task=model.task)
 
 
-def _tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
+def _page_tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     """The page's tensors besides the weights: answers, positions, means and directions."""
     known = {"answers": torch.from_numpy(model.task.examples().answer)}
     around = {name: x for name, x in model.network.named_children() if name.endswith(("embedding", "dropout"))}
@@ -116,7 +116,7 @@ def _tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     for site in layers(stream, "enc")[-1:]:
         known[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), model.task.vocab_size)
     causal = CausalModel(model.task)
-    solvers = answer_solvers(causal, causal.values(fit))  # (m, k, N)
+    solvers = answer_slope_matrices(causal, causal.values(fit))  # (m, k, N)
     for site in [x for x in stream if x.startswith("dec.")]:
         slopes = torch.einsum("mkn,nmc->kmc", solvers, cache[site][:, -model.task.width :].double())
         known |= {f"{name}.{site}": x for name, x in zip(("value", "carry"), slopes.flip(0), strict=False)}
@@ -129,7 +129,7 @@ def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
     for other in [one for one in networks if one["task"] != task]:
         answers = "{name}, {bits} {digit_noun}".format(**other["task"])
         raise UserError(f"explorer: {other['name']} answers {answers}; expected the first one's task, {task['name']}")
-    data = json.dumps({"task": task, "docs": docs, "found": FOUND, "networks": networks})
+    data = json.dumps({"task": task, "docs": docs, "found": FINDINGS, "networks": networks})
     html, *scripts = ((SOURCES / x).read_text("utf-8") for x in ("explorer.html", "network.js", "explorer.js"))
     script = "\n".join(scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -137,15 +137,15 @@ def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
     return Page(re.sub("%(SHA256|DATA|SCRIPT)%", lambda mark: parts[mark[1]], html))
 
 
-def sentences(name: str, seed: int) -> dict[str, str]:
-    """Intervention -> a sentence with the network's results in `CARDS`; empty if they have none."""
+def finding_sentences(name: str, seed: int) -> dict[str, str]:
+    """Intervention -> a sentence with the network's results in `CARD_TABLES`; empty if they have none."""
     ours = re.match("add-random-(transformer|nanogpt)-none-seed", name)  # other options stand in front of the seed
     network = ours[1] if ours else "authors" if name == "add_model" else None
-    if network is None or not CARDS[0].is_file():
+    if network is None or not CARD_TABLES[0].is_file():
         return {}
-    cards = pd.concat(map(pd.read_csv, CARDS)).query("network == @network and seed == @seed and control.isna()")
+    cards = pd.concat(map(pd.read_csv, CARD_TABLES)).query("network == @network and seed == @seed and control.isna()")
     who, sentences = f"our {network} of seed {seed}" if ours else "the authors' network", {}
-    for kind, one in FOUND.items():
+    for kind, one in FINDINGS.items():
         values = [cards.query(query)["value"].clip(lower=0).describe() for query in one["queries"]]
         if all(of_query["count"] for of_query in values):
             sentences[kind] = f"In {who}, {one['sentence'].format(*values)}."

@@ -4,7 +4,7 @@
 that are computed instead of trained. Each seed gives another network that runs the same algorithm. All of them answer
 all 16,384 sums right.
 
-`circuits` has attention heads and hidden units that compute features; `algorithms` combines them into programs;
+`components` has attention heads and hidden units that compute features; `algorithms` combines them into programs;
 `program` compiles a program into a network.
 """
 
@@ -13,44 +13,37 @@ import numpy as np
 from ...errors import bad_value, require_integer
 from ...seeds import MAX_SEED, RandomStream, derive
 from ...tasks import Add, Task
-from . import algorithms as made
+from . import algorithms as a
 from .program import Reference, compile_program
 
-REFERENCES, OTHERS, DECOYS = (
-    {algorithm.__name__: algorithm for algorithm in several}
-    for several in (
-        (made.erd, made.prefix_carry, made.lookahead_carry, made.remainder, made.mixed),
-        (made.graded_carry, made.local_remainder),
-        (made.erd_decoy, made.prefix_carry_decoy, made.lookahead_carry_decoy),
-    )
-)
+REFERENCES = {f.__name__: f for f in (a.erd, a.prefix_carry, a.lookahead_carry, a.remainder, a.mixed)}
+POST_HOC = {f.__name__: f for f in (a.graded_carry, a.local_remainder)}
+DECOYS = {f.__name__: f for f in (a.erd_decoy, a.prefix_carry_decoy, a.lookahead_carry_decoy)}
+PROGRAMS = REFERENCES | POST_HOC | DECOYS
 
 
 def reference(name: str, seed: int = 0) -> Reference:
     """Write a network that runs a known algorithm; the seed draws the variant.
 
-    `OTHERS` were written after we had seen trained networks, so `mechanism.signature.decide` does not name them. A
+    `POST_HOC` were written after we had seen trained networks, so `mechanism.signature.classify` does not name them. A
     decoy runs the algorithm in its name. It also stores a variable of another algorithm, which no weight reads.
     """
-    programs = REFERENCES | OTHERS | DECOYS
-    if name not in programs:
-        raise bad_value("reference", name, ", ".join(programs))
+    if name not in PROGRAMS:
+        raise bad_value("reference", name, ", ".join(PROGRAMS))
     require_integer("seed", seed, 0, MAX_SEED)
     rng = np.random.default_rng(derive(seed, f"{RandomStream.REFERENCE} {name}"))
-    return compile_program(programs[name](rng), rng)
+    return compile_program(PROGRAMS[name](rng), rng)
 
 
-def described() -> dict[str, str]:
+def describe_references() -> dict[str, str]:
     """Algorithm -> the first line of its docstring."""
-    return {
-        name: (program.__doc__ or "").partition("\n")[0] for name, program in (REFERENCES | OTHERS | DECOYS).items()
-    }
+    return {name: (program.__doc__ or "").partition("\n")[0] for name, program in PROGRAMS.items()}
 
 
-def written_for(task: Task) -> bool:
+def is_reference_task(task: Task) -> bool:
     """Whether the references perform this task: seven-bit addition, least significant bit first."""
     orders = {task.prompt_order, task.completion_order}
     return isinstance(task, Add) and (task.bits, task.base, task.num_operands) == (7, 2, 2) and orders == {"reverse"}
 
 
-__all__ = ["DECOYS", "OTHERS", "REFERENCES", "Reference", "described", "reference", "written_for"]
+__all__ = ["DECOYS", "POST_HOC", "REFERENCES", "Reference", "describe_references", "is_reference_task", "reference"]

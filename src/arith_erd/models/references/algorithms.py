@@ -8,11 +8,11 @@ from functools import partial
 
 import numpy as np
 
-from . import circuits as c
+from . import components as c
 from .program import Program, Step, cross_attention, feed_forward, self_attention
 
 ENCODE_VALUE = self_attention(c.value)
-SETTLED = feed_forward(c.settled)
+SETTLED = feed_forward(c.equal_bits)
 ANSWER_VALUE = [feed_forward(c.bits_of_value), feed_forward(partial(c.select, source="sum_bits"))]
 ANSWER_XOR = feed_forward(c.xor)
 PREFIX = self_attention(c.prefix_number)
@@ -38,7 +38,7 @@ def prefix_carry(rng: np.random.Generator) -> Program:
     bits at 2 are 0 and 1, and with the carry the answer is 0. The seed decides whether each operand has a head of its
     own. The decoder's feature ``carry`` holds the carry into bit t.
     """
-    bring = partial(c.for_prefix_carry, together=bool(rng.random() < 0.5))
+    bring = partial(c.fetch_prefix_carry_inputs, together=bool(rng.random() < 0.5))
     return Program([], [cross_attention(bring), CARRY_FROM_PREFIX, ANSWER_XOR])
 
 
@@ -49,11 +49,12 @@ def lookahead_carry(rng: np.random.Generator) -> Program:
     bits at 2 are 0 and 1, and with the carry the answer is 0. The seed decides whether the encoder or the decoder looks
     for that position; the feature ``carry`` holds the carry into bit t, at ``a_t`` or in the decoder.
     """
-    find = [self_attention(c.partner), SETTLED]
+    find = [self_attention(c.copy_b), SETTLED]
     if rng.random() < 0.5:
-        bring = partial(c.for_lookahead, together=bool(rng.random() < 0.5))
+        bring = partial(c.fetch_lookahead_inputs, together=bool(rng.random() < 0.5))
         return Program(find, [cross_attention(bring), ANSWER_XOR])
-    classes = [*c.A, *[c.BITS] * (1 + len(c.B))]  # the operator asks for the carry out of the last bit
+    # The operator asks for the carry out of the last bit.
+    classes = [*c.A_POSITIONS, *[c.BITS] * (1 + len(c.B_POSITIONS))]
     look = partial(c.carry_by_lookahead, classes=classes)
     return Program([*find, self_attention(look)], [cross_attention(c.fetch_carry), ANSWER_XOR])
 
@@ -68,11 +69,11 @@ def mixed(rng: np.random.Generator) -> Program:
     if rng.random() < 0.5:
         by_value, by_carry = by_carry, by_value
     if rng.random() < 0.5:
-        encode = [self_attention(c.value, c.partner), SETTLED]
-        decode = [cross_attention(c.copy_value, c.for_lookahead), ANSWER_VALUE[0]]
+        encode = [self_attention(c.value, c.copy_b), SETTLED]
+        decode = [cross_attention(c.copy_value, c.fetch_lookahead_inputs), ANSWER_VALUE[0]]
     else:
         encode = [ENCODE_VALUE]
-        decode = [cross_attention(c.copy_value, c.for_prefix_carry), ANSWER_VALUE[0], CARRY_FROM_PREFIX]
+        decode = [cross_attention(c.copy_value, c.fetch_prefix_carry_inputs), ANSWER_VALUE[0], CARRY_FROM_PREFIX]
     select = [
         partial(c.select, source="sum_bits", positions=by_value),
         partial(c.select, source="xor", positions=by_carry),
@@ -127,21 +128,21 @@ def graded_carry(rng: np.random.Generator) -> Program:
 
 def prefix_carry_decoy(rng: np.random.Generator) -> Program:
     """Gets each carry from the prefix. Also stores the sum as a number, which no weight reads."""
-    bring = cross_attention(c.for_prefix_carry, c.copy_value)
+    bring = cross_attention(c.fetch_prefix_carry_inputs, c.copy_value)
     return Program([ENCODE_VALUE], [bring, CARRY_FROM_PREFIX, ANSWER_XOR])
 
 
 def lookahead_carry_decoy(rng: np.random.Generator) -> Program:
     """Gets each carry from the operands. Also stores the sum as a number, which no weight reads."""
-    encode = [self_attention(c.partner, c.value), SETTLED]
-    return Program(encode, [cross_attention(c.for_lookahead, c.copy_value), ANSWER_XOR])
+    encode = [self_attention(c.copy_b, c.value), SETTLED]
+    return Program(encode, [cross_attention(c.fetch_lookahead_inputs, c.copy_value), ANSWER_XOR])
 
 
 def erd_decoy(rng: np.random.Generator) -> Program:
     """Forms the sum as a number. Also stores carries, from the prefix or the operands, which no weight reads."""
     if rng.random() < 0.5:
-        bring = cross_attention(c.copy_value, c.for_prefix_carry)
+        bring = cross_attention(c.copy_value, c.fetch_prefix_carry_inputs)
         answer = feed_forward(partial(c.select, source="sum_bits"), partial(c.xor, name="unread_xor"))
         return Program([ENCODE_VALUE], [bring, ANSWER_VALUE[0], CARRY_FROM_PREFIX, answer])
-    encode = [self_attention(c.value, c.partner), SETTLED]
-    return Program(encode, [cross_attention(c.copy_value, c.for_lookahead), *ANSWER_VALUE])
+    encode = [self_attention(c.value, c.copy_b), SETTLED]
+    return Program(encode, [cross_attention(c.copy_value, c.fetch_lookahead_inputs), *ANSWER_VALUE])

@@ -15,16 +15,16 @@ from ...tasks import Add
 from ..network import shift_right
 from ..positions import sinusoids
 from ..transformer import Transformer
-from .circuits import BITS, CHANNELS, HEAD_SIZE, PROMPT, WIDTH, Head, Stream, Units, piecewise, ramp
+from .components import BITS, CHANNELS, HEAD_SIZE, PROMPT_LENGTH, WIDTH, Head, Stream, Units, piecewise, ramp
 
 TOKEN_NORM = 0.4  # small beside a position's 1.7 to 3: the scale of the first LayerNorm must not depend on the token
 
 
 class Step:
-    """One sublayer: its kind, and the `circuits` that build its heads or hidden units."""
+    """One sublayer: its kind, and the `components` that build its heads or hidden units."""
 
-    def __init__(self, kind: str, *circuits: Callable[..., Sequence[Any]]) -> None:
-        self.kind, self.circuits = kind, circuits
+    def __init__(self, kind: str, *components: Callable[..., Sequence[Any]]) -> None:
+        self.kind, self.components = kind, components
 
 
 self_attention, cross_attention, feed_forward = (
@@ -63,9 +63,9 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**62)))
-        network = Transformer(PROMPT, WIDTH).eval()
-    prompt, answer_in = examples(rng)
-    table = sinusoids(max(PROMPT, WIDTH), CHANNELS).double()
+        network = Transformer(PROMPT_LENGTH, WIDTH).eval()
+    prompt, answer_in = one_example_per_sum(rng)
+    table = sinusoids(max(PROMPT_LENGTH, WIDTH), CHANNELS).double()
     streams = [Stream(torch.zeros(1, 1, CHANNELS, dtype=torch.float64), rng)]  # the encoder attends to no other stack
     for layers, layer, tokens, steps in (
         (network.encoder, network.prompt_embedding, prompt, program.encoder),
@@ -74,7 +74,7 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
         positions = table[: tokens.shape[1]]
         embedding = Embedding(positions, rng)
         streams.append(Stream(embedding.table[tokens] + positions, rng))
-        assign(layers, streams[-1], streams[-2], [feed_forward(embedding.read), *steps])
+        place_steps(layers, streams[-1], streams[-2], [feed_forward(embedding.hidden_units), *steps])
         layer.weight.data.copy_(embedding.table)
     # Logits plus or minus L for the two bits, with L between 4 and 8, and -2 L for the other tokens.
     size, answer = float(rng.uniform(4, 8)), streams[-1].read("answer")[0]
@@ -83,11 +83,11 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
     base = torch.full((VOCAB_SIZE,), -2 * size, dtype=torch.float64)
     base[ZERO] = base[ONE] = 0.0
     weight, bias = streams[-1].reader(rows)
-    _set(network.head, weight, base + bias)
+    _set_weights(network.head, weight, base + bias)
     return Reference(network, *streams[1:])
 
 
-def examples(rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+def one_example_per_sum(rng: np.random.Generator) -> tuple[Tensor, Tensor]:
     """Prompts (255, P) and decoder inputs (255, m) of one random pair for each sum 0, 1, .. 254."""
     sums = np.arange(2 ** (BITS + 1) - 1)
     a = rng.integers(np.maximum(0, sums - 2**BITS + 1), np.minimum(sums, 2**BITS - 1) + 1)
@@ -121,7 +121,7 @@ class Embedding:
         rows[ZERO], rows[ONE] = common - self.bit, common + self.bit
         self.table = rows + torch.from_numpy(rng.standard_normal((VOCAB_SIZE, 1)))  # (V, C)
 
-    def read(self, stream: Stream) -> list[Units]:
+    def hidden_units(self, stream: Stream) -> list[Units]:
         """Hidden units that replace the embedding by ``position``, ``bit`` and ``no_bit``."""
         norms, length = self.places.norm(dim=1), len(self.places)
         detectors = self.places / norms[:, None] @ stream.basis  # (T, C - 1)
@@ -147,33 +147,33 @@ class Embedding:
         return units
 
 
-def assign(layers: nn.ModuleList, stream: Stream, memory: Stream, steps: Sequence[Step]) -> None:
+def place_steps(layers: nn.ModuleList, stream: Stream, memory: Stream, steps: Sequence[Step]) -> None:
     """Write the steps into the layers of one stack, whose residual stream is ``stream``.
 
     ``memory`` is the encoder's output, for `cross_attention`.
     """
     causal, rng = any(name == "cross_attention" for name, _ in layers[0].named_children()), stream.rng
     slots = [slot for layer in layers for slot in layer.named_children()]
-    places = _places([name for name, _ in slots], [step.kind for step in steps], rng)
+    places = _draw_slots([name for name, _ in slots], [step.kind for step in steps], rng)
     at = dict(zip(places, steps, strict=True))
     for index, (kind, residual) in enumerate(slots):
         sublayer: Any = residual.sublayer
         source = memory if kind == "cross_attention" else stream
         if step := at.get(index):
             if kind == "feed_forward":
-                _write_units(sublayer, stream, [units for circuit in step.circuits for units in circuit(stream)])
+                _write_units(sublayer, stream, [units for component in step.components for units in component(stream)])
             else:
-                heads = [head for circuit in step.circuits for head in circuit(stream, source)]
+                heads = [head for component in step.components for head in component(stream, source)]
                 _write_heads(sublayer, stream, source, heads, causal and kind == "self_attention")
         else:
             last = sublayer.contract if kind == "feed_forward" else sublayer.out
-            _set(last, torch.zeros(last.weight.shape), -stream.shift)
+            _set_weights(last, torch.zeros(last.weight.shape), -stream.shift)
         stream.gain = float(np.exp(rng.uniform(-0.4, 0.4)))
         stream.shift = torch.from_numpy(0.3 * rng.standard_normal(CHANNELS))
-        _set(residual.norm, torch.full((CHANNELS,), stream.gain), stream.shift)
+        _set_weights(residual.norm, torch.full((CHANNELS,), stream.gain), stream.shift)
 
 
-def _places(slots: Sequence[str], kinds: Sequence[str], rng: np.random.Generator) -> tuple[int, ...]:
+def _draw_slots(slots: Sequence[str], kinds: Sequence[str], rng: np.random.Generator) -> tuple[int, ...]:
     """Draw increasing indices of slots with the given kinds, uniformly."""
     options = [[i for i, slot in enumerate(slots) if slot == kind] for kind in kinds]
     choices = [choice for choice in product(*options) if all(i < j for i, j in pairwise(choice))]
@@ -195,7 +195,7 @@ def _write_units(module: Any, stream: Stream, parts: list[Units]) -> None:
     module.expand.bias.data[order] = (scale * (bias + threshold)).float()
     contract = torch.zeros(CHANNELS, hidden, dtype=torch.float64)
     contract[:, order] = stream.gain * stream.basis @ written / scale
-    _set(module.contract, contract, stream.gain * stream.basis @ constant - stream.shift)
+    _set_weights(module.contract, contract, stream.gain * stream.basis @ constant - stream.shift)
 
 
 def _write_heads(module: Any, stream: Stream, source: Stream, heads: list[Head], causal: bool) -> None:
@@ -223,11 +223,11 @@ def _write_heads(module: Any, stream: Stream, source: Stream, heads: list[Head],
         back = write @ torch.linalg.inv(mix)
         constant -= back @ shift
         out[:, rows] = stream.gain * stream.basis @ back
-    _set(module.out, out, stream.gain * stream.basis @ constant - stream.shift)
+    _set_weights(module.out, out, stream.gain * stream.basis @ constant - stream.shift)
 
 
 @torch.no_grad()
-def _set(module: Any, weight: Tensor, bias: Tensor) -> None:
+def _set_weights(module: Any, weight: Tensor, bias: Tensor) -> None:
     module.weight.copy_(weight)
     module.bias.copy_(bias)
 

@@ -1,9 +1,9 @@
-"""Parts of the references: a residual stream with named features, attention heads and hidden units, and circuits.
+"""Parts of the references: a residual stream with named features, attention heads and hidden units, and components.
 
 Positions of a prompt, least significant bit first: ``a_0 .. a_6 + b_0 .. b_6``. The decoder has a position for each
 bit t of the sum, 0 to 7. Bits, carries and answers are features with the values -1 and 1. Where an index lies beyond
-the operands, heads read the operator, whose ``bit`` is -1. A circuit is a function of the stream and, for heads, of the
-attended stream. It returns a list of heads or of units.
+the operands, heads read the operator, whose ``bit`` is -1. A component is a function of the stream and, for heads, of
+the attended stream. It returns a list of heads or of units.
 """
 
 import math
@@ -17,17 +17,17 @@ from torch import Tensor
 
 CHANNELS = 64
 HEAD_SIZE = 8
-CERTAIN = 30.0
+HARD_SCORE = 30.0
 """Nats between an attended position and the others: attention is hard up to 1e-13."""
 
 BITS = 7
 WIDTH = BITS + 1
 OPERATOR = BITS
-PROMPT = 2 * BITS + 1
-A = tuple(range(BITS))
-B = tuple(range(BITS + 1, PROMPT))
-MIDDLE = 2**BITS - 1  # of all sums, 0 .. 254
-NEVER = -300.0  # nats
+PROMPT_LENGTH = 2 * BITS + 1
+A_POSITIONS = tuple(range(BITS))
+B_POSITIONS = tuple(range(BITS + 1, PROMPT_LENGTH))
+MEAN_SUM = 2**BITS - 1  # of all sums, 0 .. 254
+MASKED_SCORE = -300.0  # nats
 
 
 def layer_norm(x: Tensor) -> Tensor:
@@ -142,8 +142,8 @@ def attend(
 
     ``moves`` maps features of ``memory``, at most 8, to the features of ``stream`` that receive their averages.
     ``classes`` has the row of ``scores`` for each querying position; None for one row each. ``penalty`` is a feature
-    of ``memory`` with values -1 and 1: positions where it is -1 lose 9 times `CERTAIN`, so scores below 200 nats cannot
-    select them.
+    of ``memory`` with values -1 and 1: positions where it is -1 lose 9 times `HARD_SCORE`, so scores below 200 nats
+    cannot select them.
     """
     classes = range(len(scores)) if classes is None else classes
     position = stream.read("position")
@@ -153,25 +153,25 @@ def attend(
     table[: len(scores)] = scores
     key = table @ memory.read("position")
     if penalty:
-        key = key + 4.5 * CERTAIN * memory.read(penalty)  # every query has exactly one 1, so it applies to all
+        key = key + 4.5 * HARD_SCORE * memory.read(penalty)  # every query has exactly one 1, so it applies to all
     for target in moves.values():
         stream.add(target)
     value = torch.cat([memory.read(source) for source in moves])
     return Head(rows @ position, key, value, torch.cat([stream.write(target) for target in moves.values()], dim=1))
 
 
-def hard(targets: Sequence[Sequence[int]], length: int) -> Tensor:
-    """Scores (len(targets), length): `CERTAIN` at the positions that each row attends to, 0 elsewhere."""
+def hard_scores(targets: Sequence[Sequence[int]], length: int) -> Tensor:
+    """Scores (len(targets), length): `HARD_SCORE` at the positions that each row attends to, 0 elsewhere."""
     scores = torch.zeros(len(targets), length, dtype=torch.float64)
     for row, positions in enumerate(targets):
-        scores[row, list(positions)] = CERTAIN
+        scores[row, list(positions)] = HARD_SCORE
     return scores
 
 
-def weighted(weights: Tensor) -> Tensor:
+def softmax_scores(weights: Tensor) -> Tensor:
     """Scores whose softmax is proportional to ``weights`` (T, S); a weight of 0 becomes ``e^-30`` of the largest."""
     weights = weights / weights.amax(-1, keepdim=True)
-    return weights.clamp_min(math.exp(-CERTAIN)).log() + CERTAIN
+    return weights.clamp_min(math.exp(-HARD_SCORE)).log() + HARD_SCORE
 
 
 def piecewise(row: Tensor, knots: Sequence[float], values: npt.ArrayLike | Tensor, write: Tensor) -> Units:
@@ -196,9 +196,9 @@ def ramp(row: Tensor, low: float, high: float, change: Tensor) -> Units:
 
 def place_values() -> Tensor:
     """Place values (P,) of the operands' bits as shares of their sum: ``2^i / 254``."""
-    weights = torch.zeros(PROMPT, dtype=torch.float64)
+    weights = torch.zeros(PROMPT_LENGTH, dtype=torch.float64)
     for i in range(BITS):
-        weights[[A[i], B[i]]] = 2.0**i
+        weights[[A_POSITIONS[i], B_POSITIONS[i]]] = 2.0**i
     return weights / weights.sum()
 
 
@@ -207,7 +207,7 @@ def write_number(
 ) -> list[Head]:
     """Write a number: a feature's mean over the positions, weighted by ``shares`` (k, P), whose rows sum to 1."""
     stream.add_number(name)
-    return [attend(stream, memory, weighted(shares), {source: name}, classes)]
+    return [attend(stream, memory, softmax_scores(shares), {source: name}, classes)]
 
 
 def value(stream: Stream, memory: Stream) -> list[Head]:
@@ -218,8 +218,8 @@ def value(stream: Stream, memory: Stream) -> list[Head]:
 def copy_value(stream: Stream, memory: Stream) -> list[Head]:
     """Copy the value to all answer positions, by attention to all of the prompt with random weights."""
     stream.add_number("value")
-    weights = torch.from_numpy(stream.rng.uniform(0.2, 1.0, (WIDTH, PROMPT)))
-    return [attend(stream, memory, weighted(weights), {"value": "value"})]
+    weights = torch.from_numpy(stream.rng.uniform(0.2, 1.0, (WIDTH, PROMPT_LENGTH)))
+    return [attend(stream, memory, softmax_scores(weights), {"value": "value"})]
 
 
 def bits_of_value(stream: Stream) -> list[Units]:
@@ -265,15 +265,15 @@ def sum_of_lower(stream: Stream, memory: Stream, own: bool) -> list[Head]:
 
     With ``own`` A and B include bit t, and ``(A + B) / 2^t`` is twice 1 + ``lower``.
     """
-    shares = torch.zeros(WIDTH, PROMPT, dtype=torch.float64)
+    shares = torch.zeros(WIDTH, PROMPT_LENGTH, dtype=torch.float64)
     for t in range(WIDTH):
         for j in range(min(t + own, BITS)):
-            shares[t, [A[j], B[j]]] = 2.0 ** (j - t - 1 - own)
+            shares[t, [A_POSITIONS[j], B_POSITIONS[j]]] = 2.0 ** (j - t - 1 - own)
     shares[:, OPERATOR] = 1 - shares.sum(1)
     return write_number(stream, memory, "lower", shares)
 
 
-def less_prefix(stream: Stream, own: bool) -> Tensor:
+def sum_minus_prefix(stream: Stream, own: bool) -> Tensor:
     """The row that reads ``(A + B - p) / 2^t`` from ``lower`` and ``prefix``."""
     offsets = torch.tensor([0.5 + own + 2.0 ** -(t + 1) for t in range(WIDTH)], dtype=torch.float64)
     numbers = (1 + own) * stream.read("lower")[0] - 0.5 * stream.read("prefix")[0]
@@ -287,13 +287,13 @@ def fetch_bits(stream: Stream, memory: Stream, shift: int, suffix: str = "", tog
     of the stream then depends on the bits, and LayerNorm distorts a value that is stored beside them by 2%.
     """
     there = [0 <= t - shift < BITS for t in range(WIDTH)]
-    a, b = ([[of[t - shift] if there[t] else OPERATOR] for t in range(WIDTH)] for of in (A, B))
+    a, b = ([[of[t - shift] if there[t] else OPERATOR] for t in range(WIDTH)] for of in (A_POSITIONS, B_POSITIONS))
     first, second = f"a{suffix}", f"b{suffix}"
     if not together:
         places = ((a, first), (b, second))
-        return [attend(stream, memory, hard(at, PROMPT), {"bit": name}) for at, name in places]
+        return [attend(stream, memory, hard_scores(at, PROMPT_LENGTH), {"bit": name}) for at, name in places]
     both = [[*x, *y] if x != y else x for x, y in zip(a, b, strict=True)]
-    head = attend(stream, memory, hard(both, PROMPT), {"bit": first})
+    head = attend(stream, memory, hard_scores(both, PROMPT_LENGTH), {"bit": first})
     stream.add(second)
     copies = torch.cat([head.out, stream.write(second)], dim=1)
     return [Head(head.query, head.key, head.value.repeat(2, 1), copies)]
@@ -311,13 +311,14 @@ def xor(stream: Stream, name: str = "answer") -> list[Units]:
     return [curve(stream, row, (-2.5, -1.5, -0.5, 0.5, 1.5, 2.5), (-1, 1, 1, -1, -1, 1), name)]
 
 
-def partner(stream: Stream, memory: Stream) -> list[Head]:
+def copy_b(stream: Stream, memory: Stream) -> list[Head]:
     """In the encoder, copy ``b_j`` to the position of ``a_j``, and the operator's bit to all other positions."""
-    classes = [*A, *[BITS] * (PROMPT - BITS)]
-    return [attend(stream, memory, hard([*[[j] for j in B], [OPERATOR]], PROMPT), {"bit": "partner"}, classes)]
+    classes = [*A_POSITIONS, *[BITS] * (PROMPT_LENGTH - BITS)]
+    scores = hard_scores([*[[j] for j in B_POSITIONS], [OPERATOR]], PROMPT_LENGTH)
+    return [attend(stream, memory, scores, {"bit": "partner"}, classes)]
 
 
-def settled(stream: Stream) -> list[Units]:
+def equal_bits(stream: Stream) -> list[Units]:
     """In the encoder, write 1 where a bit equals its partner, so that the two decide their carry; else -1."""
     row = stream.read("bit")[0] + stream.read("partner")[0]
     return [curve(stream, row, (-1.5, -0.5, 0.5, 1.5), (1, -1, -1, 1), "settled")]
@@ -325,28 +326,28 @@ def settled(stream: Stream) -> list[Units]:
 
 def carry_by_lookahead(stream: Stream, memory: Stream, classes: Sequence[int] = range(WIDTH)) -> list[Head]:
     """Write the carry into bit t: ``a_j`` at the highest j < t with ``a_j = b_j``, or the operator's -1 if none."""
-    scores = torch.full((WIDTH, PROMPT), NEVER, dtype=torch.float64)
+    scores = torch.full((WIDTH, PROMPT_LENGTH), MASKED_SCORE, dtype=torch.float64)
     for t in range(WIDTH):
         scores[t, OPERATOR] = 0.0
         for j in range(min(t, BITS)):
-            scores[t, A[j]] = 20.0 * (j + 1)
+            scores[t, A_POSITIONS[j]] = 20.0 * (j + 1)
     return [attend(stream, memory, scores, {"bit": "carry"}, classes, penalty="settled")]
 
 
-def for_prefix_carry(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
+def fetch_prefix_carry_inputs(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
     """The inputs of `carry_from_prefix` and `xor`: both operands' bits t and t - 1."""
     return [*fetch_bits(stream, memory, 0, "", together), *fetch_bits(stream, memory, 1, "_before", together)]
 
 
-def for_lookahead(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
-    """The inputs of `xor`: both operands' bits t, and the carry, from an encoder with `settled`."""
+def fetch_lookahead_inputs(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
+    """The inputs of `xor`: both operands' bits t, and the carry, from an encoder with `equal_bits`."""
     return [*fetch_bits(stream, memory, 0, "", together), *carry_by_lookahead(stream, memory)]
 
 
 def fetch_carry(stream: Stream, memory: Stream) -> list[Head]:
     """The inputs of `xor`, from an encoder with `carry_by_lookahead`."""
-    places = [[t] for t in (*A, OPERATOR)]
-    return [attend(stream, memory, hard(places, PROMPT), {"bit": "a", "partner": "b", "carry": "carry"})]
+    places = [[t] for t in (*A_POSITIONS, OPERATOR)]
+    return [attend(stream, memory, hard_scores(places, PROMPT_LENGTH), {"bit": "a", "partner": "b", "carry": "carry"})]
 
 
 def scaled_value(stream: Stream, memory: Stream, source: str, weights: Tensor) -> list[Head]:
@@ -362,22 +363,22 @@ def scaled_value(stream: Stream, memory: Stream, source: str, weights: Tensor) -
 
 def encoded_value(stream: Stream, memory: Stream) -> list[Head]:
     """In the encoder, write ``(a + b) / 127 - 1`` at every operand bit, and -1 at the operator."""
-    operator = torch.eye(PROMPT, dtype=torch.float64)[OPERATOR]
-    classes = [int(n == OPERATOR) for n in range(PROMPT)]
+    operator = torch.eye(PROMPT_LENGTH, dtype=torch.float64)[OPERATOR]
+    classes = [int(n == OPERATOR) for n in range(PROMPT_LENGTH)]
     return write_number(stream, memory, "value", torch.stack([place_values(), operator]), classes=classes)
 
 
 def parity(stream: Stream) -> list[Units]:
     """Write the parity of ``(a + b - p) / 2^t``: -1 at even numbers, 1 at odd ones, linear in between."""
-    offsets = torch.tensor([MIDDLE - 0.5 + 2.0 ** -(t + 1) for t in range(WIDTH)], dtype=torch.float64)
-    row = MIDDLE * stream.read("value")[0] - 0.5 * stream.read("prefix")[0] + offsets @ stream.read("position")
+    offsets = torch.tensor([MEAN_SUM - 0.5 + 2.0 ** -(t + 1) for t in range(WIDTH)], dtype=torch.float64)
+    row = MEAN_SUM * stream.read("value")[0] - 0.5 * stream.read("prefix")[0] + offsets @ stream.read("position")
     numbers = range(-1, 2**WIDTH - 1)
     return [curve(stream, row, numbers, [2 * (number % 2) - 1 for number in numbers], "parity")]
 
 
 def parity_of_column(stream: Stream) -> list[Units]:
     """Write the parity of the column's total: -1 at 0 and 2, 1 at 1 and 3, linear between. The last bit ends at 1."""
-    total = less_prefix(stream, own=True)
+    total = sum_minus_prefix(stream, own=True)
     position = stream.read("position")
     elsewhere = torch.ones(len(position), dtype=torch.float64)
     elsewhere[BITS] = 0.0
@@ -395,4 +396,4 @@ def sharpen(stream: Stream) -> list[Units]:
 
 def carry_from_number(stream: Stream) -> list[Units]:
     """Write the carry into bit t from ``(A + B - p) / 2^t``: -1 up to 1/4, 1 from 3/4 on."""
-    return [curve(stream, less_prefix(stream, own=False), (0.25, 0.75), (-1, 1), "carry")]
+    return [curve(stream, sum_minus_prefix(stream, own=False), (0.25, 0.75), (-1, 1), "carry")]
