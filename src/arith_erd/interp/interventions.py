@@ -43,8 +43,8 @@ class Subspace:
         object.__setattr__(self, "directions", columns)  # of NumPy's arrays too
         exact = columns.detach().double()
         if exact.dim() != 2 or not torch.allclose(exact.mT @ exact, torch.eye(exact.shape[1]).to(exact), atol=1e-3):
-            given = tuple(exact.shape)
-            raise UserError(f"Subspace: received directions of shape {given}; expected orthonormal columns (d, r)")
+            shape = tuple(exact.shape)
+            raise UserError(f"Subspace: received directions of shape {shape}; expected orthonormal columns (d, r)")
 
     def __repr__(self) -> str:
         return f"Subspace(rank {self.rank} of {len(self.directions)})"
@@ -63,13 +63,13 @@ class Subspace:
 
 @dataclass(frozen=True)
 class BatchSlice:
-    """A batch of examples, ``rows`` of ``count``, and the position to change."""
+    """A batch of examples, ``rows`` of ``num_examples``, and the position to change."""
 
     rows: slice
     num_examples: int
     position: int | None = None  # index among the site's own positions, None for all
     num_prompt: int = 0  # positions of the prompt that precede the site's own
-    num_own: int = 0  # number of the site's own positions
+    num_own: int = 0
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a `UserError` if none fits."""
@@ -78,18 +78,18 @@ class BatchSlice:
         except (TypeError, ValueError, RuntimeError):
             raise UserError(f"a value of type {type(value).__name__}: expected a tensor") from None
         if self.position is not None and value.dim() == x.dim() + 1:
-            held = value.shape[1]  # more than the site's own where a run is shorter than the one that was cached
-            with_prompt = held != self.num_own and held >= self.num_prompt + self.num_own
-            place = self.position + self.num_prompt * with_prompt
-            if not 0 <= place < held:
+            cached = value.shape[1]  # more than the site's own where a run is shorter than the one that was cached
+            with_prompt = cached != self.num_own and cached >= self.num_prompt + self.num_own
+            index = self.position + self.num_prompt * with_prompt
+            if not 0 <= index < cached:
                 accepted = "expected (N, C), that position alone"
-                raise UserError(f"a value of {held} positions does not have the position to change; {accepted}")
-            value = value[:, place]
+                raise UserError(f"a value of {cached} positions does not have the position to change; {accepted}")
+            value = value[:, index]
         per_example = value.dim() == x.dim() and value.shape[0] == self.num_examples
         value = value[self.rows] if per_example else value
-        pairs = zip(reversed(value.shape), reversed(x.shape), strict=False)
-        part = value.dim() == x.dim() and not per_example and len(value) != 1  # of the examples
-        if part or value.dim() > x.dim() or any(size not in (1, wanted) for size, wanted in pairs):
+        sizes = zip(reversed(value.shape), reversed(x.shape), strict=False)
+        some_examples = value.dim() == x.dim() and not per_example and len(value) != 1
+        if some_examples or value.dim() > x.dim() or any(size not in (1, wanted) for size, wanted in sizes):
             raise UserError(f"a value of shape {tuple(value.shape)} does not fit activations {tuple(x.shape)}")
         return value.to(x)
 
@@ -165,18 +165,19 @@ class Erase(Intervention):
     def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
         erased = self.eraser(x.flatten(1))
         if not isinstance(erased, Tensor) or erased.shape != (len(x), x[0].numel()):
-            given = tuple(erased.shape) if isinstance(erased, Tensor) else f"a {type(erased).__name__}"
-            raise UserError(f"Erase at {self.site}: the eraser returned {given}; expected {(len(x), x[0].numel())}")
+            returned = tuple(erased.shape) if isinstance(erased, Tensor) else f"a {type(erased).__name__}"
+            raise UserError(f"Erase at {self.site}: the eraser returned {returned}; expected {(len(x), x[0].numel())}")
         return erased.view_as(x)
 
 
-def as_interventions(given: Intervention | Sequence[Intervention]) -> Sequence[Intervention]:
+def as_interventions(interventions: Intervention | Sequence[Intervention]) -> Sequence[Intervention]:
     """One or several interventions as a list; a `UserError` for anything else."""
-    listed = [*given] if isinstance(given, Iterable) else [given]
-    if wrong := [one for one in listed if not isinstance(one, Intervention)]:
-        accepted = "an intervention, such as Replace(site, position, value)"
-        raise UserError(f"interventions: received {wrong[0]!r}; expected {accepted}")
-    return listed
+    interventions = [*interventions] if isinstance(interventions, Iterable) else [interventions]
+    for other in interventions:
+        if not isinstance(other, Intervention):
+            accepted = "an intervention, such as Replace(site, position, value)"
+            raise UserError(f"interventions: received {other!r}; expected {accepted}")
+    return interventions
 
 
 def split_batches(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[BatchSlice, tuple[Tensor, ...]]]:
@@ -190,40 +191,36 @@ def split_batches(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[B
 
 @contextmanager
 def edit_outputs(
-    modules: Mapping[str, nn.Module], changes: Mapping[str, Callable[[Tensor], Tensor | None]], first: bool = True
+    modules: Mapping[str, nn.Module], edits: Mapping[str, Callable[[Tensor], Tensor | None]], prepend: bool = True
 ) -> Iterator[None]:
-    """Within the context a forward pass goes on with what ``changes`` make of the sites' outputs (B, T, ...).
+    """Within the context a forward pass continues with edited outputs (B, T, ...) of sites; None leaves one as it is.
 
-    None leaves an output as it is. Changes that come ``first`` are seen by hooks that are already there.
+    Edits that are prepended are seen by hooks that are already there.
     """
     ran = set[str]()
 
-    def applying(site: str) -> Callable[[nn.Module, Any, Any], Any]:
-        def hook(module: nn.Module, given: Any, output: Any) -> Any:
-            if site in ran:
-                raise UserError(f"site {site}: ran twice in this forward pass; expected a submodule that runs once")
-            ran.add(site)
-            x, axis = output if isinstance(output, Tensor) else output[0], position_axis(module)
-            if (x := changes[site](x.movedim(axis, 1) if x.dim() > 1 else x)) is None:
-                return None
-            return x.movedim(1, axis) if isinstance(output, Tensor) else (x.movedim(1, axis), *output[1:])
-
-        return hook
+    def hook(site: str, module: nn.Module, inputs: Any, output: Any) -> Any:
+        if site in ran:
+            raise UserError(f"site {site}: ran twice in this forward pass; expected a submodule that runs once")
+        ran.add(site)
+        x, axis = output if isinstance(output, Tensor) else output[0], position_axis(module)
+        if (x := edits[site](x.movedim(axis, 1) if x.dim() > 1 else x)) is None:
+            return None
+        return x.movedim(1, axis) if isinstance(output, Tensor) else (x.movedim(1, axis), *output[1:])
 
     with ExitStack() as stack:
-        for site in changes:
-            stack.callback(modules[site].register_forward_hook(applying(site), prepend=first).remove)
+        for site in edits:
+            stack.callback(modules[site].register_forward_hook(partial(hook, site), prepend=prepend).remove)
         yield
-    for site in changes:
-        if site not in ran:
-            raise UserError(f"site {site}: did not run in this forward pass; expected a submodule that does")
+    if missed := [site for site in edits if site not in ran]:
+        raise UserError(f"site {missed[0]}: did not run in this forward pass; expected a submodule that does")
 
 
 @contextmanager
 def cache_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, Tensor]]:
     """Within the context a forward pass stores the outputs of sites (B, T, ...), after interventions."""
     outputs: dict[str, Tensor] = {}
-    with edit_outputs(modules, {site: partial(outputs.__setitem__, site) for site in sites}, first=False):
+    with edit_outputs(modules, {site: partial(outputs.__setitem__, site) for site in sites}, prepend=False):
         yield outputs
 
 
@@ -231,27 +228,29 @@ def run_batch(
     model: "Hooked", interventions: Sequence[Intervention], batch: BatchSlice, inputs: Sequence[Tensor]
 ) -> Tensor:
     """Run one batch with the interventions, in order, and return its logits (B, m, V)."""
-    check_sites(model.sites, [one.site for one in interventions])
-    of_module: dict[nn.Module, list[Intervention]] = defaultdict(list)  # which several sites may name
-    for one in interventions:
-        of_module[model.sites[one.site]].append(one)
+    check_sites(model.sites, [intervention.site for intervention in interventions])
+    by_module: dict[nn.Module, list[Intervention]] = defaultdict(list)  # which several sites may name
+    for intervention in interventions:
+        by_module[model.sites[intervention.site]].append(intervention)
 
-    def change(listed: Sequence[Intervention], x: Tensor) -> Tensor:
-        require_layout(listed[0].site, x, inputs)
-        for one in listed:
-            own = num_own_positions(one.site, x.shape[1], inputs)
-            lead = x.shape[1] - own
-            at = None if one.position is None else model.index(one.site, one.position, own)
-            if at is not None and not -lead <= at < own:
-                held = f"{own} positions and {lead} of the prompt before them"
-                raise UserError(f"position {one.position}: {one.site} has {held}")
-            place = slice(lead, None) if at is None else lead + at
-            changed = x.clone()
-            changed[:, place] = one.change(x[:, place], replace(batch, position=at, num_prompt=lead, num_own=own))
-            x = changed
+    def edit(interventions: Sequence[Intervention], x: Tensor) -> Tensor:
+        require_layout(interventions[0].site, x, inputs)
+        for intervention in interventions:
+            site, position = intervention.site, intervention.position
+            own = num_own_positions(site, x.shape[1], inputs)
+            prompt = x.shape[1] - own
+            index = None if position is None else model.index(site, position, own)
+            if index is not None and not -prompt <= index < own:
+                positions = f"{own} positions and {prompt} of the prompt before them"
+                raise UserError(f"position {position}: {site} has {positions}")
+            place = slice(prompt, None) if index is None else prompt + index
+            at_position = replace(batch, position=index, num_prompt=prompt, num_own=own)
+            edited = x.clone()
+            edited[:, place] = intervention.change(x[:, place], at_position)
+            x = edited
         return x
 
-    with edit_outputs(model.sites, {listed[0].site: partial(change, listed) for listed in of_module.values()}):
+    with edit_outputs(model.sites, {several[0].site: partial(edit, several) for several in by_module.values()}):
         logits: Any = model.network(*inputs)
     if not isinstance(logits, Tensor):
         raise UserError(f"{model.name}: returned a {type(logits).__name__}; expected logits, one tensor (N, m, V)")
@@ -278,44 +277,43 @@ class PartialForward:
         self.model, self.site = model, site
         self.finished: set[str] = set()  # layers that do not run again, and sites outside the layers that precede them
         batches = split_batches(inputs, batch_size)
-        self.batches = [(batch, x, self._run_up_to(site, x) if site else {}) for batch, x in batches]
+        self.batches = [(batch, tensors, self._run_up_to(site, tensors) if site else {}) for batch, tensors in batches]
 
     def __call__(self, interventions: Intervention | Sequence[Intervention] = ()) -> Tensor:
         """Logits (N, m, V) with interventions at the site or after it. Gradients pass to values that require them."""
-        done = self.finished
         interventions = as_interventions(interventions)
         for site in (intervention.site for intervention in interventions):
-            if site != self.site and (layer_of(self.model.sites, site) or site) in done:
+            if site != self.site and (layer_of(self.model.sites, site) or site) in self.finished:
                 raise UserError(f"site {site}: runs before {self.site}, where the network resumes")
-        fields = [x for intervention in interventions for x in vars(intervention).values()]
-        values = [x.directions if isinstance(x, Subspace) else x for x in fields]
-        wanted = any(isinstance(x, Tensor) and x.requires_grad for x in values)
+        fields = [field for intervention in interventions for field in vars(intervention).values()]
+        values = [field.directions if isinstance(field, Subspace) else field for field in fields]
+        differentiable = any(isinstance(value, Tensor) and value.requires_grad for value in values)
         logits = []
-        with torch.set_grad_enabled(torch.is_grad_enabled() and wanted):
-            for batch, tensors, known in self.batches:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and differentiable):
+            for batch, tensors, outputs in self.batches:
                 with ExitStack() as stack:
-                    for layer, output in known.items():  # a hook would not skip the computation
-                        module = self.model.sites[layer]
-                        stack.enter_context(patch.object(module, "forward", lambda *x, output=output, **named: output))
+                    for layer, output in outputs.items():  # a hook would not skip the computation
+                        stack.enter_context(patch.object(self.model.sites[layer], "forward", return_value=output))
                     logits.append(run_batch(self.model, interventions, batch, tensors))
         return torch.cat(logits)
 
     def _run_up_to(self, site: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
         """Layer -> output, for the layers that end before the site or with it."""
-        whole = layers(self.model.sites) or list(self.model.sites)  # every site of a network without layers
-        ended = list[tuple[str, Any]]()
-        outside = [name for name in self.model.sites if layer_of(self.model.sites, name) is None]
+        sites = self.model.sites
+        whole = layers(sites) or [*sites]  # every site of a network without layers
+        outside = [name for name in sites if layer_of(sites, name) is None]
+        names, outputs = list[str](), list[Any]()  # in the order in which the sites end
 
-        def ends(name: str) -> Callable[..., None]:
-            return lambda module, given, output: ended.append((name, output))
+        def hook(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
+            names.append(name)
+            outputs.append(output)
 
         with ExitStack() as stack:
             for name in {*whole, *outside, site}:
-                stack.callback(self.model.sites[name].register_forward_hook(ends(name)).remove)
+                stack.callback(sites[name].register_forward_hook(partial(hook, name)).remove)
             self.model.network(*tensors)
-        names = [name for name, _ in ended]
-        before = ended[: names.index(site) + 1] if site in names else []
-        known = {name: output for name, output in before if name in whole and names.count(name) == 1}
-        last = max(map(names.index, known), default=0)
-        self.finished = {*known, *(name for name in outside if name in names[:last])}
-        return known
+        before = names[: names.index(site) + 1] if site in names else []
+        stored = {name: outputs[names.index(name)] for name in before if name in whole and names.count(name) == 1}
+        last = max(map(names.index, stored), default=0)
+        self.finished = {*stored, *(name for name in outside if name in names[:last])}
+        return stored

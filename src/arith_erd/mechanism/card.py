@@ -1,21 +1,20 @@
 """The report on the algorithm of one or several networks: the verdict, and which variables each bit follows.
 
-``card.json`` holds a `Card`, with one `NetworkCard` for each seed; a `CardRow` is one number behind it. Reading it
-loads neither networks nor torch.
+``card.json`` holds a `Card`, with one `NetworkCard` for each seed; a `CardRow` is one number behind it.
 """
 
+import json
 import math
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from ..errors import excerpt
+from ..interp.hooked import Hooked
 from ..seeds import format_seeds
 
 if TYPE_CHECKING:
-    from ..interp.hooked import Hooked
     from .signature import Classification, MeasuredSignature
 
 MAX_DISTANCE = 1.0
@@ -32,9 +31,6 @@ UNCALIBRATED = "this verdict was never checked on a known network of this archit
 USER_MODEL = "user_model"  # name of a user's causal model among the hypotheses
 ALL = "all"  # a position that stands for all of them
 
-Text = Annotated[str, BeforeValidator(lambda text: excerpt(str(text)))]  # short and printable, whoever wrote it
-Share = Annotated[float, Field(ge=0, le=1)]
-
 
 class CardRow(NamedTuple):
     """One number of a card."""
@@ -46,11 +42,8 @@ class CardRow(NamedTuple):
     value: float = math.nan
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
-
-
-class Bit(_Frozen):
+@dataclass(frozen=True)
+class Bit:
     """The responses of bit t = ``position`` of the answer; None if not measured.
 
     ``follows`` names the steering steps that the bit follows (`STEERED`). ``follows_prefix`` is the share of answers
@@ -58,26 +51,27 @@ class Bit(_Frozen):
     is the share of answers after random prefixes that the user's causal model predicts.
     """
 
-    position: Annotated[int, Field(ge=0)]
-    follows_prefix: Share | None
-    needs_prefix: Share | None
-    follows: tuple[Text, ...]
-    as_user_model: Share | None = None
+    position: int
+    follows_prefix: float | None
+    needs_prefix: float | None
+    follows: tuple[str, ...]
+    as_user_model: float | None = None
 
 
-class NetworkCard(_Frozen):
+@dataclass(frozen=True)
+class NetworkCard:
     """One network: its verdict with all distances, and how its bits respond."""
 
     seed: int
-    network: Text
-    verdict: Text
-    nearest: Text | None
+    network: str
+    verdict: str
+    nearest: str | None
     distance: float | None
-    distances: dict[Text, float]
-    post_hoc: dict[Text, float | None] = {}
-    accuracy: Share
-    calibrated: bool = False
-    reasons: tuple[Text, ...]
+    distances: dict[str, float]
+    post_hoc: dict[str, float | None]
+    accuracy: float
+    calibrated: bool
+    reasons: tuple[str, ...]
     bits: tuple[Bit, ...]
 
     def summary(self) -> list[str]:
@@ -108,7 +102,6 @@ class NetworkCard(_Frozen):
         return f"the network computes as {name}: the distance is {self.distance:.2f}, {limit}"
 
     def row(self) -> dict[str, str]:
-        """The network's row in the table of `Card`."""
         nearest = "none is known" if self.distance is None else f"{self.nearest}, {min(self.distances.values()):.3g}"
         return {
             "seed": str(self.seed),
@@ -118,62 +111,49 @@ class NetworkCard(_Frozen):
         }
 
 
-class Card(_Frozen):
+@dataclass(frozen=True)
+class Card:
     """The cards of several seeds of one network; ``verdict`` is their common verdict, or ``undecided``."""
 
-    task: Text
+    task: str
     bits: int
-    verdict: Text
-    calibrated: bool
-    seeds: Annotated[tuple[NetworkCard, ...], Field(min_length=1)]
+    verdict: str = field(init=False)
+    calibrated: bool = field(init=False)
+    seeds: tuple[NetworkCard, ...]
 
-    @classmethod
-    def of(cls, task: str, bits: int, seeds: Sequence[NetworkCard]) -> "Card":
-        verdicts = {one.verdict for one in seeds}
-        verdict = verdicts.pop() if len(verdicts) == 1 else "undecided"
-        calibrated = all(one.calibrated for one in seeds)
-        return cls(task=task, bits=bits, verdict=verdict, calibrated=calibrated, seeds=tuple(seeds))
-
-    @classmethod
-    def from_json(cls, text: str) -> "Card":
-        """The inverse of `to_json`; a ValueError if the text is not a card."""
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "the file"
-            raise ValueError(f"card.json: not a card ({excerpt(where)}: {excerpt(first['msg'])})") from error
+    def __post_init__(self) -> None:
+        verdicts = {card.verdict for card in self.seeds}
+        object.__setattr__(self, "verdict", verdicts.pop() if len(verdicts) == 1 else "undecided")
+        object.__setattr__(self, "calibrated", all(card.calibrated for card in self.seeds))
 
     def to_json(self) -> str:
-        return self.model_dump_json(indent=1) + "\n"
-
-    @property
-    def title(self) -> str:
-        checked = "" if self.calibrated else ", never checked on a known network"
-        return f"{self.seeds[0].network}: {self.verdict}{checked}"
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
 
     def table(self) -> pd.DataFrame:
-        return pd.DataFrame([one.row() for one in self.seeds])
+        return pd.DataFrame([card.row() for card in self.seeds])
 
     def summary(self) -> list[str]:
         """The lines of `NetworkCard.summary` of each network."""
         several = len(self.seeds) > 1
-        return [f"seed {one.seed}: " * several + line for one in self.seeds for line in one.summary()]
+        return [f"seed {card.seed}: " * several + line for card in self.seeds for line in card.summary()]
 
     def notes(self) -> list[str]:
         """The summary, the reasons for the verdict, and whether it was checked on known networks."""
-        notes = [f"seed {one.seed}: {line}" for one in self.seeds for line in (*one.summary(), *one.reasons)]
+        notes = [f"seed {card.seed}: {line}" for card in self.seeds for line in (*card.summary(), *card.reasons)]
         return notes if self.calibrated else [*notes, UNCALIBRATED]
 
 
-def make_card(model: "Hooked", found: "MeasuredSignature", verdict: "Classification", calibrated: bool) -> NetworkCard:
+def make_card(
+    model: Hooked, signature: "MeasuredSignature", verdict: "Classification", calibrated: bool
+) -> NetworkCard:
+    components = signature.components
     bits = [
         Bit(
             position=t,
-            follows_prefix=rounded(1 - found.components["prompt_only_of_all"][t]),
-            needs_prefix=rounded(found.components["mean_ablation"][t]),
-            follows=tuple(name for name in STEERED if found.components[name][t] >= MIN_EFFECT),  # False for NaN
-            as_user_model=rounded(found.components[USER_MODEL][t]),
+            follows_prefix=rounded(1 - components["prompt_only_of_all"][t]),
+            needs_prefix=rounded(components["mean_ablation"][t]),
+            follows=tuple(name for name in STEERED if components[name][t] >= MIN_EFFECT),  # False for NaN
+            as_user_model=rounded(components[USER_MODEL][t]),
         )
         for t in range(1, model.task.width)
     ]
@@ -185,7 +165,7 @@ def make_card(model: "Hooked", found: "MeasuredSignature", verdict: "Classificat
         distance=rounded(verdict.distance),
         distances={name: round(x, 4) for name, x in verdict.distances.items()},
         post_hoc={name: rounded(x) for name, x in verdict.post_hoc.items()},
-        accuracy=round(found.accuracy, 5),
+        accuracy=round(signature.accuracy, 5),
         calibrated=calibrated,
         reasons=tuple(verdict.reasons),
         bits=tuple(bits),

@@ -109,7 +109,7 @@ class Mechanism(NetworkProbe):
     def card(self) -> Card:
         task = self.task
         cards = [make_card(m, *self.classify(m), is_calibrated(m.network, task)) for m in self.models]
-        return Card.of(task.name, task.bits, cards)
+        return Card(task.name, task.bits, tuple(cards))
 
     def files(self) -> dict[str, str]:
         return {"card.json": self.card.to_json(), "notes.txt": "\n".join([*self.card.notes(), ""])}

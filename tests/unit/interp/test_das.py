@@ -44,7 +44,7 @@ def search() -> ControlledDAS:
 @pytest.mark.parametrize(("variable", "index"), [("carry", 0), ("xor", 1)])
 def test_planted_direction_is_found(search: ControlledDAS, variable: str, index: int) -> None:
     (found,) = search.evaluate(variable, [1])
-    for trials in (search.trials(data, variable) for data in search.pairs(variable)):
+    for trials in (search.evaluation(data, variable) for data in search.sample_pairs(variable)):
         assert 0.3 < (trials.expected != trials.unchanged).double().mean() < 0.7  # half of the answers should change
     assert abs(found["subspace"].directions[:, 0].float() @ search.model.network.basis[:, index]) >= 0.99
     assert found["iia"] == 1
