@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -97,32 +98,30 @@ def fit_das(
     variable = resolve_variable(train, variable)
     rows = np.unique(np.concatenate([train.base, train.source]))
     config = DASConfig(steps=steps, batch_size=batch)
-    alignment = DASSearch(model, causal_model, site, position, rows, config, seed)
-    if rank > alignment.x.rank:
-        accepted = f"at most {alignment.x.rank}, the directions in which {site} varies at position {position}"
+    search = DASSearch(model, causal_model, site, position, config, seed, rows)
+    if rank > search.x.rank:
+        accepted = f"at most {search.x.rank}, the directions in which {site} varies at position {position}"
         raise bad_value("rank", rank, accepted)
-    if math.isnan(alignment.evaluation(train, variable).no_intervention()):
+    if math.isnan(search.evaluation(train, variable).no_intervention()):
         accepted = f"one where the interchange of {variable} changes an answer of these pairs"
         raise bad_value("position", position, accepted)
-    return alignment.fit(train, train, variable, rank)
+    return search.fit(train, train, variable, rank)
 
 
 @dataclass(eq=False)
 class DASSearch:
     """Searches at a site and position of a network, in the span of its activations on the examples ``rows`` (N,).
 
-    Attributes:
-        x: these activations (N, d), whitened; all positions concatenated if ``position`` is None.
-        scored: the answer tokens by which an interchange is scored.
+    ``x`` are these activations (N, d), whitened; all positions concatenated if ``position`` is None.
     """
 
     model: Hooked
     causal_model: CausalModel
     site: str
     position: Position
-    rows: Array
     config: DASConfig
-    seed: int
+    seed: int = 0
+    rows: Array | None = None
 
     def __post_init__(self) -> None:
         activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site])[self.site]
@@ -155,23 +154,23 @@ class DASSearch:
         random = torch.randn(self.x.rank, rank, generator=generator, dtype=torch.float64).to(axes)
         columns = torch.linalg.qr(torch.cat([axes.T @ start.to(axes), random], dim=1)[:, :rank])[0].cpu()
         with torch.random.fork_rng(devices=[]):  # the parametrization completes the columns to a basis at random
-            turned = nn.Linear(rank, self.x.rank, bias=False)  # its weight is (r, rank), with orthonormal columns
+            rotation = nn.Linear(rank, self.x.rank, bias=False)  # its weight is (r, rank), with orthonormal columns
             torch.manual_seed(self.seed)
-            turned.weight = nn.Parameter(columns)
-            parametrizations.orthogonal(turned, orthogonal_map="householder")
-            turned.weight = columns  # the parametrization takes a tensor
-        turned.to(axes.device)
-        optimizer = torch.optim.Adam(turned.parameters(), lr=0.05)
+            rotation.weight = nn.Parameter(columns)
+            parametrizations.orthogonal(rotation, orthogonal_map="householder")
+            rotation.weight = columns  # the parametrization takes a tensor
+        rotation.to(axes.device)
+        optimizer = torch.optim.Adam(rotation.parameters(), lr=0.05)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
         for step in range(steps):
             batch = batches[step % len(batches)]
-            logits = batch.logits(Subspace(axes @ turned.weight))
+            logits = batch.logits(Subspace(axes @ rotation.weight))
             loss = F.cross_entropy(logits.flatten(0, 1), batch.expected.flatten())
             optimizer.zero_grad()
-            loss.backward(inputs=list(turned.parameters()))  # no gradients for the network's weights
+            loss.backward(inputs=list(rotation.parameters()))  # no gradients for the network's weights
             optimizer.step()
             schedule.step()
-        return Subspace((axes @ turned.weight).detach())
+        return Subspace((axes @ rotation.weight).detach())
 
     def values(self, variable: str) -> Tensor:
         """The variable (N, k) on the examples of x; if one token is scored, only the column of its digit."""
@@ -197,6 +196,7 @@ class DASSearch:
         return [number, tokens] if rank == 1 else [torch.cat([number, tokens], dim=1)]
 
 
+@dataclass(eq=False)
 class ControlledDAS(DASSearch):
     """Searches at a site and position of a network, with controls and the same bases for every variable.
 
@@ -204,27 +204,19 @@ class ControlledDAS(DASSearch):
     single position of the decoder is scored by its own token, all positions together (None) by the whole answer.
     """
 
-    def __init__(
-        self,
-        model: Hooked,
-        causal_model: CausalModel,
-        site: str,
-        position: Position,
-        config: DASConfig,
-        seed: int = 0,
-    ) -> None:
-        rng = np.random.default_rng(seed)
-        self.pools = split_operands(causal_model.task, SPLIT_SHARES, rng)
-        sizes = (config.num_train, config.num_validation, config.num_test)
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng(self.seed)
+        self.pools = split_operands(self.causal_model.task, SPLIT_SHARES, rng)
+        sizes = (self.config.num_train, self.config.num_validation, self.config.num_test)
         self.bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(self.pools, sizes, strict=True)]
-        super().__init__(model, causal_model, site, position, self.pools[0], config, seed)
+        self.rows = self.pools[0]
+        super().__post_init__()
 
     @cached_property
     def untrained_search(self) -> "ControlledDAS | None":
         """The same search in the network before training, from this seed; None if `Hooked.untrained` is not set."""
-        if (fresh := untrained_copy(self.model, self.seed)) is None:
-            return None
-        return ControlledDAS(fresh, self.causal_model, self.site, self.position, self.config, self.seed)
+        untrained = untrained_copy(self.model, self.seed)
+        return replace(self, model=untrained) if untrained else None
 
     def evaluate(self, variable: str, ranks: Sequence[int]) -> Iterator[dict[str, Any]]:
         """For each rank yield the best ``subspace`` for a variable, and the effect of its interchange.
@@ -241,11 +233,11 @@ class ControlledDAS(DASSearch):
         if min(ranks) > span:
             raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
         train, validation, test = (self.evaluation(data, variable) for data in sets)
-        searched = {rank: self.fit(sets[0], sets[1], variable, rank) for rank in ranks if rank <= span}
-        scores = {rank: validation.accuracy(subspace) for rank, subspace in searched.items()}
-        known = {rank: np.nan_to_num(score) for rank, score in scores.items()}  # NaN if few pairs change no answer
-        best = min(rank for rank in known if known[rank] >= max(known.values()) - IIA_TOLERANCE)
-        for rank, subspace in searched.items():
+        subspaces = {rank: self.fit(sets[0], sets[1], variable, rank) for rank in ranks if rank <= span}
+        scores = {rank: validation.accuracy(subspace) for rank, subspace in subspaces.items()}
+        numbers = {rank: np.nan_to_num(score) for rank, score in scores.items()}  # NaN if few pairs change no answer
+        best = min(rank for rank in numbers if numbers[rank] >= max(numbers.values()) - IIA_TOLERANCE)
+        for rank, subspace in subspaces.items():
             row = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
             row |= {"train": train.accuracy(subspace), "validation": scores[rank]}
             row |= {"iia": test.accuracy(subspace), "no_intervention": test.no_intervention()}
@@ -265,16 +257,16 @@ class ControlledDAS(DASSearch):
         ``iia_random`` (and ``_max``): random subspaces of the same rank in the span of real activations.
         ``iia_flipped`` (and ``_max``): the subspace with random signs (`sign_flipped`), NaN if there are none.
         """
-        found, number = dict[str, float](), self.config.num_controls
-        trials = self.evaluation(test.part(slice(self.config.num_control_pairs)), variable)
-        for kind, others in (
+        row, number = dict[str, float](), self.config.num_controls
+        evaluation = self.evaluation(test.part(slice(self.config.num_control_pairs)), variable)
+        for kind, controls in (
             ("random", random_subspaces(self.x, subspace.rank, number, self.seed)),
             ("flipped", sign_flipped(self.x, subspace, number, self.seed)),
         ):
-            scores = [trials.accuracy(other) for other in others]
-            found[f"iia_{kind}"] = float(np.mean(scores)) if scores else math.nan
-            found[f"iia_{kind}_max"] = max(scores, default=math.nan)
-        return found
+            scores = [evaluation.accuracy(control) for control in controls]
+            row[f"iia_{kind}"] = float(np.mean(scores)) if scores else math.nan
+            row[f"iia_{kind}_max"] = max(scores, default=math.nan)
+        return row
 
     def probe_angles(self, variable: str, subspace: Subspace) -> dict[str, float]:
         """Angles, in degrees, between the subspace and linear probes of the variable (Fadnavis, 2605.29126).
@@ -288,9 +280,9 @@ class ControlledDAS(DASSearch):
             return dict.fromkeys(ANGLES, math.nan)
         generator = torch.Generator().manual_seed(self.seed)
         random = torch.randn(NUM_RANDOM_ANGLES, self.x.rank, subspace.rank, generator=generator, dtype=torch.float64)
-        band = [principal_angles(self.x.axes @ columns.to(self.x.axes), probe.left)[0] for columns in random]
-        own = [principal_angles(subspace.directions, read)[0] for read in (probe.right, probe.left)]
-        return dict(zip(ANGLES, map(float, (*own, *np.quantile(band, (0.05, 0.95)))), strict=True))
+        of_random = [principal_angles(self.x.axes @ columns.to(self.x.axes), probe.left)[0] for columns in random]
+        angles = [principal_angles(subspace.directions, directions)[0] for directions in (probe.right, probe.left)]
+        return dict(zip(ANGLES, map(float, (*angles, *np.quantile(of_random, (0.05, 0.95)))), strict=True))
 
     def score_negative_controls(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should fail.
@@ -299,9 +291,9 @@ class ControlledDAS(DASSearch):
         network written by hand that computes the answer from other variables, if there is one.
         """
         scores = {"iia_untrained": self.untrained_search.score(variable, rank) if self.untrained_search else math.nan}
-        own, task = self.causal_model.table[variable], self.causal_model.task
-        known = is_reference_task(task) and variable in DECOY_NETWORKS
-        if known and np.array_equal(own, CausalModel(task).table[variable]):
+        values, task = self.causal_model.table[variable], self.causal_model.task
+        has_decoy = is_reference_task(task) and variable in DECOY_NETWORKS
+        if has_decoy and np.array_equal(values, CausalModel(task).table[variable]):
             scores["iia_decoy"] = decoy_score(variable, self.position, rank, self.config, self.seed)
         return scores
 
@@ -336,14 +328,10 @@ def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Ite
     """
     generator = torch.Generator().manual_seed(seed)
     coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)
-    count = 0
-    for _ in range(MAX_SIGN_DRAWS * number):
-        signs = torch.randint(0, 2, (x.rank, 1), generator=generator).to(x.axes) * 2 - 1
-        if principal_angles(coordinates, signs * coordinates)[-1] >= MIN_ANGLE:
-            count += 1
-            yield Subspace(x.axes @ (signs * coordinates))
-        if count == number:
-            return
+    draws = (torch.randint(0, 2, (x.rank, 1), generator=generator) for _ in range(MAX_SIGN_DRAWS * number))
+    flipped = ((signs.to(x.axes) * 2 - 1) * coordinates for signs in draws)
+    far = (columns for columns in flipped if principal_angles(coordinates, columns)[-1] >= MIN_ANGLE)
+    return (Subspace(x.axes @ columns) for columns in islice(far, number))
 
 
 def principal_angles(a: Tensor, b: Tensor) -> "np.ndarray[Any, np.dtype[np.float64]]":

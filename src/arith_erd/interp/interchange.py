@@ -84,19 +84,20 @@ def interchange_accuracy(
         if data.digit is not None and len(scored_tokens(model, site, 0, source)) == 1:
             places = [token_to_digit(model.task, data.digit), None]
         for position in [intervention.position] if intervention else places:
-            trials = InterchangeEvaluation(model, data, site, position, variable, source)
-            tokens = trials.tokens(intervention.subspace if intervention else None)
-            right, moved = tokens == trials.expected, trials.expected != trials.unchanged
+            evaluation = InterchangeEvaluation(model, data, site, position, variable, source)
+            expected, unchanged = evaluation.expected, evaluation.unchanged
+            tokens = evaluation.tokens(intervention.subspace if intervention else None)
+            right, should_change = tokens == expected, expected != unchanged
             rows.append(
                 {
                     "site": site,
                     "position": "all" if position is None else position,
                     "variable": variable,
                     "n": len(data),
-                    "accuracy": balanced_accuracy(tokens, trials.expected, trials.unchanged),
-                    "changed": float(right[moved].double().mean()),
-                    "kept": float(right[~moved].double().mean()),
-                    "no_intervention": trials.no_intervention(),
+                    "accuracy": balanced_accuracy(tokens, expected, unchanged),
+                    "changed": float(right[should_change].double().mean()),
+                    "kept": float(right[~should_change].double().mean()),
+                    "no_intervention": evaluation.no_intervention(),
                     "alike": ", ".join(alike),
                 }
             )
@@ -121,8 +122,8 @@ def resolve_variable(data: CounterfactualDataset, variable: str | None) -> str:
     variable = variable or data.family.vary[0]
     data.causal_model.require([variable])
     if (data.expected(variable) == data.causal_model.table["answer"][data.base]).all():
-        fault = f"variable={variable}: its interchange changes no answer in these data ({data.family})"
-        raise UserError(f"{fault}; draw pairs that differ in it, with vary={variable}")
+        problem = f"variable={variable}: its interchange changes no answer in these data ({data.family})"
+        raise UserError(f"{problem}; draw pairs that differ in it, with vary={variable}")
     return variable
 
 
@@ -130,10 +131,9 @@ class InterchangeEvaluation:
     """n counterfactual pairs at one site and position, with the predicted answers after interchanging a variable.
 
     Attributes:
-        scored: the j answer tokens that are scored.
+        scored_tokens: the j answer tokens that are scored.
         source: activations (n, k, ...) of the source runs at the site, measured here unless given.
-        expected: predicted tokens (n, j).
-        unchanged: right tokens (n, j) of the bases.
+        expected, unchanged: predicted tokens (n, j), and the right ones of the bases.
     """
 
     def __init__(
@@ -151,12 +151,13 @@ class InterchangeEvaluation:
         self.scored_tokens = scored_tokens(model, site, position, self.source)
         predicted = digits_to_tokens(model.task, data.expected(variable))
         self.expected, self.unchanged = (
-            torch.as_tensor(x, device=model.device)[:, self.scored_tokens] for x in (predicted, base.completion)
+            torch.as_tensor(tokens, device=model.device)[:, self.scored_tokens]
+            for tokens in (predicted, base.completion)
         )
-        inputs = model.inputs(base)
+        prompt, answer_in = model.inputs(base)
         if isinstance(model.network, Network) and not site.endswith(".pattern"):  # whose keys would be fewer
-            inputs = inputs[0], inputs[1][:, : max(self.scored_tokens) + 1]
-        self.forward = model.resume_from(site, inputs)
+            answer_in = answer_in[:, : max(self.scored_tokens) + 1]
+        self.forward = model.resume_from(site, (prompt, answer_in))
 
     def logits(self, subspace: Subspace | None) -> Tensor:
         """Logits (n, j, V) with the subspace interchanged, or the whole activation (None); gradients pass."""
@@ -180,10 +181,10 @@ def balanced_accuracy(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> fl
     The arguments are tokens (n, k): the network's, the causal model's, and the right ones of the bases. A network that
     is always right scores 0.5 without an intervention. NaN if no token should change.
     """
-    right, moved = tokens == expected, expected != unchanged
-    if not moved.any():
+    right, should_change = tokens == expected, expected != unchanged
+    if not should_change.any():
         return math.nan
-    shares = [right[which].double().mean() for which in (moved, ~moved) if which.any()]
+    shares = [right[mask].double().mean() for mask in (should_change, ~should_change) if mask.any()]
     return float(torch.stack(shares).mean())
 
 
