@@ -23,8 +23,8 @@ class PromptOnly(CausalModel):
             raise bad_value(
                 "task", task.name, "add in base 2, the lowest bit of the answer first, for this causal model"
             )
-        given = {**task.variables(), "prefix": lambda a, b: a + b}
-        super().__init__(task, given | self.changed(task.width))
+        variables = {**task.variables(), "prefix": lambda a, b: a + b}
+        super().__init__(task, variables | self.changed(task.width))
 
     def changed(self, width: int) -> dict[str, Function]:
         """The variables that depend on the prefix, and the answer computed from them."""
@@ -36,8 +36,8 @@ class PrefixCarry(PromptOnly):
 
     def changed(self, width: int) -> dict[str, Function]:
         def carry(operands: Array, prefix: Array) -> Array:
-            below = to_digits(operands, width, 2).sum(axis=1) + 1 - to_digits(prefix, width, 2)
-            return np.pad(below[:, :-1] >= 2, [(0, 0), (1, 0)])
+            column_sums = to_digits(operands, width, 2).sum(axis=1) + 1 - to_digits(prefix, width, 2)
+            return np.pad(column_sums[:, :-1] >= 2, [(0, 0), (1, 0)])
 
         return {"carry": carry, "answer": lambda xor, carry: xor ^ carry}
 
@@ -53,7 +53,7 @@ class LocalRemainder(PromptOnly):
 
         def total(operands: Array, prefix: Array) -> Array:
             lower = (operands[:, :, None] % place).sum(axis=1) - prefix[:, None] % place
-            both = to_digits(operands, width, 2).sum(axis=1)
-            return np.floor(both + lower / place + 0.5).astype(np.int64).clip(0, [3] * (width - 1) + [1])
+            column_sums = to_digits(operands, width, 2).sum(axis=1)
+            return np.floor(column_sums + lower / place + 0.5).astype(np.int64).clip(0, [3] * (width - 1) + [1])
 
         return {"total": total, "answer": lambda total: total % 2}

@@ -67,31 +67,31 @@ class CausalModel:
         if task.answer_length != task.width:
             what = f"{task.answer_length} answer tokens for {task.width} {task.digit_noun}"
             raise UserError(f"task={task.name}: {what}; a causal model needs a token for each digit")
-        where = f"causal model of {task.name}"
-        given = task.variables() if variables is None else variables
-        if not (isinstance(given, Mapping) and given and all(map(callable, given.values()))):
-            raise UserError(f"{where}: variables: received {variables!r}; expected a function for each name")
+        model = f"causal model of {task.name}"
+        functions = task.variables() if variables is None else variables
+        if not (isinstance(functions, Mapping) and functions and all(map(callable, functions.values()))):
+            raise UserError(f"{model}: variables: received {variables!r}; expected a function for each name")
         self.task = task
-        self.output = output or ("answer" if "answer" in given else [*given][-1])
+        self.output = output or ("answer" if "answer" in functions else [*functions][-1])
         self.roots = tuple(f"{name}_{task.digit_noun.removesuffix('s')}" for name in task.operand_names)
-        self.variables = (*self.roots, *(name for name in given if name != "answer"))
+        self.variables = (*self.roots, *(name for name in functions if name != "answer"))
         derived = {name: (root,) for name, root in zip(task.operand_names, self.roots, strict=True)}
-        needed = {name: _argument_names(function) for name, function in given.items()}
-        self.parents = needed | derived | {OPERANDS: task.operand_names}
-        known = [*self.roots, *derived, OPERANDS, *given]
-        if len(set(known)) < len(known):
-            raise UserError(f"{where}: variables {', '.join(given)}: expected names that differ from the operands'")
-        if self.output not in given:
-            raise UserError(f"{where}: output={self.output}: expected one of {', '.join(given)}")
-        for name, parents in needed.items():
-            others = [one for one in known if one != name]
-            if missing := [one for one in parents if one not in known]:
-                raise UserError(f"variable {name}: takes {', '.join(missing)}; expected some of {', '.join(others)}")
+        arguments = {name: _argument_names(function) for name, function in functions.items()}
+        self.parents = arguments | derived | {OPERANDS: task.operand_names}
+        names = [*self.roots, *derived, OPERANDS, *functions]
+        if len(set(names)) < len(names):
+            raise UserError(f"{model}: variables {', '.join(functions)}: expected names that differ from the operands'")
+        if self.output not in functions:
+            raise UserError(f"{model}: output={self.output}: expected one of {', '.join(functions)}")
+        for name, parents in arguments.items():
+            accepted = [other for other in names if other != name]
+            if missing := [parent for parent in parents if parent not in names]:
+                raise UserError(f"variable {name}: takes {', '.join(missing)}; expected some of {', '.join(accepted)}")
         try:
             order = tuple(TopologicalSorter(self.parents).static_order())
         except CycleError as error:
-            raise UserError(f"{where}: variables form a cycle: {' <- '.join(error.args[1])}") from error
-        self._functions = {name: given[name] for name in order if name in given}
+            raise UserError(f"{model}: variables form a cycle: {' <- '.join(error.args[1])}") from error
+        self._functions = {name: functions[name] for name in order if name in functions}
         self._require_right_answers()
 
     def values(self, operands: Operands, fixed: Mapping[str, npt.ArrayLike] | None = None) -> Values:
@@ -102,16 +102,16 @@ class CausalModel:
         table = operands.operands if isinstance(operands, Examples) else np.asarray(operands, dtype=np.int64)
         if table.ndim != 2 or table.shape[1] != self.task.num_operands:
             raise UserError(f"operands {table.shape}: expected (N, {self.task.num_operands})")
-        given = {name: np.asarray(value) for name, value in (fixed or {}).items()}
-        self.require(given)
+        fixed_values = {name: np.asarray(value) for name, value in (fixed or {}).items()}
+        self.require(fixed_values)
         width, base = max(self.task.bits, self.task.width), self.task.base
         values: Values = {}
         for name, root, column in zip(self.task.operand_names, self.roots, table.T, strict=True):
-            values[root] = given.get(root, to_digits(column, width, base))
-            values[name] = given.get(name, from_digits(values[root], base))
+            values[root] = fixed_values.get(root, to_digits(column, width, base))
+            values[name] = fixed_values.get(name, from_digits(values[root], base))
         values[OPERANDS] = np.stack([values[name] for name in self.task.operand_names], axis=1)
         for name in self._functions:
-            values[name] = given[name] if name in given else self._evaluate(name, values)
+            values[name] = fixed_values[name] if name in fixed_values else self._evaluate(name, values)
         return values
 
     def answers(self, values: Values) -> Array:
@@ -127,9 +127,9 @@ class CausalModel:
         self.require([variable])
         value = self.values(source)[variable]
         if position is not None and value.ndim == 2:
-            own = self.values(base)[variable].copy()
-            own[:, position] = value[:, position]
-            value = own
+            mixed = self.values(base)[variable].copy()
+            mixed[:, position] = value[:, position]
+            value = mixed
         return self.answers(self.values(base, {variable: value}))
 
     def interchange_by_digit(self, base: Operands, source: Operands, variable: str) -> Array:
@@ -142,12 +142,13 @@ class CausalModel:
 
         They are the other parents of its children, and the parents of its further descendants that do not depend on it.
         """
-        below, direct, further = {variable}, set[str](), set[str]()
+        descendants, of_children, of_others = {variable}, set[str](), set[str]()
         for name, parents in ((name, set(self.parents[name])) for name in self._functions):  # causes come first
-            if shared := parents & below:
-                below.add(name)
-                (direct if variable in shared else further).update(parents)
-        return tuple(name for name in self.variables if name in direct - {variable} | (further - below))
+            if shared := parents & descendants:
+                descendants.add(name)
+                (of_children if variable in shared else of_others).update(parents)
+        co_parents = of_children - {variable} | (of_others - descendants)
+        return tuple(name for name in self.variables if name in co_parents)
 
     def __repr__(self) -> str:
         return f"CausalModel({self.task.name}: {', '.join(self.variables)} -> {self.output})"
@@ -187,11 +188,11 @@ class CausalModel:
             raise UserError(f"{key}={', '.join(missing)}: expected some of {', '.join(self.variables)}")
 
     def _evaluate(self, name: str, values: Values) -> Array:
-        given = [values[parent].view() for parent in self.parents[name]]
-        for argument in given:
+        arguments = [values[parent].view() for parent in self.parents[name]]
+        for argument in arguments:
             argument.flags.writeable = False
         try:
-            value = np.asarray(self._functions[name](*given))
+            value = np.asarray(self._functions[name](*arguments))
         except Exception as error:
             raise UserError(f"variable {name}: {first_line(error)}") from error
         count = len(values[OPERANDS])
@@ -204,12 +205,12 @@ class CausalModel:
         """Raise a `UserError` unless the output is the answer, on all operands or on a sample of a large task."""
         task = self.task
         examples = task.examples() if task.size <= NUM_CHECKED else task.sample(NUM_CHECKED)
-        given = self.answers(self.values(examples))
-        wrong = (given != to_digits(examples.answer, task.width, task.base)).any(axis=1)
+        digits = self.answers(self.values(examples))
+        wrong = (digits != to_digits(examples.answer, task.width, task.base)).any(axis=1)
         if wrong.any():
             first = int(wrong.argmax())
             at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))
-            received = f"the output {self.output} is {from_digits(given[first], task.base)} for {at}"
+            received = f"the output {self.output} is {from_digits(digits[first], task.base)} for {at}"
             accepted = f"the answer {examples.answer[first]}, or another output="
             raise UserError(f"causal model of {task.name}: {received}; expected {accepted}")
 
@@ -217,22 +218,22 @@ class CausalModel:
 CausalModelSpec = str | CausalModel | Callable[[Task], CausalModel] | None
 
 
-def build_causal_model(task: Task, given: CausalModelSpec, key: str) -> CausalModel:
+def build_causal_model(task: Task, spec: CausalModelSpec, key: str) -> CausalModel:
     """Build the causal model of the option ``key``; None stands for the task's own.
 
     Args:
         given: a causal model; a function or class that makes one from the task; or its dotted name in a trusted
             package.
     """
-    if given is None:
+    if spec is None:
         return CausalModel(task)
-    if isinstance(given, CausalModel):
-        if not given.task.same_as(task):
-            raise bad_value(key, given.task, f"a causal model of the network's task, {task}")
-        return given
-    model: object = Factory.of(key, given).build(CausalModel, task) if isinstance(given, str) else given(task)
+    if isinstance(spec, CausalModel):
+        if not spec.task.same_as(task):
+            raise bad_value(key, spec.task, f"a causal model of the network's task, {task}")
+        return spec
+    model: object = Factory.of(key, spec).build(CausalModel, task) if isinstance(spec, str) else spec(task)
     if not isinstance(model, CausalModel) or model.task is not task:
-        raise bad_value(key, given, "a function or class that makes a CausalModel of the given task")
+        raise bad_value(key, spec, "a function or class that makes a CausalModel of the given task")
     return model
 
 
@@ -270,8 +271,8 @@ def answer_slope_matrices(model: CausalModel, values: Mapping[str, Array]) -> Te
 
     For a task without a carry k = 1, and only the answer is left.
     """
-    task, wanted = model.task, ["carry", "answer"] if "carry" in values else ["answer"]
+    task, variables = model.task, ["carry", "answer"] if "carry" in values else ["answer"]
     digits = reorder(np.arange(task.width), task.completion_order)
-    solvers = torch.stack([slope_matrix(regressors(model, values, t))[1 : 1 + len(wanted)] for t in digits])
+    solvers = torch.stack([slope_matrix(regressors(model, values, t))[1 : 1 + len(variables)] for t in digits])
     solvers[:, -1] /= task.base ** (task.width - 1)  # regressors count it in units of its highest digit
     return solvers

@@ -54,22 +54,22 @@ def default_families(causal_model: CausalModel, variables: Sequence[str] | None 
     """
     if variables is None:
         variables = [name for name in distinguishable_variables(causal_model) if name not in causal_model.roots]
-    chosen = [Family(vary=(name,), keep=keep) for name in variables if (keep := causal_model.co_parents(name))]
+    families = [Family(vary=(name,), keep=keep) for name in variables if (keep := causal_model.co_parents(name))]
     same = [Family(keep=(causal_model.answer_variable,))] if causal_model.answer_variable else []
-    return {family.name: family for family in (*chosen, *same, Family())}
+    return {family.name: family for family in (*families, *same, Family())}
 
 
-def parse_families(causal_model: CausalModel, asked: Mapping[str, FamilySpec], key: str) -> dict[str, Family]:
+def parse_families(causal_model: CausalModel, specs: Mapping[str, FamilySpec], key: str) -> dict[str, Family]:
     """Families by name, from ``vary`` and ``keep``; a `UserError` for unknown variables or a family without pairs."""
-    found, rows = {}, np.arange(causal_model.task.size)
-    for name, of in asked.items():
-        family = found[name] = Family(_as_names(of.get("vary", ())), _as_names(of.get("keep", ())))
+    families, rows = {}, np.arange(causal_model.task.size)
+    for name, spec in specs.items():
+        family = families[name] = Family(_as_names(spec.get("vary", ())), _as_names(spec.get("keep", ())))
         causal_model.require([*family.vary, *family.keep], f"{key}.{name}")
         digits = range(causal_model.task.width) if family.vary else [None]
         rng = np.random.default_rng(0)
         if not any((sample_sources(causal_model, family, t, rows, rng) >= 0).any() for t in digits):
             raise UserError(f"{key}.{name}: no pair of operands has {family}; keep or vary other variables")
-    return found
+    return families
 
 
 def distinguishable_variables(
@@ -96,15 +96,15 @@ def distinguishable_variables(
         each = range(causal_model.task.width) if digits is None else digits
         return np.concatenate([answers(t)[:, slice(None) if t is None else [t]] for t in each], axis=1)
 
-    own = causal_model.answers(causal_model.values(base))
-    seen, names = [read(lambda t: own)], set()
-    chosen = causal_model.variables if among is None else among
-    for name in sorted(chosen, key=lambda name: name != causal_model.answer_variable):
+    base_answers = causal_model.answers(causal_model.values(base))
+    seen, names = [read(lambda t: base_answers)], set()
+    candidates = causal_model.variables if among is None else among
+    for name in sorted(candidates, key=lambda name: name != causal_model.answer_variable):
         predicted = read(partial(causal_model.interchange, base, source, name))
         if not any(np.array_equal(predicted, other) for other in seen):
             names.add(name)
             seen.append(predicted)
-    return [name for name in chosen if name in names]
+    return [name for name in candidates if name in names]
 
 
 def require_distinguishable(
@@ -113,11 +113,11 @@ def require_distinguishable(
     """Raise a `UserError` for an unknown variable, one that changes no answer, or two with the same predictions."""
     causal_model.require(names, key)
     distinct = distinguishable_variables(causal_model, names, digits, n=4096)
-    if lost := [name for name in names if name not in distinct]:
-        alone = distinguishable_variables(causal_model, lost[:1], digits, n=4096)
+    if missing := [name for name in names if name not in distinct]:
+        alone = distinguishable_variables(causal_model, missing[:1], digits, n=4096)
         reason = "it predicts the same as another variable" if alone else "its interchange changes no answer here"
         accepted = ", ".join(distinguishable_variables(causal_model))
-        raise UserError(f"{key}={lost[0]}: {reason}; expected some of {accepted}")
+        raise UserError(f"{key}={missing[0]}: {reason}; expected some of {accepted}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,19 +232,19 @@ class CounterfactualDataset:
 
 
 def sample_balanced_pairs(
-    causal_model: CausalModel, variable: str, base: Array, pool: Array, rng: np.random.Generator, read: Sequence[int]
+    causal_model: CausalModel, variable: str, base: Array, pool: Array, rng: np.random.Generator, digits: Sequence[int]
 ) -> CounterfactualDataset:
     """Draw sources such that in about half of the pairs the variable's interchange changes the predicted answer.
 
     Only the digits ``read`` count. For a single digit only this column of the variable is interchanged.
     """
-    digit = read[0] if len(read) == 1 else None
+    digit = digits[0] if len(digits) == 1 else None
     candidates = pool[rng.integers(len(pool), size=(SOURCES_PER_BASE, len(base)))]
     change = rng.integers(2, size=len(base)).astype(bool)  # whether the answer should change
     source = candidates[-1].copy()
     for candidate in candidates[:-1][::-1]:  # the first that fits, else the last one drawn
         predicted = CounterfactualDataset(causal_model, base, candidate, digit=digit).expected(variable)
-        fits = (predicted != causal_model.table["answer"][base])[:, read].any(axis=1) == change
+        fits = (predicted != causal_model.table["answer"][base])[:, digits].any(axis=1) == change
         source[fits] = candidate[fits]
     return CounterfactualDataset(causal_model, base, source, Family(vary=(variable,)), digit, pool)
 
@@ -279,17 +279,17 @@ def sample_sources(
         values = causal_model.table[name][pool]
         return _group_ids(values if values.ndim == 1 or t is None else values[:, t])
 
-    kept = _group_ids(np.stack([np.zeros(len(pool), dtype=np.int64), *map(labelled, family.keep)], axis=1))
+    group = _group_ids(np.stack([np.zeros(len(pool), dtype=np.int64), *map(labelled, family.keep)], axis=1))
     differing = np.stack([labelled(name) for name in family.vary] or [np.arange(len(pool))])
-    order, count = np.argsort(kept, kind="stable"), np.bincount(kept)
+    order, count = np.argsort(group, kind="stable"), np.bincount(group)
     begin = np.cumsum(count) - count  # of the members with each label, in that order
-    at = np.searchsorted(pool, base)
+    base_index = np.searchsorted(pool, base)
     sources = np.full(len(base), -1)
     for _ in range(MAX_ROUNDS):
         open_ = np.flatnonzero(sources < 0)
-        label = kept[at[open_]]
+        label = group[base_index[open_]]
         s = order[begin[label] + (rng.random(len(open_)) * count[label]).astype(np.int64)]
-        member = (differing[:, s] != differing[:, at[open_]]).all(axis=0)
+        member = (differing[:, s] != differing[:, base_index[open_]]).all(axis=0)
         sources[open_[member]] = pool[s[member]]
     return sources
 

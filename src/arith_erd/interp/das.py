@@ -6,7 +6,7 @@ no input produces (Makelov et al., 2023). `ControlledDAS` searches for each vari
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any
@@ -98,7 +98,7 @@ def fit_das(
     variable = resolve_variable(train, variable)
     rows = np.unique(np.concatenate([train.base, train.source]))
     config = DASConfig(steps=steps, batch_size=batch)
-    search = DASSearch(model, causal_model, site, position, config, seed, rows)
+    search = DASSearch(model, causal_model, site, position, rows, config, seed)
     if rank > search.x.rank:
         accepted = f"at most {search.x.rank}, the directions in which {site} varies at position {position}"
         raise bad_value("rank", rank, accepted)
@@ -119,9 +119,9 @@ class DASSearch:
     causal_model: CausalModel
     site: str
     position: Position
+    rows: Array
     config: DASConfig
     seed: int = 0
-    rows: Array | None = None
 
     def __post_init__(self) -> None:
         activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site])[self.site]
@@ -136,8 +136,8 @@ class DASSearch:
         self, train: CounterfactualDataset, validation: CounterfactualDataset, variable: str, rank: int
     ) -> Subspace:
         """The best subspace on the validation pairs, among searches from several starts and the starts themselves."""
-        parts = np.array_split(np.arange(len(train)), max(1, len(train) // self.config.batch_size))
-        batches = [self.evaluation(train.part(rows), variable) for rows in parts]
+        batch_rows = np.array_split(np.arange(len(train)), max(1, len(train) // self.config.batch_size))
+        batches = [self.evaluation(train.part(rows), variable) for rows in batch_rows]
         starts = self.initial_directions(variable, rank)
         candidates = [self.train(batches, rank, start, steps) for start in starts for steps in (self.config.steps, 0)]
         on_validation = self.evaluation(validation, variable)
@@ -204,6 +204,8 @@ class ControlledDAS(DASSearch):
     single position of the decoder is scored by its own token, all positions together (None) by the whole answer.
     """
 
+    rows: Array = field(init=False)
+
     def __post_init__(self) -> None:
         rng = np.random.default_rng(self.seed)
         self.pools = split_operands(self.causal_model.task, SPLIT_SHARES, rng)
@@ -227,13 +229,13 @@ class ControlledDAS(DASSearch):
         ``span`` is the number of axes along which real activations vary; if span <= rank, every subspace is the whole
         space. Columns of `score_controls`, `probe_angles` and, for the chosen rank, `score_negative_controls` follow.
         """
-        span, site, sets = self.x.rank, self.site, self.sample_pairs(variable)
+        span, site, datasets = self.x.rank, self.site, self.sample_pairs(variable)
         if not span:
             raise bad_value("probe.site", site, f"a site that depends on the operands at position {self.position}")
         if min(ranks) > span:
             raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
-        train, validation, test = (self.evaluation(data, variable) for data in sets)
-        subspaces = {rank: self.fit(sets[0], sets[1], variable, rank) for rank in ranks if rank <= span}
+        train, validation, test = (self.evaluation(data, variable) for data in datasets)
+        subspaces = {rank: self.fit(datasets[0], datasets[1], variable, rank) for rank in ranks if rank <= span}
         scores = {rank: validation.accuracy(subspace) for rank, subspace in subspaces.items()}
         numbers = {rank: np.nan_to_num(score) for rank, score in scores.items()}  # NaN if few pairs change no answer
         best = min(rank for rank in numbers if numbers[rank] >= max(numbers.values()) - IIA_TOLERANCE)
@@ -241,7 +243,7 @@ class ControlledDAS(DASSearch):
             row = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
             row |= {"train": train.accuracy(subspace), "validation": scores[rank]}
             row |= {"iia": test.accuracy(subspace), "no_intervention": test.no_intervention()}
-            row |= {"full_patch": test.accuracy(None)} | self.score_controls(sets[2], variable, subspace)
+            row |= {"full_patch": test.accuracy(None)} | self.score_controls(datasets[2], variable, subspace)
             row |= self.probe_angles(variable, subspace)
             yield row | (self.score_negative_controls(variable, rank) if rank == best else {})
 

@@ -40,8 +40,8 @@ class Eraser:
     def __call__(self, x: Tensor) -> Tensor:
         if x.shape[-1] != len(self.mean):
             raise UserError(f"an eraser of {len(self.mean)} dimensions does not fit activations of size {x.shape[-1]}")
-        taken = (x.to(self.mean) - self.mean) @ self.right @ self.left.T  # (N, d)
-        return (x.to(self.mean) - taken).to(x)
+        change = (x.to(self.mean) - self.mean) @ self.right @ self.left.T  # (N, d)
+        return (x.to(self.mean) - change).to(x)
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ def whiten(x: Tensor, tolerance: float = FLOAT32_EPS) -> Whitened:
     mean = x.mean(dim=0)
     q, r = torch.linalg.qr(x - mean)
     u, s, vh = torch.linalg.svd(r, full_matrices=False)
-    kept = s > tolerance * s.max()
+    varying = s > tolerance * s.max()
     root = len(x) ** 0.5
-    return Whitened(mean, q @ u[:, kept] * root, s[kept] / root, vh[kept].T)
+    return Whitened(mean, q @ u[:, varying] * root, s[varying] / root, vh[varying].T)
 
 
 def leace(x: Tensor | Whitened, z: Tensor) -> Eraser:
@@ -122,8 +122,8 @@ def inlp(x: Tensor | Whitened, z: Tensor, iterations: int) -> Eraser:
         raise UserError(f"probe.iterations={iterations}: expected {most}, since {takes}")
     removed = x.scale.new_zeros(x.rank, 0)  # orthonormal, along the principal axes
     for _ in range(iterations):
-        gone = _orthonormalise(removed / x.scale[:, None])  # the white coordinates that the nullspace projection hides
-        q = _correlated_directions(correlation - gone @ (gone.T @ correlation))
+        hidden = _orthonormalise(removed / x.scale[:, None])  # white coordinates that the nullspace projection hides
+        q = _correlated_directions(correlation - hidden @ (hidden.T @ correlation))
         removed = _orthonormalise(torch.cat([removed, q / x.scale[:, None]], dim=1))
     return project_away(x, x.axes @ removed)
 
@@ -143,16 +143,16 @@ def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> E
     The last one is removed only in part: ``x - s (x - mean) b b.T``, with s in [0, 1] chosen to reach the fraction.
     """
     variances = (x.scale[:, None] * (x.axes.T @ directions)).square().sum(dim=0)  # (n,)
-    reached = variances.cumsum(dim=0)
-    target = min(fraction * float(x.scale.square().sum()), float(reached[-1]))
-    whole = int((reached < target).sum())  # directions that go entirely
+    cumulative = variances.cumsum(dim=0)
+    target = min(fraction * float(x.scale.square().sum()), float(cumulative[-1]))
+    num_whole = int((cumulative < target).sum())  # directions that go entirely
     if target <= 0:
         return project_away(x, directions[:, :0])
-    rest = target - (float(reached[whole - 1]) if whole else 0.0)
-    strength = torch.ones_like(variances[: whole + 1])
-    strength[-1] = (rest / variances[whole]).sqrt()
-    used = directions[:, : whole + 1]
-    return Eraser(x.mean, used * strength, used)
+    remaining = target - (float(cumulative[num_whole - 1]) if num_whole else 0.0)
+    strength = torch.ones_like(variances[: num_whole + 1])
+    strength[-1] = (remaining / variances[num_whole]).sqrt()
+    removed = directions[:, : num_whole + 1]
+    return Eraser(x.mean, removed * strength, removed)
 
 
 def flip_signs(x: Tensor | Whitened, eraser: Eraser, generator: torch.Generator) -> Eraser:

@@ -49,8 +49,8 @@ def to_hooked_transformer(model: "Hooked") -> Any:
         raise UserError(f"to_hooked_transformer: received a {type(model.network).__name__}; expected a NanoGPT")
     network: Any = model.network
     if network.padded or network.scheme == "rope":
-        given = "task.min_bits" if network.padded else "model.net.positions=rope"
-        raise UserError(f"to_hooked_transformer: received {given}; expected operands of one length and no rope")
+        option = "task.min_bits" if network.padded else "model.net.positions=rope"
+        raise UserError(f"to_hooked_transformer: received {option}; expected operands of one length and no rope")
     lens = extra("transformer_lens", "lens")
     embedding, attention = network.embedding.weight, network.blocks[0].attention
     channels, heads = embedding.shape[1], attention.sublayer.heads.num_heads if attention else 1
@@ -99,23 +99,23 @@ def save_pretrained(model: "Hooked", folder: Path) -> None:
 def short_name(job: Job) -> str:
     """The name of a job's networks in `load_pretrained`, such as ``add-transformer``."""
     split, ablation = job.names["split"], job.ablation.name
-    named = [job.names["task"], split * (split != "random"), job.model.name, ablation * (ablation != "none")]
-    return "-".join(filter(None, named))
+    parts = [job.names["task"], split * (split != "random"), job.model.name, ablation * (ablation != "none")]
+    return "-".join(filter(None, parts))
 
 
 def card(model: "Hooked", job: Job) -> str:
     """The model card, with newly measured accuracies. `runs.directory.require_name` has checked the names in it."""
-    title, names, drawn = short_name(job), job.names, job.data.examples
-    examples = job.task.examples() if drawn is None else job.task.sample(drawn)  # those that the run split
-    parts = {"held-out": job.split(examples), "training": ~job.split(examples)}
+    title, names, size = short_name(job), job.names, job.data.examples
+    examples = job.task.examples() if size is None else job.task.sample(size)  # those that the run split
+    subsets = {"held-out": job.split(examples), "training": ~job.split(examples)}
     shares = {
         f"sequence accuracy, {mask.sum()} {name} examples": model.accuracy(examples[mask])
-        for name, mask in parts.items()
+        for name, mask in subsets.items()
         if mask.any()
     }
     what = f"task `{names['task']}` ({job.task.bits} digits in base {job.task.base})"
     epochs = f"up to {job.trainer.max_epochs}" if model.epoch is None else model.epoch
-    about = f"{what}, model `{job.model.name}`, split `{names['split']}`, seed {model.seed}, {epochs} epochs"
+    description = f"{what}, model `{job.model.name}`, split `{names['split']}`, seed {model.seed}, {epochs} epochs"
     result = {
         "task": {"type": "text-generation", "name": "arithmetic"},
         "dataset": {"type": names["task"], "name": f"{names['task']}, {job.task.bits} digits"},
@@ -128,7 +128,7 @@ def card(model: "Hooked", job: Job) -> str:
         "model-index": [{"name": title, "results": [result]}],
     }
     accuracies = "\n".join(f"* {name}: {share:.2%}" for name, share in shares.items())
-    return CARD.format(metadata=yaml.safe_dump(metadata), title=title, about=about, accuracies=accuracies)
+    return CARD.format(metadata=yaml.safe_dump(metadata), title=title, about=description, accuracies=accuracies)
 
 
 def push_to_hub(model: "Hooked", repo_id: str, private: bool) -> str:

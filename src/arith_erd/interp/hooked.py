@@ -81,13 +81,13 @@ class Hooked:
         if sites is None and not callable(getattr(network, "sites", None)):
             raise UserError(f"Hooked: {type(network).__name__} has no sites(); expected sites={{name: module}}")
         self.network: Any = network.eval()
-        named = network.sites() if sites is None else sites  # type: ignore[operator]
-        if not isinstance(named, Mapping):
-            raise bad_value("sites", named, "{name: submodule}")
-        inside = {id(module) for module in network.modules()}
-        if outside := [site for site, module in named.items() if id(module) not in inside]:
+        modules = network.sites() if sites is None else sites  # type: ignore[operator]
+        if not isinstance(modules, Mapping):
+            raise bad_value("sites", modules, "{name: submodule}")
+        submodules = {id(module) for module in network.modules()}
+        if outside := [site for site, module in modules.items() if id(module) not in submodules]:
             raise UserError(f"sites: {outside[0]}: expected a submodule of {type(network).__name__}")
-        self.sites: dict[str, nn.Module] = dict(named)
+        self.sites: dict[str, nn.Module] = dict(modules)
         self._task = task
         self.name = name or type(network).__name__
         self.seed, self.epoch = seed, epoch
@@ -184,9 +184,10 @@ class Hooked:
         if own != (given := (examples.prompt.shape[1], examples.completion.shape[1], examples.base)):
             received = "examples with {} tokens of the prompt and {} of the answer, base {}".format(*given)
             raise UserError(f"{self.name}: {received}; expected those of {task!r}")
-        some = examples[np.arange(min(len(examples), 8))]  # enough to tell orders, moduli and tables apart
-        mine = task.examples(*some.operands.T, **({} if task.min_bits is None else {"length": some.length}))
-        if not (np.array_equal(mine.prompt, some.prompt) and np.array_equal(mine.completion, some.completion)):
+        sample = examples[np.arange(min(len(examples), 8))]  # enough to tell orders, moduli and tables apart
+        expected = task.examples(*sample.operands.T, **({} if task.min_bits is None else {"length": sample.length}))
+        tokens = [(expected.prompt, sample.prompt), (expected.completion, sample.completion)]
+        if not all(np.array_equal(one, other) for one, other in tokens):
             accepted = f"those of {task!r}, or their tokens as tensors, changed as you like"
             raise UserError(f"{self.name}: received examples of another task; expected {accepted}")
 
@@ -238,15 +239,15 @@ class Hooked:
         interventions = as_interventions(interventions)
         check_sites(self.sites, sites)
         logits: list[Tensor] = []
-        parts: dict[str, list[Tensor]] = {site: [] for site in sites}
+        cached: dict[str, list[Tensor]] = {site: [] for site in sites}
         for batch, tensors in split_batches(self.inputs(inputs), batch_size):
             with cache_outputs(self.sites, sites) as outputs:
                 logits.append(run_batch(self, interventions, batch, tensors))
             for site, output in outputs.items():
                 require_layout(site, output, tensors)
                 own = output.shape[1] if include_prompt else num_own_positions(site, output.shape[1], tensors)
-                parts[site].append(output[:, -own:].clone())  # a clone frees the rest
-        return torch.cat(logits), {site: torch.cat(batches) for site, batches in parts.items()}
+                cached[site].append(output[:, -own:].clone())  # a clone frees the rest
+        return torch.cat(logits), {site: torch.cat(batches) for site, batches in cached.items()}
 
     def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH) -> PartialForward:
         """Run once up to a site. The result is a function that runs the rest of the network, with any interventions."""

@@ -200,10 +200,10 @@ def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], includ
 def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
     """Activations x (n, k, ...) of a site at one position, or at all, as vectors (n, d)."""
     if position is not None:
-        at = model.index(site, position, x.shape[1])
-        if not 0 <= at < x.shape[1]:
+        index = model.index(site, position, x.shape[1])
+        if not 0 <= index < x.shape[1]:
             raise UserError(f"position {position}: expected one from 0 to {x.shape[1] - 1}, the positions of {site}")
-        x = x[:, at]
+        x = x[:, index]
     return x.flatten(1)
 
 

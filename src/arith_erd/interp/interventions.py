@@ -300,7 +300,7 @@ class PartialForward:
     def _run_up_to(self, site: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
         """Layer -> output, for the layers that end before the site or with it."""
         sites = self.model.sites
-        whole = layers(sites) or [*sites]  # every site of a network without layers
+        stored = layers(sites) or [*sites]  # every site of a network without layers
         outside = [name for name in sites if layer_of(sites, name) is None]
         names, outputs = list[str](), list[Any]()  # in the order in which the sites end
 
@@ -309,11 +309,11 @@ class PartialForward:
             outputs.append(output)
 
         with ExitStack() as stack:
-            for name in {*whole, *outside, site}:
+            for name in {*stored, *outside, site}:
                 stack.callback(sites[name].register_forward_hook(partial(hook, name)).remove)
             self.model.network(*tensors)
         before = names[: names.index(site) + 1] if site in names else []
-        stored = {name: outputs[names.index(name)] for name in before if name in whole and names.count(name) == 1}
-        last = max(map(names.index, stored), default=0)
-        self.finished = {*stored, *(name for name in outside if name in names[:last])}
-        return stored
+        ran_once = [name for name in before if name in stored and names.count(name) == 1]
+        last = max(map(names.index, ran_once), default=0)
+        self.finished = {*ran_once, *(name for name in outside if name in names[:last])}
+        return {name: outputs[names.index(name)] for name in ran_once}

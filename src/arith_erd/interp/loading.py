@@ -95,13 +95,13 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
     if not os.path.exists(name) and re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)):
         return _load_saved(download(str(name)), Path(name).name, seed)
     folder, seed = folder or PRETRAINED, seed or 0
-    known = pretrained(folder)
-    if name not in known:
-        accepted = " or ".join(known) or f"a name, but {folder} holds no finished run"
+    networks = pretrained(folder)
+    if name not in networks:
+        accepted = " or ".join(networks) or f"a name, but {folder} holds no finished run"
         raise bad_value("name", name, f"{accepted}; or a folder with {CONFIG}, or USER/NAME on the Hub")
-    if seed not in known[name]:
-        raise bad_value("seed", seed, f"{', '.join(map(str, known[name]))} for {name}")
-    return load_run(known[name][seed], seed)
+    if seed not in networks[name]:
+        raise bad_value("seed", seed, f"{', '.join(map(str, networks[name]))} for {name}")
+    return load_run(networks[name][seed], seed)
 
 
 def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
@@ -127,37 +127,37 @@ def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
             job = read_run(run)
         except UserError:
             continue
-        kept = [seed for seed in job.seeds if run.weights(seed).is_file()]  # `benchmarks/publish.py` may leave some out
-        runs[short_name(job)] |= dict.fromkeys(kept, run.path)
+        seeds = [seed for seed in job.seeds if run.weights(seed).is_file()]  # `benchmarks/publish.py` may omit some
+        runs[short_name(job)] |= dict.fromkeys(seeds, run.path)
     return {name: dict(sorted(seeds.items())) for name, seeds in sorted(runs.items()) if seeds}
 
 
-def select_epochs(run: Run, seeds: Sequence[int], wanted: Epochs) -> list[int]:
+def select_epochs(run: Run, seeds: Sequence[int], epochs: Epochs) -> list[int]:
     """The wanted epochs, ascending; if some have no weights, a `UserError` lists those that do.
 
     ``all`` means the epochs with weights of all seeds: the kept ones and the last. Epoch 0 needs no file.
     """
-    there = set.intersection(*(set(run.kept_epochs(seed)) for seed in seeds))
+    saved = set.intersection(*(set(run.kept_epochs(seed)) for seed in seeds))
     if all(run.weights(seed).is_file() for seed in seeds):
-        there |= {row["epoch"] for row in run.metrics()[-1:]}
-    listed = f"epoch {format_seeds(tuple(there))}" if there else "no epoch"
-    hint = "" if len(there) > 1 else "; checkpoint.keep=all, log or every:K keeps more while a run trains"
-    if wanted == "all":
-        if len(there) < 2:
-            raise UserError(f"epoch=all: {run.path} has weights of {listed}{' alone' if there else ''}{hint}")
-        return sorted(there)
-    for epoch in wanted:
-        if epoch not in (0, *there):
-            raise UserError(f"epoch={epoch}: {run.path} has weights of {listed} and 0 (before training){hint}")
-    return sorted(wanted)
+        saved |= {row["epoch"] for row in run.metrics()[-1:]}
+    available = f"epoch {format_seeds(tuple(saved))}" if saved else "no epoch"
+    hint = "" if len(saved) > 1 else "; checkpoint.keep=all, log or every:K keeps more while a run trains"
+    if epochs == "all":
+        if len(saved) < 2:
+            raise UserError(f"epoch=all: {run.path} has weights of {available}{' alone' if saved else ''}{hint}")
+        return sorted(saved)
+    for epoch in epochs:
+        if epoch not in (0, *saved):
+            raise UserError(f"epoch={epoch}: {run.path} has weights of {available} and 0 (before training){hint}")
+    return sorted(epochs)
 
 
 def find_runs(pattern: str) -> list[Path]:
     """The run directories that match a folder or a glob; a `UserError` if there are none."""
     if not (paths := run_directories(pattern)):
         raise UserError(f"run={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
-    if not (paths[0] / "config.yaml").exists() and (inside := run_directories(f"{glob.escape(pattern)}/*")):
-        raise UserError(f"run={pattern}: a folder of {len(inside)} runs; expected one of them, or run='{pattern}/*'")
+    if not (paths[0] / "config.yaml").exists() and (runs := run_directories(f"{glob.escape(pattern)}/*")):
+        raise UserError(f"run={pattern}: a folder of {len(runs)} runs; expected one of them, or run='{pattern}/*'")
     return paths
 
 
@@ -194,9 +194,9 @@ def load_references(name: str, seeds: int | Sequence[int] = 0, task: Task | None
         given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
         raise UserError(f"reference={name}: received {given}; expected task=add, task.bits=7 and reverse order")
     untrained = partial(Transformer, task.prompt_length, task.width)  # of the same size
-    about: dict[str, Any] = {"task": task, "name": f"reference-{name}", "untrained": untrained}
-    chosen = [seeds] if isinstance(seeds, int) else seeds
-    return [Hooked(reference(name, seed).network, seed=seed, **about) for seed in chosen]
+    attributes: dict[str, Any] = {"task": task, "name": f"reference-{name}", "untrained": untrained}
+    seeds = [seeds] if isinstance(seeds, int) else seeds
+    return [Hooked(reference(name, seed).network, seed=seed, **attributes) for seed in seeds]
 
 
 def _hook(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:

@@ -109,16 +109,16 @@ def add_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
     other, so that no network is used both to fix and to score a rule.
     """
     table = rows.assign(named=None, right=None).astype({"named": object, "right": object})
-    for _, of_method in rows.groupby("method"):
-        scores = pd.to_numeric(of_method["score"], errors="coerce")
+    for _, group in rows.groupby("method"):
+        scores = pd.to_numeric(group["score"], errors="coerce")
         for half in (0, 1):
-            counted = of_method[of_method["seed"] % 2 == half].index
-            fixing = of_method[(of_method["seed"] % 2 != half) & (of_method["algorithm"] != "")].index
-            named = of_method["score"][counted]
-            if scores[counted].notna().any():
-                limit = fit_threshold(scores[fixing].to_numpy(), (of_method["algorithm"][fixing] == "sum").to_numpy())
-                named = named.where(scores[counted].isna(), np.where(scores[counted] >= limit, "sum", "carries"))
-            table.loc[counted, "named"] = named
+            scored = group[group["seed"] % 2 == half].index
+            others = group[(group["seed"] % 2 != half) & (group["algorithm"] != "")].index
+            named = group["score"][scored]
+            if scores[scored].notna().any():
+                limit = fit_threshold(scores[others].to_numpy(), (group["algorithm"][others] == "sum").to_numpy())
+                named = named.where(scores[scored].isna(), np.where(scores[scored] >= limit, "sum", "carries"))
+            table.loc[scored, "named"] = named
     known = table["algorithm"] != ""
     table.loc[known, "right"] = (table["named"] == table["algorithm"])[known].astype(int)
     return table
@@ -148,22 +148,22 @@ def _reference(name: str, seed: int) -> Hooked:
 
 def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     """The networks of a run that meet the conditions of `zoo`."""
-    whole = run.config()
-    config = whole["model"]
+    settings = run.config()
+    config = settings["model"]
     places = config["loss"].get("variables") or {}  # variable -> its site, and its coordinates there
     variables = [name for name in places if name != "prefix"]  # networks of either algorithm may follow the prefix
-    algorithm = next((name for name, of in VARIABLES.items() if {*variables} == {*of}), "")
-    sites = tuple(dict.fromkeys(str(at["site"]) for at in places.values() if "dims" in at))
+    algorithm = next((name for name, names in VARIABLES.items() if {*variables} == {*names}), "")
+    sites = tuple(dict.fromkeys(str(place["site"]) for place in places.values() if "dims" in place))
     rule = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
     name = f"{config['name']} {'+'.join(variables) or 'none'} {rule}".strip()
-    if whole["data"].get("examples") is not None:  # right on the examples drawn is not right on all
+    if settings["data"].get("examples") is not None:  # right on the examples drawn is not right on all
         return
-    followed: dict[int, float] = {}  # seed -> share of the interchanges, of its worst variable and token
+    accuracies: dict[int, float] = {}  # seed -> share of the interchanges, of its worst variable and token
     if places:
         tokens = pd.read_csv(run.tokens_file)
         last = tokens[(tokens["epoch"] == tokens["epoch"].max()) & tokens["split"].isin([*places])]
-        followed = last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1).to_dict()
+        accuracies = last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1).to_dict()
     for entry in run.summary()["seeds"]:
         seed, right = int(entry["seed"]), entry["train_seq_acc"] == entry["val_seq_acc"] == 1
-        if right and followed.get(seed, 0.0 if places else 1.0) >= MIN_INTERCHANGE_ACCURACY:
+        if right and accuracies.get(seed, 0.0 if places else 1.0) >= MIN_INTERCHANGE_ACCURACY:
             yield LabelledNetwork(name, seed, algorithm, tuple(places), sites, partial(load_run, run.path, seed))

@@ -34,15 +34,15 @@ def layer_of(sites: Iterable[str], site: str) -> str | None:
     return next((layer for layer in layers(sites) if f"{site}.".startswith(f"{layer}.")), None)
 
 
-def check_sites(known: Iterable[str], wanted: Iterable[str], key: str = "site") -> None:
+def check_sites(available: Iterable[str], sites: Iterable[str], key: str = "site") -> None:
     """Raise a `UserError`, with a list of the network's sites, if it lacks one of the wanted."""
-    known = list(known)
-    if unknown := [site for site in wanted if site not in known]:
-        whole = layers(known)
-        inside = sorted({site.removeprefix(f"{layer_of(known, site)}.") for site in known} - {*whole})
-        listed = ", ".join(known) or "none"
-        if whole:
-            listed = f"{', '.join(whole)}; in layers and beside them: {', '.join(inside) or 'none'}"
+    available = list(available)
+    if unknown := [site for site in sites if site not in available]:
+        whole_layers = layers(available)
+        inner = sorted({site.removeprefix(f"{layer_of(available, site)}.") for site in available} - {*whole_layers})
+        listed = ", ".join(available) or "none"
+        if whole_layers:
+            listed = f"{', '.join(whole_layers)}; in layers and beside them: {', '.join(inner) or 'none'}"
         raise UserError(f"{key}={', '.join(map(str, unknown))}: this model has {listed}")
 
 
@@ -52,8 +52,8 @@ def select_sites(models: "Sequence[Hooked]", site: str | Sequence[str] | None) -
         decoder = layers(models[0].sites, "dec")
         sites = decoder[(len(decoder) - 1) // 2 :][:1] if site is None else layers(models[0].sites)
         if not sites:
-            named = "dec.N" if site is None else "enc.N or dec.N"
-            accepted = f"some of {', '.join(models[0].sites)}, since {models[0].name} has no layers named {named}"
+            pattern = "dec.N" if site is None else "enc.N or dec.N"
+            accepted = f"some of {', '.join(models[0].sites)}, since {models[0].name} has no layers named {pattern}"
             raise bad_value("probe.site", "null" if site is None else site, accepted)
     else:
         sites = [site] if isinstance(site, str) else [*dict.fromkeys(site)]

@@ -41,12 +41,12 @@ class CrossEntropyAndValue(CrossEntropy):
         if task.min_bits is not None or task.answer_length != task.width:
             what = "operands of several lengths" if task.min_bits else "an answer with other tokens than its digits"
             raise UserError(f"model.loss: task={task.name} has {what}; expected loss=cross_entropy")
-        known = task.concepts(examples)
-        if self.target not in known:
-            known |= CausalModel(task).values(examples)
-        if self.target not in known:
-            raise bad_value("model.loss.target", self.target, f"{' or '.join(known)} for task={task.name}")
-        values = known[self.target].reshape(len(examples), -1).astype(float)
+        variables = task.concepts(examples)
+        if self.target not in variables:
+            variables |= CausalModel(task).values(examples)
+        if self.target not in variables:
+            raise bad_value("model.loss.target", self.target, f"{' or '.join(variables)} for task={task.name}")
+        values = variables[self.target].reshape(len(examples), -1).astype(float)
         if values.shape[1] == task.width and task.completion_order == "plain":
             values = values[:, ::-1]  # the columns of digits come least significant first, and now their tokens last
         self.columns = values.shape[1]
@@ -57,9 +57,9 @@ class CrossEntropyAndValue(CrossEntropy):
     def begin(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
         if self.site not in (sites := network.sites()):
             raise bad_value("model.loss.site", self.site, " or ".join(sites))
-        with cache_outputs(sites, [self.site]) as found:
+        with cache_outputs(sites, [self.site]) as cache:
             network(prompt, shift_right(completion))
-        positions, features = _own_positions(self.site, found[self.site], prompt, completion).shape[1:]
+        positions, features = _own_positions(self.site, cache[self.site], prompt, completion).shape[1:]
         self.activations: list[Tensor] = []  # the site's output, from a training step's forward to its loss
         sites[self.site].register_forward_hook(self._store_activation)
         self.reads_prompt = str(self.site).startswith("enc.")

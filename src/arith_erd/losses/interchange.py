@@ -63,10 +63,10 @@ class InterchangeTraining(CrossEntropy):
         if reserved := sorted({"train", "val"} & {*variables}):  # splits, in the same column of tokens.csv
             raise bad_value("model.loss.variables", reserved[0], "another name than train and val")
         self.variables = {name: _parse_place(name, at) for name, at in variables.items()}
-        for (one, (site, dims)), (other, (place, theirs)) in combinations(self.variables.items(), 2):
-            if site == place and (shared := sorted({*dims} & {*theirs})):
-                accepted = f"coordinates of {site} that {one} does not have; both have {shared[0]}"
-                raise bad_value(f"model.loss.variables.{other}", f"{theirs[0]} to {theirs[-1]}", accepted)
+        for (first, (site, dims)), (second, (other_site, other_dims)) in combinations(self.variables.items(), 2):
+            if site == other_site and (shared := sorted({*dims} & {*other_dims})):
+                accepted = f"coordinates of {site} that {first} does not have; both have {shared[0]}"
+                raise bad_value(f"model.loss.variables.{second}", f"{other_dims[0]} to {other_dims[-1]}", accepted)
         self.weight, self.strict, self.causal_model = weight, strict, causal_model
         self.by_column: list[bool] = []
 
@@ -88,8 +88,8 @@ class InterchangeTraining(CrossEntropy):
                 accepted = "a variable with values from 0, one for each example or for each digit of its answer"
                 raise bad_value("model.loss.variables", name, accepted)
             self.by_column.append(by_column)
-            shown = reorder(value, task.completion_order) if by_column else np.repeat(value[:, None], task.width, 1)
-            columns.append(shown)
+            by_digit = value if by_column else np.repeat(value[:, None], task.width, 1)
+            columns.append(reorder(by_digit, task.completion_order))
             if (size := len(examples) * (int(value.max()) + 1) * task.width) > MAX_TABLE_BYTES:
                 accepted = f"a variable with fewer values; the answers after each take {size / 2**30:.1f} GiB"
                 raise bad_value("model.loss.variables", name, accepted)
@@ -98,19 +98,19 @@ class InterchangeTraining(CrossEntropy):
         return np.concatenate(columns, axis=1).astype(float)
 
     def begin(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
-        known = layers(network.sites(), "dec")
-        with cache_outputs(network.sites(), known) as found:
+        decoder_layers = layers(network.sites(), "dec")
+        with cache_outputs(network.sites(), decoder_layers) as cache:
             network(prompt, shift_right(completion))
-        free = {site: {*range(x.shape[2])} for site, x in found.items()}  # coordinates that no variable has
+        free_dims = {site: {*range(x.shape[2])} for site, x in cache.items()}  # coordinates that no variable has
         for name, (site, dims) in self.variables.items():
             key = f"model.loss.variables.{name}"
-            if site not in (*known, ANSWER):
-                raise bad_value(f"{key}.site", site, " or ".join((*known, ANSWER)))
-            if dims and dims[-1] >= (size := found[site].shape[2]):
+            if site not in (*decoder_layers, ANSWER):
+                raise bad_value(f"{key}.site", site, " or ".join((*decoder_layers, ANSWER)))
+            if dims and dims[-1] >= (size := cache[site].shape[2]):
                 raise bad_value(f"{key}.dims", f"[{dims[0]}, {dims[-1]}]", f"0 to {size - 1} at {site}")
             if dims:
-                free[site] -= {*dims}
-        if self.strict and (full := [site for site, rest in free.items() if not rest]):
+                free_dims[site] -= {*dims}
+        if self.strict and (full := [site for site, rest in free_dims.items() if not rest]):
             raise bad_value("model.loss.strict", self.strict, f"coordinates of {full[0]} that no variable has, or 0")
 
     def forward(self, network: Network, prompt: Tensor, completion: Tensor, targets: Tensor | None = None) -> Tensor:
@@ -120,9 +120,9 @@ class InterchangeTraining(CrossEntropy):
             total = self.loss_of_logits(network(prompt, answer_in), completion)
         source = {site: x.roll(1, dims=0) for site, x in plain.items()} | {ANSWER: answer_in.roll(1, dims=0)}
         batch, positions = (torch.arange(n, device=completion.device) for n in completion.shape)
-        everywhere, row = torch.ones_like(positions, dtype=torch.bool), targets[:, 0].long()
+        all_positions, row = torch.ones_like(positions, dtype=torch.bool), targets[:, 0].long()
         for number, ((site, dims), by_column) in enumerate(zip(places, self.by_column, strict=True)):
-            at = positions == batch[:, None] % width if by_column else everywhere
+            at = positions == batch[:, None] % width if by_column else all_positions
             predicted = _run_interchanged(network, prompt, answer_in, site, dims, source[site], at)
             value = targets[:, 1 + number * width : 1 + (number + 1) * width].long().roll(1, dims=0)  # (B, m)
             label = getattr(self, f"labels_{number}")[row[:, None], value, positions].long()  # (B, m)
@@ -131,9 +131,9 @@ class InterchangeTraining(CrossEntropy):
             loss = F.cross_entropy(predicted.flatten(0, 1), label.flatten(), reduction="none").mean()
             total = total + self.weight / len(places) * loss
         for site in plain if self.strict else ():
-            mapped = {one for where, dims in places if where == site for one in dims}
-            rest = [one for one in range(source[site].shape[2]) if one not in mapped]
-            logits = _run_interchanged(network, prompt, answer_in, site, rest, source[site], everywhere)
+            mapped = {dim for place, dims in places if place == site for dim in dims}
+            free_dims = [dim for dim in range(source[site].shape[2]) if dim not in mapped]
+            logits = _run_interchanged(network, prompt, answer_in, site, free_dims, source[site], all_positions)
             loss = F.cross_entropy(logits.flatten(0, 1), completion.flatten(), reduction="none")
             total = total + self.strict / len(plain) * loss.mean()
         return total
@@ -147,15 +147,15 @@ class InterchangeTraining(CrossEntropy):
         prompt, answer_in = model.inputs(base)
         sites = [site for site, dims in self.variables.values() if dims]
         cache = model.run_with_cache(base, sites, include_prompt=True)[1] | {ANSWER: answer_in}
-        each = torch.eye(task.width, dtype=torch.bool, device=model.device)
+        masks = torch.eye(task.width, dtype=torch.bool, device=model.device)
         accuracies = dict[str, list[float]]()
         for (name, (site, dims)), by_column in zip(self.variables.items(), self.by_column, strict=True):
-            given = (model.network, prompt, answer_in, site, dims, cache[site].roll(1, dims=0))
+            arguments = (model.network, prompt, answer_in, site, dims, cache[site].roll(1, dims=0))
             if by_column:
-                logits = [_run_interchanged(*given, at)[:, t] for t, at in enumerate(each)]
+                logits = [_run_interchanged(*arguments, at)[:, t] for t, at in enumerate(masks)]
                 tokens = torch.stack(logits, dim=1).argmax(-1)
             else:
-                tokens = _run_interchanged(*given, each.any(0)).argmax(-1)
+                tokens = _run_interchanged(*arguments, masks.any(0)).argmax(-1)
             digits = (causal.interchange_by_digit if by_column else causal.interchange)(base, source, name)
             right = tokens.cpu().numpy() == digits_to_tokens(task, digits)
             accuracies[name] = right.mean(axis=0).tolist()

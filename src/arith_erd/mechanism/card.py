@@ -78,8 +78,8 @@ class NetworkCard:
         """The card in plain English: verdict, prefixes, steering, the user's causal model if there is one."""
         random, ablated = (_describe_changes(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
-        followed = {name: [bit.position for bit in self.bits if name in bit.follows] for name in STEERED}
-        steering = "; ".join(f"{what} is followed by {_format_bits(followed[name])}" for name, what in STEERED.items())
+        followers = {name: [bit.position for bit in self.bits if name in bit.follows] for name in STEERED}
+        steering = "; ".join(f"{step} is followed by {_format_bits(followers[x])}" for x, step in STEERED.items())
         shares = [bit.as_user_model for bit in self.bits if bit.as_user_model is not None]
         lines = [f"Verdict: {self._verdict()}.", prefix, f"Steering: {steering}."]
         if shares:

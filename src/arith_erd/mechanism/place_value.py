@@ -135,8 +135,8 @@ def add_upper_bits(
     rng: np.random.Generator, columns: ColumnSums, t: int, low: Array, prefix: Array, empty: bool
 ) -> PrefixedExamples:
     """Operands with the bits ``low`` (2, N) below t and random bits above; a_t = b_t = 0 if ``empty``."""
-    first = t + 1 if empty else t
-    high = rng.integers(0, 2 ** max(columns.task.bits - first, 0), low.shape) << first
+    first_free = t + 1 if empty else t
+    high = rng.integers(0, 2 ** max(columns.task.bits - first_free, 0), low.shape) << first_free
     a, b = high + low
     return PrefixedExamples(columns, t, a, b, prefix)
 
@@ -159,11 +159,11 @@ def measure_slopes(model: Hooked, columns: ColumnSums, count: int) -> Iterator[R
             continue
         features = np.hstack([to_digits(x, t) for x in (inputs.a, inputs.b, inputs.prefix)]) - 0.5
         regression = LogisticRegression(C=100.0, max_iter=2000).fit(features, bits)
-        of_a, of_b, of_prefix = regression.coef_.reshape(3, t)
-        of_operands = (of_a + of_b) / 2
+        slope_a, slope_b, slope_prefix = regression.coef_.reshape(3, t)
+        slope_operands = (slope_a + slope_b) / 2
         for place in range(t):
-            for name, slope in (("operands", of_operands), ("prefix", of_prefix)):
-                yield _row(f"slope_{name}", t, slope[place] / of_operands[-1], place=place)
+            for name, slope in (("operands", slope_operands), ("prefix", slope_prefix)):
+                yield _row(f"slope_{name}", t, slope[place] / slope_operands[-1], place=place)
         for c in np.unique(bins := np.round(inputs.c * 8) / 8):
             yield _row("ones", t, bits[bins == c].mean(), (bins == c).sum(), c=c)
 
@@ -199,8 +199,8 @@ def measure_agreements(model: Hooked, columns: ColumnSums, count: int) -> Iterat
         expected = {}
         for name in ("local_remainder", "graded_carry", "remainder") if columns.adds else ("local_remainder",):
             candidates = (np.arange(2**t) + 0.5) / 2**t
-            right = [(predict_by_rule(name, inputs, x) == bits)[~test].mean() for x in candidates]
-            middle = np.median(candidates[np.isclose(right, max(right))])
+            accuracy = [(predict_by_rule(name, inputs, x) == bits)[~test].mean() for x in candidates]
+            middle = np.median(candidates[np.isclose(accuracy, max(accuracy))])
             threshold = candidates[np.abs(candidates - middle).argmin()]
             expected[name] = predict_by_rule(name, inputs, threshold)
             yield _row(f"threshold_{name}", t, threshold)
@@ -214,14 +214,14 @@ def measure_agreements(model: Hooked, columns: ColumnSums, count: int) -> Iterat
             yield _row("form", t, (expected["local_remainder"] == bits)[differ].mean(), differ.sum())
 
 
-def sample_with_carry_of(rng: np.random.Generator, base: PrefixedExamples, above: int) -> PrefixedExamples:
+def sample_with_carry_of(rng: np.random.Generator, base: PrefixedExamples, extra: int) -> PrefixedExamples:
     """Draw other operands and prefixes of an addition, with a_t = b_t = 0, whose c is larger by ``above``."""
     t = base.t
-    wanted = base.lower_sum - base.prefix + above * 2**t
-    low, prefix = np.zeros((2, len(wanted)), dtype=np.int64), np.full_like(wanted, -1)
+    difference = base.lower_sum - base.prefix + extra * 2**t
+    low, prefix = np.zeros((2, len(difference)), dtype=np.int64), np.full_like(difference, -1)
     while (missing := np.flatnonzero((prefix < 0) | (prefix >= 2**t))).size:
         low[:, missing] = rng.integers(0, 2**t, (2, missing.size))
-        prefix[missing] = low[:, missing].sum(axis=0) - wanted[missing]
+        prefix[missing] = low[:, missing].sum(axis=0) - difference[missing]
     return add_upper_bits(rng, base.columns, t, low, prefix, empty=True)
 
 
@@ -234,20 +234,20 @@ def measure_interchanges(model: Hooked, columns: ColumnSums, sites: list[str], c
     """
     for t in range(2, columns.task.bits):
         rng = measure_rng("interchange", t)
-        drawn = sample_inputs(rng, columns, t, 4096, empty=True)
-        keep = np.flatnonzero((drawn.c >= 0) & (drawn.c < 1) & (drawn.lower_sum - drawn.prefix < 2**t - 1))[:count]
-        base = drawn.select(keep)
+        candidates = sample_inputs(rng, columns, t, 4096, empty=True)
+        c = candidates.c
+        base = candidates.select(np.flatnonzero((c >= 0) & (c < 1 - 2.0**-t))[:count])
         before = base.network_bits(model)
         cached = {}
-        for above in (0, 1):
-            _, cached[above] = model.run_with_cache(sample_with_carry_of(rng, base, above).tensors(), sites)
+        for extra in (0, 1):
+            _, cached[extra] = model.run_with_cache(sample_with_carry_of(rng, base, extra).tensors(), sites)
         for site in sites:
             patches = [Replace(site, t, cached[above][site]) for above in (0, 1)]
-            equal, more = (base.network_bits(model, patch) != before for patch in patches)
-            yield _row("interchange_equal", t, equal.mean(), len(equal), site=site)
-            for name, chosen in (("low", before == 0), ("high", before == 1)):
-                if chosen.any():
-                    yield _row(f"interchange_plus_{name}", t, more[chosen].mean(), chosen.sum(), site=site)
+            changed_equal, changed_more = (base.network_bits(model, patch) != before for patch in patches)
+            yield _row("interchange_equal", t, changed_equal.mean(), len(changed_equal), site=site)
+            for name, mask in (("low", before == 0), ("high", before == 1)):
+                if mask.any():
+                    yield _row(f"interchange_plus_{name}", t, changed_more[mask].mean(), mask.sum(), site=site)
 
 
 def same_prefix_pairs(columns: ColumnSums, t: int, count: int) -> tuple[PrefixedExamples, PrefixedExamples]:
@@ -263,10 +263,10 @@ def same_prefix_pairs(columns: ColumnSums, t: int, count: int) -> tuple[Prefixed
         return _same_prefix_products(columns, t, count, rng)
     prefix = rng.integers(0, 2**t - 1, count)
     without, carrying = rng.integers(0, prefix + 1), rng.integers(prefix + 1, 2**t)
-    run = add_upper_bits(rng, columns, t, np.zeros((2, count), dtype=np.int64), prefix, empty=False)
-    pairs = [(run.a + low, run.b + total - low) for low, total in ((without, prefix), (carrying, prefix + 2**t))]
-    turned = rng.random(count) < 0.5
-    (a, b), (other_a, other_b) = (np.where(turned, v, u) for u, v in (pairs, pairs[::-1]))
+    upper = add_upper_bits(rng, columns, t, np.zeros((2, count), dtype=np.int64), prefix, empty=False)
+    pairs = [(upper.a + low, upper.b + total - low) for low, total in ((without, prefix), (carrying, prefix + 2**t))]
+    swapped = rng.random(count) < 0.5
+    (a, b), (other_a, other_b) = (np.where(swapped, v, u) for u, v in (pairs, pairs[::-1]))
     return PrefixedExamples(columns, t, a, b, prefix), PrefixedExamples(columns, t, other_a, other_b, prefix)
 
 
@@ -301,16 +301,16 @@ def measure_swaps(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Ro
         if not len(base.a):
             continue
         caches = [model.run_with_cache(inputs.tensors(), stream)[1] for inputs in (base, source)]
-        of_base, of_source = (
+        base_patches, source_patches = (
             [[Replace(site, j, cache[site][:, j]) for j in range(t)] for site in stream] for cache in caches
         )
         before = base.network_bits(model)
-        _, own = model.run_with_cache(source.tensors(), stream, [one for layer in of_base for one in layer])
+        _, own_cache = model.run_with_cache(source.tensors(), stream, [one for layer in base_patches for one in layer])
         for depth, site in enumerate(stream, 1):
-            alone = base.network_bits(model, Replace(site, t, own[site][:, t]))
-            earlier = base.network_bits(model, *(one for layer in of_source[:depth] for one in layer))
-            for positions, found in (("own", alone), ("earlier", earlier)):
-                yield _row(f"swap_{positions}", t, (found != before).mean(), len(before), site=site)
+            alone = base.network_bits(model, Replace(site, t, own_cache[site][:, t]))
+            earlier = base.network_bits(model, *(one for layer in source_patches[:depth] for one in layer))
+            for positions, bits in (("own", alone), ("earlier", earlier)):
+                yield _row(f"swap_{positions}", t, (bits != before).mean(), len(before), site=site)
 
 
 def _row(measure: str, t: int, value: float, n: Any = None, place: Any = None, c: Any = None, site: Any = None) -> Row:

@@ -57,18 +57,18 @@ def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple
     """
     prompt, answer_in = model.inputs(examples)
     width = answer_in.shape[1]
-    both = torch.tensor([[ZERO], [ONE]], device=prompt.device).expand(2, width)
-    _, cache = model.run_with_cache((prompt[:1].expand(2, -1), both), ["dec.embed"])
+    bit_tokens = torch.tensor([[ZERO], [ONE]], device=prompt.device).expand(2, width)
+    _, cache = model.run_with_cache((prompt[:1].expand(2, -1), bit_tokens), ["dec.embed"])
     mean = cache["dec.embed"].mean(dim=0)  # (m, C)
 
     def tokens(given: Tensor, *interventions: Intervention) -> Array:
         likeliest: Array = model.run((prompt, given), interventions, batch_size=BATCH).argmax(dim=-1).cpu().numpy()
         return likeliest
 
-    def read(first: int, given: Tensor, intervention: str, later: str) -> Iterator[Reading]:
+    def read(first_position: int, given: Tensor, intervention: str, later: str) -> Iterator[Reading]:
         found, bits = tokens(given), (given[:, 1:] - ZERO).cpu().numpy()
-        for t in range(first, width):
-            yield t, intervention if t == first else later, found[:, t], bits[:, :t]
+        for t in range(first_position, width):
+            yield t, intervention if t == first_position else later, found[:, t], bits[:, :t]
 
     readings: list[Reading] = []
     for t in range(1, width):
@@ -105,14 +105,14 @@ def predict_bits(
     return expected
 
 
-def build_prefix_model(task: Task, given: CausalModelSpec, key: str) -> CausalModel | None:
+def build_prefix_model(task: Task, spec: CausalModelSpec, key: str) -> CausalModel | None:
     """Build the causal model of a key, None for None; a `UserError` if it lacks the variable ``prefix``."""
-    if given is None:
+    if spec is None:
         return None
-    model = build_causal_model(task, given, key)
+    model = build_causal_model(task, spec, key)
     if not np.array_equal(model.table.get(PREFIX, []), model.examples.answer):
         accepted = f"a causal model with the variable {PREFIX}, the number that the answer's tokens spell"
-        raise bad_value(key, given, accepted)
+        raise bad_value(key, spec, accepted)
     return model
 
 
@@ -135,10 +135,10 @@ def steering_matrices(adder: CausalModel, values: dict[str, Array], encoder: boo
         index = task.prompt_places[place][1]
         if index < 0:  # at the operator, the operand bits next to it on the left
             index = task.prompt_places[place - 1][1]
-        own = [values["a_bit"][:, index], values["b_bit"][:, index]]
+        own_bits = [values["a_bit"][:, index], values["b_bit"][:, index]]
         for t in range(task.width):
-            solvers[place, 0, t] = slope_matrix([*regressors(adder, values, t), *own])[1]
-        solvers[place, 1, 0] = slope_matrix([np.ones(count), values["sum"] * unit, *own])[1] * unit
+            solvers[place, 0, t] = slope_matrix([*regressors(adder, values, t), *own_bits])[1]
+        solvers[place, 1, 0] = slope_matrix([np.ones(count), values["sum"] * unit, *own_bits])[1] * unit
     return solvers
 
 
@@ -160,9 +160,9 @@ def shifted_bits(sums: Array, delta: Array, stored: str) -> Array:
     total = sums[:, None] + delta
     if stored == "value":
         return (total >> t) & 1
-    rest = (total - sums[:, None] % 2**t) / 2.0**t
-    unclear = np.abs(rest - np.floor(rest) - 0.5) < 0.1
-    return np.where(unclear, -1, np.floor(rest + 0.5).astype(np.int64) & 1)
+    remainder = (total - sums[:, None] % 2**t) / 2.0**t
+    unclear = np.abs(remainder - np.floor(remainder) - 0.5) < 0.1
+    return np.where(unclear, -1, np.floor(remainder + 0.5).astype(np.int64) & 1)
 
 
 @torch.no_grad()
@@ -197,9 +197,9 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[Car
         flips = np.concatenate(changed[2:])  # (2 N, m)
         for component, stored in STORED_SUMS.items():
             bits = np.concatenate([shifted_bits(examples.answer, delta, stored) for delta in shifts])
-            told, wanted = (bits >= 0) & np.tile(steered, (2, 1)), bits != np.tile(answer, (2, 1))
+            decided, should_change = (bits >= 0) & np.tile(steered, (2, 1)), bits != np.tile(answer, (2, 1))
             for t in range(width):
-                of_bit = (flips[told[:, t] & which, t] for which in (wanted[:, t], ~wanted[:, t]))
+                of_bit = (flips[decided[:, t] & which, t] for which in (should_change[:, t], ~should_change[:, t]))
                 yield _informedness(CardRow("steering", component, site, str(t)), *of_bit)
 
 

@@ -106,9 +106,9 @@ class MeasuredSignature:
 
     def rows(self) -> Iterator[CardRow]:
         yield CardRow("accuracy", value=self.accuracy)
-        for component, of_bits in self.components.items():
-            for t in np.flatnonzero(np.isfinite(of_bits)):
-                yield CardRow("signature", component, position=str(t), value=float(of_bits[t]))
+        for component, values in self.components.items():
+            for t in np.flatnonzero(np.isfinite(values)):
+                yield CardRow("signature", component, position=str(t), value=float(values[t]))
         yield from self.steering
 
 
@@ -192,12 +192,12 @@ def expected_signatures(task: Add) -> dict[str, Signature]:
             compared = (*HYPOTHESES, *POST_HOC_PREFIXES) if name in POST_HOC else HYPOTHESES
             if component in compared and counted.any():
                 signatures[name][component][t] = (predicted[PREDICTIONS[name].hypothesis] == bits)[counted].mean()
-    followed = _expected_steering(task, rng)
+    steering = _expected_steering(task, rng)
     for name, (_, propagate, carry, stored) in PREDICTIONS.items():
         flips = {"flip_propagate": np.full(width, propagate), "flip_settled": np.full(width, 0 * propagate)}
         carries = np.where(np.isin(np.arange(width), distinguishable_bits("carry", width)), carry, np.nan)
         signatures[name] = {**signatures[name], **flips, "carry": carries}
-        signatures[name] |= {sum_: followed[stored, sum_] if stored else np.zeros(width) for sum_ in STORED_SUMS}
+        signatures[name] |= {sum_: steering[stored, sum_] if stored else np.zeros(width) for sum_ in STORED_SUMS}
     return signatures
 
 
@@ -211,9 +211,9 @@ def _expected_steering(task: Add, rng: np.random.Generator) -> dict[tuple[str, s
         shares = scores[stored, component] = np.full(task.width, np.nan)
         for t in range(task.width):
             clear = (bits[stored][:, t] >= 0) & (bits[predicted][:, t] >= 0)
-            changed, wanted = ((bits[x][:, t] != answer[:, t])[clear] for x in (stored, predicted))
-            if wanted.any() and not wanted.all():
-                shares[t] = changed[wanted].mean() - changed[~wanted].mean()
+            changed, should_change = ((bits[x][:, t] != answer[:, t])[clear] for x in (stored, predicted))
+            if should_change.any() and not should_change.all():
+                shares[t] = changed[should_change].mean() - changed[~should_change].mean()
     return scores
 
 
@@ -251,25 +251,25 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
     if not expected:
         return Classification("undecided", np.nan, "", {}, {}, [])
     squares = _squared_differences(measured.components, expected)
-    known = all(np.isfinite(measured.components.get(name, np.nan)).any() for name in POST_HOC)
-    later = {name: squares.pop(name) for name in POST_HOC if name in squares}
-    post_hoc = {name: _distance(square) if known else np.nan for name, square in later.items()}
+    prefixes_measured = all(np.isfinite(measured.components.get(name, np.nan)).any() for name in POST_HOC)
+    post_hoc_squares = {name: squares.pop(name) for name in POST_HOC if name in squares}
+    post_hoc = {name: _distance(square) if prefixes_measured else np.nan for name, square in post_hoc_squares.items()}
     mixtures = _mixtures(squares)
-    single = {name: _distance(square) for name, square in squares.items()}
+    distance_to = {name: _distance(square) for name, square in squares.items()}
     mixed = {name: _distance(square) for name, square in mixtures.items()}
-    best, mixture = min(single, key=single.__getitem__), min(mixed, key=mixed.__getitem__)
-    name, nearest = (best, best) if single[best] <= MAX_DISTANCE else ("mixed", mixture)
-    distances = single | {"mixed": mixed[mixture]}
+    best, mixture = min(distance_to, key=distance_to.__getitem__), min(mixed, key=mixed.__getitem__)
+    name, nearest = (best, best) if distance_to[best] <= MAX_DISTANCE else ("mixed", mixture)
+    distances = distance_to | {"mixed": mixed[mixture]}
     distance, reasons = distances[name], []
-    rivals = [other for other in single if other != best and single[other] - single[best] < TIE_MARGIN]
+    rivals = [other for other in distance_to if other != best and distance_to[other] - distance_to[best] < TIE_MARGIN]
 
     if measured.accuracy < MIN_ACCURACY:
         name = "none"
         reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {MIN_ACCURACY:.0%}")
     elif distance > MAX_DISTANCE:
-        of_prefixes = min(_part_distance(square, "prefix") for square in [*squares.values(), *mixtures.values()])
+        prefix_distance = min(_part_distance(square, "prefix") for square in [*squares.values(), *mixtures.values()])
         effect = max(np.nanmax(measured.components[component], initial=-1) for component in STEERING_COMPONENTS)
-        name = "none" if of_prefixes > MAX_DISTANCE or effect >= MIN_EFFECT else "undecided"
+        name = "none" if prefix_distance > MAX_DISTANCE or effect >= MIN_EFFECT else "undecided"
         nearest = min(distances, key=distances.__getitem__)
         for part in PART_SLICES if name == "none" else ():
             least, by_part = min((_part_distance(square, part), other) for other, square in squares.items())
@@ -291,11 +291,11 @@ def is_calibrated(network: Network, task: Task) -> bool:
     return paper == {name: x.shape for name, x in network.state_dict().items()}
 
 
-def _squared_differences(found: Signature, expected: Mapping[str, Signature]) -> dict[str, np.ndarray]:
+def _squared_differences(measured: Signature, expected: Mapping[str, Signature]) -> dict[str, np.ndarray]:
     """Algorithm -> squared differences (components, m), NaN where either side is NaN or lacks the component."""
-    unknown = np.full_like(found[COMPONENTS[0]], np.nan)
+    unknown = np.full_like(measured[COMPONENTS[0]], np.nan)
     return {
-        name: np.stack([(found.get(key, unknown) - signature.get(key, unknown)) ** 2 for key in COMPARED_COMPONENTS])
+        name: np.stack([(measured.get(key, unknown) - signature.get(key, unknown)) ** 2 for key in COMPARED_COMPONENTS])
         for name, signature in expected.items()
     }
 
@@ -315,6 +315,6 @@ def _distance(squares: np.ndarray) -> float:
 
 def _part_distance(squares: np.ndarray, part: str) -> float:
     """Root mean square of a part over bits and their finite components, in units of its limit; 0 if unmeasured."""
-    of_part = squares[PART_SLICES[part]]
-    known = of_part[:, np.isfinite(of_part).any(axis=0)]
-    return float(np.sqrt(np.nanmean(known, axis=0).mean())) / PART_LIMITS[part] if known.size else 0.0
+    squares_of_part = squares[PART_SLICES[part]]
+    finite = squares_of_part[:, np.isfinite(squares_of_part).any(axis=0)]
+    return float(np.sqrt(np.nanmean(finite, axis=0).mean())) / PART_LIMITS[part] if finite.size else 0.0

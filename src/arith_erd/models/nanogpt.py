@@ -169,7 +169,7 @@ class NanoGPT(Network):
 
     def sites(self) -> dict[str, nn.Module]:
         """The blocks ``dec.1 .. dec.5`` (B, P + m, C), ``dec.6`` (B, m, C; answer only), and their insides."""
-        named: dict[str, nn.Module] = {"dec.embed": self.embedding}
-        for i, (block, under) in enumerate(zip(self.blocks, [self.dropout, *self.blocks], strict=False), 1):
-            named |= {f"dec.{i}.resid_pre": under} | layer_sites(block, f"dec.{i}", SITES)
-        return named | {"dec.ln_final": self.norm, "logits": self.logits}
+        sites: dict[str, nn.Module] = {"dec.embed": self.embedding}
+        for i, (block, below) in enumerate(zip(self.blocks, [self.dropout, *self.blocks], strict=False), 1):
+            sites |= {f"dec.{i}.resid_pre": below} | layer_sites(block, f"dec.{i}", SITES)
+        return sites | {"dec.ln_final": self.norm, "logits": self.logits}

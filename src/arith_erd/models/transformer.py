@@ -161,12 +161,12 @@ class Transformer(Network):
 
     def sites(self) -> dict[str, nn.Module]:
         """The layers ``enc.1 .. enc.6`` (B, P, C) and ``dec.1 .. dec.6`` (B, m, C), and the sites inside them."""
-        named: dict[str, nn.Module] = {}
+        sites: dict[str, nn.Module] = {}
         for stack, embedding, before, layers in (
             ("enc", self.prompt_embedding, self.prompt_dropout, self.encoder),
             ("dec", self.answer_embedding, self.answer_dropout, self.decoder),
         ):
-            named[f"{stack}.embed"] = embedding
-            for i, (layer, under) in enumerate(zip(layers, [before, *layers], strict=False), 1):
-                named |= {f"{stack}.{i}.resid_pre": under} | layer_sites(layer, f"{stack}.{i}", SITES)
-        return named | {"logits": self.head}
+            sites[f"{stack}.embed"] = embedding
+            for i, (layer, below) in enumerate(zip(layers, [before, *layers], strict=False), 1):
+                sites |= {f"{stack}.{i}.resid_pre": below} | layer_sites(layer, f"{stack}.{i}", SITES)
+        return sites | {"logits": self.head}

@@ -85,9 +85,10 @@ def checked_state(
 
     Otherwise a `UserError` names the tensors of ``source`` that do not fit the network that ``wanted`` defines.
     """
-    own = {name: tuple(shape) for name, shape in shapes.items()}
-    theirs = {name: tuple(tensor.shape) for name, tensor in state.items() if is_float_tensor(tensor)}
-    wrong = sorted(str(name) for name in own.keys() | state.keys() if own.get(name) != theirs.get(name, "no tensor"))
+    expected_shapes = {name: tuple(shape) for name, shape in shapes.items()}
+    found_shapes = {name: tuple(tensor.shape) for name, tensor in state.items() if is_float_tensor(tensor)}
+    names = expected_shapes.keys() | state.keys()
+    wrong = sorted(str(x) for x in names if expected_shapes.get(x) != found_shapes.get(x, "no tensor"))
     if wrong:
         raise UserError(f"{source}: weights do not fit {wanted}: {', '.join(wrong[:5])}")
     return dict(state)

@@ -84,10 +84,10 @@ def _worst_token(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[st
     held_out = rng.permutation(np.flatnonzero(model.split(table)))[:pairs] if model.split else ()
     if not len(held_out):
         return None
-    some = table[held_out]
-    wrong = model.run(some).argmax(-1).cpu().numpy() != some.completion  # (N, m)
+    examples = table[held_out]
+    wrong = model.run(examples).argmax(-1).cpu().numpy() != examples.completion  # (N, m)
     t = int(wrong.mean(0).argmax())
-    pair = some.operands[wrong[:, t].argmax()].tolist()
+    pair = examples.operands[wrong[:, t].argmax()].tolist()
     return {"position": model.task.answer_names[t], "wrong": wrong[:, t].mean(), "pair": pair} if wrong.any() else None
 
 
@@ -105,22 +105,22 @@ def _rounded(model: Hooked, precision: torch.dtype) -> Hooked:
 
 def _page_tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     """The page's tensors besides the weights: answers, positions, means and directions."""
-    known = {"answers": torch.from_numpy(model.task.examples().answer)}
-    around = {name: x for name, x in model.network.named_children() if name.endswith(("embedding", "dropout"))}
-    _, cache = Hooked(model.network, around).run_with_cache(fit, [*around], include_prompt=True)
-    for name in [x for x in around if x.endswith("embedding")]:  # dropout gets the sum, whatever adds positions
-        known[f"{name}.positions"] = (cache[name.replace("embedding", "dropout")] - cache[name])[0]
+    tensors = {"answers": torch.from_numpy(model.task.examples().answer)}
+    modules = {name: x for name, x in model.network.named_children() if name.endswith(("embedding", "dropout"))}
+    _, cache = Hooked(model.network, modules).run_with_cache(fit, [*modules], include_prompt=True)
+    for name in [x for x in modules if x.endswith("embedding")]:  # dropout gets the sum, whatever adds positions
+        tensors[f"{name}.positions"] = (cache[name.replace("embedding", "dropout")] - cache[name])[0]
     stream, outputs = residual_stream(model.sites), [x for x in model.sites if x.endswith((".z", ".mlp_out"))]
     _, cache = model.run_with_cache(fit, [*outputs, *stream], include_prompt=True)
-    known |= {f"mean.{site}": cache[site].mean(0).flatten(1) for site in outputs}
+    tensors |= {f"mean.{site}": cache[site].mean(0).flatten(1) for site in outputs}
     for site in layers(stream, "enc")[-1:]:
-        known[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), model.task.vocab_size)
+        tensors[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), model.task.vocab_size)
     causal = CausalModel(model.task)
     solvers = answer_slope_matrices(causal, causal.values(fit))  # (m, k, N)
     for site in [x for x in stream if x.startswith("dec.")]:
         slopes = torch.einsum("mkn,nmc->kmc", solvers, cache[site][:, -model.task.width :].double())
-        known |= {f"{name}.{site}": x for name, x in zip(("value", "carry"), slopes.flip(0), strict=False)}
-    return known
+        tensors |= {f"{name}.{site}": x for name, x in zip(("value", "carry"), slopes.flip(0), strict=False)}
+    return tensors
 
 
 def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
@@ -144,9 +144,9 @@ def finding_sentences(name: str, seed: int) -> dict[str, str]:
     if network is None or not CARD_TABLES[0].is_file():
         return {}
     cards = pd.concat(map(pd.read_csv, CARD_TABLES)).query("network == @network and seed == @seed and control.isna()")
-    who, sentences = f"our {network} of seed {seed}" if ours else "the authors' network", {}
-    for kind, one in FINDINGS.items():
-        values = [cards.query(query)["value"].clip(lower=0).describe() for query in one["queries"]]
-        if all(of_query["count"] for of_query in values):
-            sentences[kind] = f"In {who}, {one['sentence'].format(*values)}."
+    described, sentences = f"our {network} of seed {seed}" if ours else "the authors' network", {}
+    for kind, finding in FINDINGS.items():
+        statistics = [cards.query(query)["value"].clip(lower=0).describe() for query in finding["queries"]]
+        if all(of_values["count"] for of_values in statistics):
+            sentences[kind] = f"In {described}, {finding['sentence'].format(*statistics)}."
     return sentences

@@ -106,7 +106,7 @@ def local_remainder(rng: np.random.Generator) -> Program:
     right prefix the total is 0, 1, 2 or 3. A wrong prefix can give less or more: this counts as 0 or 3. The decoder's
     features ``lower`` and ``prefix`` hold the two numbers; the seed decides which is computed first.
     """
-    bring = [PREFIX, cross_attention(partial(c.sum_of_lower, own=True))]
+    bring = [PREFIX, cross_attention(partial(c.sum_of_lower, include_own=True))]
     if rng.random() < 0.5:
         bring.reverse()
     return Program([], [*bring, feed_forward(c.parity_of_column), feed_forward(c.sharpen)])
@@ -120,7 +120,7 @@ def graded_carry(rng: np.random.Generator) -> Program:
     carry into bit t.
     """
     bits = partial(c.fetch_bits, shift=0, together=bool(rng.random() < 0.5))
-    bring = [PREFIX, cross_attention(partial(c.sum_of_lower, own=False), bits)]
+    bring = [PREFIX, cross_attention(partial(c.sum_of_lower, include_own=False), bits)]
     if rng.random() < 0.5:
         bring.reverse()
     return Program([], [*bring, feed_forward(c.carry_from_number), feed_forward(c.xor)])

@@ -93,10 +93,10 @@ class Stream:
         z = self.state + torch.stack(changes).sum(0)
         filler = self._columns["filler"].start
         energy = float(z.square().sum(-1).mean() - z[..., filler].square().mean())
-        needed = math.sqrt(CHANNELS - energy) - float(z[..., filler].mean())
-        z[..., filler] += needed
+        missing = math.sqrt(CHANNELS - energy) - float(z[..., filler].mean())
+        z[..., filler] += missing
         self.state = layer_norm(z)
-        return self.write("filler")[:, 0] * needed
+        return self.write("filler")[:, 0] * missing
 
 
 @dataclass(frozen=True)
@@ -176,11 +176,11 @@ def softmax_scores(weights: Tensor) -> Tensor:
 
 def piecewise(row: Tensor, knots: Sequence[float], values: npt.ArrayLike | Tensor, write: Tensor) -> Units:
     """Units that add ``write`` (C - 1, d) times a piecewise linear function of ``row @ z``: values (K, d) at knots."""
-    at, given = (torch.as_tensor(x, dtype=torch.float64) for x in (knots, values))
-    slopes = (given[1:] - given[:-1]) / (at[1:] - at[:-1])[:, None]  # (K - 1, d)
+    x, y = (torch.as_tensor(numbers, dtype=torch.float64) for numbers in (knots, values))
+    slopes = (y[1:] - y[:-1]) / (x[1:] - x[:-1])[:, None]  # (K - 1, d)
     flat = torch.zeros_like(slopes[:1])
     bends = torch.diff(torch.cat([flat, slopes, flat]), dim=0)  # (K, d)
-    return Units(row.expand(len(at), -1), -at, write @ bends.T, write @ given[0])
+    return Units(row.expand(len(x), -1), -x, write @ bends.T, write @ y[0])
 
 
 def curve(stream: Stream, row: Tensor, knots: Sequence[float], values: Sequence[float], name: str) -> Units:
@@ -228,8 +228,8 @@ def bits_of_value(stream: Stream) -> list[Units]:
     The examples must have the sums 0, 1, .. 254 in this order.
     """
     row = stream.read("value")
-    at = (stream.state @ row.T).mean((1, 2))  # (255,)
-    knots = torch.cat([at, 2 * at[-1:] - at[-2:-1]])  # one more: 255 has bits, too
+    measured = (stream.state @ row.T).mean((1, 2))  # (255,)
+    knots = torch.cat([measured, 2 * measured[-1:] - measured[-2:-1]])  # one more: 255 has bits, too
     bits = (torch.arange(len(knots))[:, None] >> torch.arange(WIDTH) & 1) * 2.0 - 1
     stream.add("sum_bits", WIDTH)
     return [piecewise(row[0], knots.tolist(), bits, stream.write("sum_bits"))]
@@ -244,9 +244,9 @@ def select(stream: Stream, source: str, positions: Sequence[int] = range(WIDTH))
     write, rows = stream.write("answer")[:, 0], stream.read(source)
     units = []
     for t in positions:
-        here = stream.read("position")[t]
-        row = rows[t if len(rows) > 1 else 0] + 3 * here  # at most 1 elsewhere, 2 or 4 here
-        units += [ramp(row, 2.5, 3.5, 2 * write), ramp(here, 0.25, 0.75, -write)]
+        position = stream.read("position")[t]
+        row = rows[t if len(rows) > 1 else 0] + 3 * position  # at most 1 elsewhere, 2 or 4 here
+        units += [ramp(row, 2.5, 3.5, 2 * write), ramp(position, 0.25, 0.75, -write)]
     return units
 
 
@@ -260,23 +260,23 @@ def prefix_number(stream: Stream, memory: Stream) -> list[Head]:
     return write_number(stream, memory, "prefix", shares)
 
 
-def sum_of_lower(stream: Stream, memory: Stream, own: bool) -> list[Head]:
+def sum_of_lower(stream: Stream, memory: Stream, include_own: bool) -> list[Head]:
     """Write the sum A + B of the operands' bits below t at position t: ``(A + B) / 2^t`` is 1 + the feature ``lower``.
 
-    With ``own`` A and B include bit t, and ``(A + B) / 2^t`` is twice 1 + ``lower``.
+    With ``include_own`` A and B include bit t, and ``(A + B) / 2^t`` is twice 1 + ``lower``.
     """
     shares = torch.zeros(WIDTH, PROMPT_LENGTH, dtype=torch.float64)
     for t in range(WIDTH):
-        for j in range(min(t + own, BITS)):
-            shares[t, [A_POSITIONS[j], B_POSITIONS[j]]] = 2.0 ** (j - t - 1 - own)
+        for j in range(min(t + include_own, BITS)):
+            shares[t, [A_POSITIONS[j], B_POSITIONS[j]]] = 2.0 ** (j - t - 1 - include_own)
     shares[:, OPERATOR] = 1 - shares.sum(1)
     return write_number(stream, memory, "lower", shares)
 
 
-def sum_minus_prefix(stream: Stream, own: bool) -> Tensor:
+def sum_minus_prefix(stream: Stream, include_own: bool) -> Tensor:
     """The row that reads ``(A + B - p) / 2^t`` from ``lower`` and ``prefix``."""
-    offsets = torch.tensor([0.5 + own + 2.0 ** -(t + 1) for t in range(WIDTH)], dtype=torch.float64)
-    numbers = (1 + own) * stream.read("lower")[0] - 0.5 * stream.read("prefix")[0]
+    offsets = torch.tensor([0.5 + include_own + 2.0 ** -(t + 1) for t in range(WIDTH)], dtype=torch.float64)
+    numbers = (1 + include_own) * stream.read("lower")[0] - 0.5 * stream.read("prefix")[0]
     return numbers + offsets @ stream.read("position")
 
 
@@ -286,14 +286,14 @@ def fetch_bits(stream: Stream, memory: Stream, shift: int, suffix: str = "", tog
     If ``together``, one head attends to both bits and gives each feature the mean. The sum is the same, but the energy
     of the stream then depends on the bits, and LayerNorm distorts a value that is stored beside them by 2%.
     """
-    there = [0 <= t - shift < BITS for t in range(WIDTH)]
-    a, b = ([[of[t - shift] if there[t] else OPERATOR] for t in range(WIDTH)] for of in (A_POSITIONS, B_POSITIONS))
+    inside = [0 <= t - shift < BITS for t in range(WIDTH)]
+    a, b = ([[of[t - shift] if inside[t] else OPERATOR] for t in range(WIDTH)] for of in (A_POSITIONS, B_POSITIONS))
     first, second = f"a{suffix}", f"b{suffix}"
     if not together:
         places = ((a, first), (b, second))
         return [attend(stream, memory, hard_scores(at, PROMPT_LENGTH), {"bit": name}) for at, name in places]
-    both = [[*x, *y] if x != y else x for x, y in zip(a, b, strict=True)]
-    head = attend(stream, memory, hard_scores(both, PROMPT_LENGTH), {"bit": first})
+    targets = [[*x, *y] if x != y else x for x, y in zip(a, b, strict=True)]
+    head = attend(stream, memory, hard_scores(targets, PROMPT_LENGTH), {"bit": first})
     stream.add(second)
     copies = torch.cat([head.out, stream.write(second)], dim=1)
     return [Head(head.query, head.key, head.value.repeat(2, 1), copies)]
@@ -378,7 +378,7 @@ def parity(stream: Stream) -> list[Units]:
 
 def parity_of_column(stream: Stream) -> list[Units]:
     """Write the parity of the column's total: -1 at 0 and 2, 1 at 1 and 3, linear between. The last bit ends at 1."""
-    total = sum_minus_prefix(stream, own=True)
+    total = sum_minus_prefix(stream, include_own=True)
     position = stream.read("position")
     elsewhere = torch.ones(len(position), dtype=torch.float64)
     elsewhere[BITS] = 0.0
@@ -396,4 +396,4 @@ def sharpen(stream: Stream) -> list[Units]:
 
 def carry_from_number(stream: Stream) -> list[Units]:
     """Write the carry into bit t from ``(A + B - p) / 2^t``: -1 up to 1/4, 1 from 3/4 on."""
-    return [curve(stream, sum_minus_prefix(stream, own=False), (0.25, 0.75), (-1, 1), "carry")]
+    return [curve(stream, sum_minus_prefix(stream, include_own=False), (0.25, 0.75), (-1, 1), "carry")]

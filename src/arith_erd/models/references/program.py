@@ -91,8 +91,8 @@ def one_example_per_sum(rng: np.random.Generator) -> tuple[Tensor, Tensor]:
     """Prompts (255, P) and decoder inputs (255, m) of one random pair for each sum 0, 1, .. 254."""
     sums = np.arange(2 ** (BITS + 1) - 1)
     a = rng.integers(np.maximum(0, sums - 2**BITS + 1), np.minimum(sums, 2**BITS - 1) + 1)
-    drawn = Add(BITS).examples(a, sums - a)
-    return torch.from_numpy(drawn.prompt), shift_right(torch.from_numpy(drawn.completion))
+    examples = Add(BITS).examples(a, sums - a)
+    return torch.from_numpy(examples.prompt), shift_right(torch.from_numpy(examples.completion))
 
 
 class Embedding:
@@ -132,9 +132,11 @@ class Embedding:
         stream.add("bit")
         stream.add("no_bit", scale=float(stream.write("bit").sum()))
         eye = torch.eye(CHANNELS - 1, dtype=torch.float64)
-        both = torch.cat([eye, -eye])
+        both_signs = torch.cat([eye, -eye])
         units = [
-            Units(both, torch.zeros(len(both), dtype=torch.float64), -both.T, torch.zeros_like(eye[0]))
+            Units(
+                both_signs, torch.zeros(len(both_signs), dtype=torch.float64), -both_signs.T, torch.zeros_like(eye[0])
+            )
         ]  # erase all
         for place in range(length):
             low, high = float(likeness[place]), float(with_token[place])
@@ -154,12 +156,12 @@ def place_steps(layers: nn.ModuleList, stream: Stream, memory: Stream, steps: Se
     """
     causal, rng = any(name == "cross_attention" for name, _ in layers[0].named_children()), stream.rng
     slots = [slot for layer in layers for slot in layer.named_children()]
-    places = _draw_slots([name for name, _ in slots], [step.kind for step in steps], rng)
-    at = dict(zip(places, steps, strict=True))
+    indices = _draw_slots([name for name, _ in slots], [step.kind for step in steps], rng)
+    steps_by_slot = dict(zip(indices, steps, strict=True))
     for index, (kind, residual) in enumerate(slots):
         sublayer: Any = residual.sublayer
         source = memory if kind == "cross_attention" else stream
-        if step := at.get(index):
+        if step := steps_by_slot.get(index):
             if kind == "feed_forward":
                 _write_units(sublayer, stream, [units for component in step.components for units in component(stream)])
             else:
