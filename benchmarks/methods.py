@@ -38,7 +38,7 @@ ALGORITHM_CLASSES = {"sum": ("erd", "remainder"), "carries": ("prefix_carry", "l
 
 
 def scored_sites(model: ae.Hooked) -> list[str]:
-    decoder = [site for site in residual_stream(model.sites) if site.startswith("dec.")]
+    decoder = residual_stream(model.sites, "dec")
     last = layers(decoder)[-1]
     return [s for s in decoder if layer_of(decoder, s) != last and f"{s}_cross" not in decoder]
 

@@ -154,17 +154,6 @@ class CausalModel:
         return f"CausalModel({self.task.name}: {', '.join(self.variables)} -> {self.output})"
 
     @cached_property
-    def adds(self) -> bool:
-        """Whether bit t of the answer is a_t xor b_t xor the carry into t, two variables of these names."""
-        if self.task.base != 2 or self.task.num_operands != 2 or not {"xor", "carry"} <= {*self.variables}:
-            return False
-        table = self.table
-        first, second = (table[root] for root in self.roots)
-        if not np.array_equal(first ^ second, table["xor"]) or table["carry"].shape != first.shape:
-            return False
-        return np.array_equal(table["xor"] ^ table["carry"], table["answer"])
-
-    @cached_property
     def answer_variable(self) -> str:
         """The variable that is the whole answer as one number, such as ``sum`` or ``product``; "" without one."""
         answer = self.examples.answer

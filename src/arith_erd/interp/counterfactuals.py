@@ -174,11 +174,9 @@ class CounterfactualDataset:
         rng = np.random.default_rng(seed)
         size = causal_model.task.size
         rows = np.arange(size) if pool is None else np.unique(pool)  # ascending
-        if len(rows) and rows.dtype.kind not in "iu":
-            raise bad_value("pool", rows.dtype, "integers, rows of the table")
-        rows = rows.astype(np.int64)  # of an empty list too
-        if len(rows) and not 0 <= rows[0] <= rows[-1] < size:
+        if len(rows) and (rows.dtype.kind not in "iu" or not 0 <= rows[0] <= rows[-1] < size):
             raise bad_value("pool", f"{rows[0]} .. {rows[-1]}", f"rows from 0 to {size - 1}")
+        rows = rows.astype(np.int64)  # of an empty list too
         pool = None if pool is None else rows
         base = rng.choice(rows, 4 * n + 64) if len(rows) else rows  # some have no source
         source = sample_sources(causal_model, family, digit, base, rng, rows)

@@ -29,10 +29,9 @@ from .erasure import MIN_DEVIATION, Whitened, leace, mean_projection, random_bas
 from .hooked import Hooked
 from .interchange import (
     InterchangeEvaluation,
+    checked_pairs,
     digits_to_tokens,
     finite_cache,
-    require_same_task,
-    resolve_variable,
     scored_tokens,
     select_position,
     token_to_digit,
@@ -91,11 +90,9 @@ def fit_das(
         UserError: for an unknown site, position or variable, a position where no answer should change, or a rank beyond
             the span of real activations.
     """
-    require_same_task(model, causal_model, train)
     for name, number, least in (("rank", rank, 1), ("steps", steps, 0), ("batch", batch, 1)):
         require_integer(name, number, least)
-    train = replace(train, causal_model=causal_model)
-    variable = resolve_variable(train, variable)
+    train, variable = checked_pairs(model, causal_model, train, variable)
     rows = np.unique(np.concatenate([train.base, train.source]))
     config = DASConfig(steps=steps, batch_size=batch)
     search = DASSearch(model, causal_model, site, position, rows, config, seed)

@@ -67,14 +67,12 @@ def interchange_accuracy(
         UserError: for an unknown site, position or variable, an interchange that changes no answer, or a causal model
             or data of another task.
     """
-    require_same_task(model, causal_model, data)
+    data, variable = checked_pairs(model, causal_model, data, variable)
     if (intervention is None) == (not sites):
         raise UserError("interchange_accuracy: expected either an intervention or sites")
     if not isinstance(intervention, Interchange | None):
         raise UserError(f"interchange_accuracy: received {type(intervention).__name__}; expected an Interchange")
     sites = [sites] if isinstance(sites, str) else sites
-    data = replace(data, causal_model=causal_model)
-    variable = resolve_variable(data, variable)
     predicted = data.expected(variable)
     alike = [v for v in causal_model.variables if v != variable and np.array_equal(data.expected(v), predicted)]
     cache = finite_cache(model, data.source_examples, [intervention.site] if intervention else sites)
@@ -104,27 +102,29 @@ def interchange_accuracy(
     return pd.DataFrame(rows)
 
 
-def require_same_task(model: Hooked, causal_model: CausalModel, data: CounterfactualDataset) -> None:
-    """Raise a `UserError` unless the causal model and the pairs have the network's task."""
-    for kind, given in ((CausalModel, causal_model), (CounterfactualDataset, data)):
-        if not isinstance(given, kind):
-            raise UserError(f"received a {type(given).__name__}; expected a {kind.__name__}")
-    for what, other in (("causal model", causal_model.task), ("data", data.causal_model.task)):
-        if not other.same_as(model.task):
-            raise UserError(f"{what}: received one for {other}; expected the network's task, {model.task}")
+def checked_pairs(
+    model: Hooked, causal_model: CausalModel, data: CounterfactualDataset, variable: str | None
+) -> tuple[CounterfactualDataset, str]:
+    """Pairs with the answers of a causal model, and the variable to interchange, by default the one that they vary.
 
-
-def resolve_variable(data: CounterfactualDataset, variable: str | None) -> str:
-    """The variable to interchange, by default the one that the data vary; a `UserError` if it changes no answer."""
+    A `UserError` says if their task is not the network's, or the variable changes no answer.
+    """
+    for kind, argument in ((CausalModel, causal_model), (CounterfactualDataset, data)):
+        if not isinstance(argument, kind):
+            raise UserError(f"received a {type(argument).__name__}; expected a {kind.__name__}")
+    for name, task in (("causal model", causal_model.task), ("data", data.causal_model.task)):
+        if not task.same_as(model.task):
+            raise UserError(f"{name}: received one for {task}; expected the network's task, {model.task}")
+    data = replace(data, causal_model=causal_model)
     if variable is None and len(data.family.vary) != 1:
-        known = ", ".join(data.causal_model.variables)
-        raise UserError(f"variable: not given, and the data do not vary a single one; expected one of {known}")
+        accepted = ", ".join(causal_model.variables)
+        raise UserError(f"variable: not given, and the data do not vary a single one; expected one of {accepted}")
     variable = variable or data.family.vary[0]
-    data.causal_model.require([variable])
-    if (data.expected(variable) == data.causal_model.table["answer"][data.base]).all():
+    causal_model.require([variable])
+    if (data.expected(variable) == causal_model.table["answer"][data.base]).all():
         problem = f"variable={variable}: its interchange changes no answer in these data ({data.family})"
         raise UserError(f"{problem}; draw pairs that differ in it, with vary={variable}")
-    return variable
+    return data, variable
 
 
 class InterchangeEvaluation:

@@ -17,18 +17,10 @@ from torch import Tensor
 from ..bundled import RESULTS
 from ..config.job import Job, read_job, read_run
 from ..errors import UNREADABLE, UserError, bad_value, first_line, require_integer
+from ..models import weights
 from ..models.network import Network
 from ..models.references import is_reference_task, reference
 from ..models.transformer import Transformer
-from ..models.weights import (
-    checked_state,
-    initialise,
-    load_authors_network,
-    load_tensors,
-    network_from_state,
-    read_state,
-    state_shapes,
-)
 from ..runs.directory import Run, run_directories
 from ..seeds import format_seeds
 from ..tasks import Add, Task
@@ -65,7 +57,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     if epoch is not None:
         require_integer("epoch", epoch, 0)
         select_epochs(run, [seed], (epoch,))
-    network = initialise(job.network, seed)
+    network = weights.initialise(job.network, seed)
     if epoch != 0:
         state, epoch = _load_state(run, job, seed, epoch)
         network.load_state_dict(state)
@@ -114,7 +106,7 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
         raise UserError(f"{folder / CONFIG}: {first_line(error)}; expected a file from save_pretrained") from error
     if seed not in (None, job.seeds[0]):
         raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
-    network = network_from_state(job.network, read_state(folder / WEIGHTS), str(folder), CONFIG)
+    network = weights.network_from_file(job.network, folder / WEIGHTS, str(folder), CONFIG)
     return _hook(network, job, name, job.seeds[0], epoch)
 
 
@@ -168,14 +160,14 @@ def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
 
 def load_authors_weights(path: Path | str, task: Task) -> Hooked:
     """Load a network from a state dict of the paper's authors. Its training examples are unknown."""
-    network = load_authors_network(path, task)
+    network = weights.load_authors_network(path, task)
     untrained = partial(Transformer, task.prompt_length, task.width)  # the released models have the default size
     return Hooked(network, task=task, name=Path(path).name, untrained=untrained)
 
 
 def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> Hooked:
     """Load a network from a state dict under our own names, saved by safetensors or PyTorch."""
-    network = network_from_state(make, read_state(Path(path)), f"checkpoint={path}", "model= and task=")
+    network = weights.network_from_file(make, Path(path), f"checkpoint={path}", "model= and task=")
     return Hooked(network, task=task, name=Path(path).name)
 
 
@@ -207,16 +199,16 @@ def _hook(network: Network, job: Job, name: str, seed: int, epoch: int | None) -
 
 def _load_state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[str, Tensor], int | None]:
     """Weights and their epoch: those of ``epoch``, or the final ones (None), or those of the last checkpoint."""
-    shapes = state_shapes(job.network)
-    weights = run.weights(seed, epoch if epoch in run.kept_epochs(seed) else None)
+    shapes = weights.state_shapes(job.network)
+    file = run.weights(seed, epoch if epoch in run.kept_epochs(seed) else None)
     try:
-        if weights.is_file():
-            return checked_state(load_file(weights), shapes, str(run.path)), epoch
+        if file.is_file():
+            return weights.checked_state(load_file(file), shapes, str(run.path)), epoch
         if run.checkpoint.is_file():
-            saved, prefix = load_tensors(run.checkpoint), "pack.stacked."
+            saved, prefix = weights.load_tensors(run.checkpoint), "pack.stacked."
             stacks = {k.removeprefix(prefix): v for k, v in saved["state_dict"].items() if k.startswith(prefix)}
             stacked = {name: torch.Size((len(job.seeds), *shape)) for name, shape in shapes.items()}
-            stacks = checked_state(stacks, stacked, str(run.path))
+            stacks = weights.checked_state(stacks, stacked, str(run.path))
             done = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])  # not those in metrics.csv
             return {name: stack[job.seeds.index(seed)].clone() for name, stack in stacks.items()}, done
     except UserError:

@@ -24,9 +24,9 @@ def layers(sites: Iterable[str], stack: str = "enc|dec") -> list[str]:
     return [site for site in sites if re.fullmatch(rf"({stack})\.[0-9]+", site)]
 
 
-def residual_stream(sites: Iterable[str]) -> list[str]:
+def residual_stream(sites: Iterable[str], stack: str = "enc|dec") -> list[str]:
     """The residual stream after each sublayer: ``enc.1.resid_mid``, ``enc.1``, .. ``dec.1.resid_mid_cross``, .."""
-    return [site for site in sites if re.fullmatch(r"(enc|dec)\.[0-9]+(\.resid_mid(_cross)?)?", site)]
+    return [site for site in sites if re.fullmatch(rf"({stack})\.[0-9]+(\.resid_mid(_cross)?)?", site)]
 
 
 def layer_of(sites: Iterable[str], site: str) -> str | None:

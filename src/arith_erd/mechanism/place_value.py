@@ -48,14 +48,16 @@ class ColumnSums:
     def __init__(self, task: Task) -> None:
         require_binary(task)
         self.task, self.causal_model = task, CausalModel(task)
-        self.adds = self.causal_model.adds
-        if not self.adds and "column_sum" not in self.causal_model.variables:
+        table = self.causal_model.table
+        a, b, carry = table["a_bit"], table["b_bit"], table.get("carry", np.array([]))
+        self.is_addition = a.shape == carry.shape and np.array_equal(a ^ b ^ carry, table["answer"])
+        if not self.is_addition and "column_sum" not in self.causal_model.variables:
             raise UserError(f"task={task.name}: has no columns; expected an addition or a multiplication")
 
     def __call__(self, a: Array, b: Array) -> Array:
         """The sum (N, m) of each column without carries: a_t + b_t, or a_i * b_j summed over i + j = t."""
         values = self.causal_model.values(np.stack([a, b], axis=1))
-        return values["a_bit"] + values["b_bit"] if self.adds else values["column_sum"]
+        return values["a_bit"] + values["b_bit"] if self.is_addition else values["column_sum"]
 
     @cached_property
     def max_total(self) -> Array:
@@ -197,7 +199,7 @@ def measure_agreements(model: Hooked, columns: ColumnSums, count: int) -> Iterat
         test = inputs.held_out(rng)
         bits = inputs.network_bits(model)
         expected = {}
-        for name in ("local_remainder", "graded_carry", "remainder") if columns.adds else ("local_remainder",):
+        for name in ("local_remainder", "graded_carry", "remainder") if columns.is_addition else ("local_remainder",):
             candidates = (np.arange(2**t) + 0.5) / 2**t
             accuracy = [(predict_by_rule(name, inputs, x) == bits)[~test].mean() for x in candidates]
             middle = np.median(candidates[np.isclose(accuracy, max(accuracy))])
@@ -205,7 +207,7 @@ def measure_agreements(model: Hooked, columns: ColumnSums, count: int) -> Iterat
             expected[name] = predict_by_rule(name, inputs, threshold)
             yield _row(f"threshold_{name}", t, threshold)
             yield _row(f"agreement_{name}", t, (expected[name] == bits)[test].mean(), test.sum())
-        if not columns.adds:
+        if not columns.is_addition:
             continue
         agree = inputs.predict_by(columns.prefix_carry) == bits
         yield _row("agreement_prefix_carry", t, agree[test].mean(), test.sum())
@@ -259,7 +261,7 @@ def same_prefix_pairs(columns: ColumnSums, t: int, count: int) -> tuple[Prefixed
     pairs than ``count``.
     """
     rng = measure_rng("swap", t)
-    if not columns.adds:
+    if not columns.is_addition:
         return _same_prefix_products(columns, t, count, rng)
     prefix = rng.integers(0, 2**t - 1, count)
     without, carrying = rng.integers(0, prefix + 1), rng.integers(prefix + 1, 2**t)

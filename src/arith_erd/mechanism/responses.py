@@ -95,10 +95,10 @@ def predict_bits(
     """
     t = prefix.shape[1]
     inputs = PrefixedExamples(columns, t, examples.a, examples.b, from_digits(prefix))
-    names = ("remainder", "graded_carry", "local_remainder") if columns.adds else ("remainder",)
+    names = ("remainder", "graded_carry", "local_remainder") if columns.is_addition else ("remainder",)
     expected = {name: np.where(inputs.c % 1 == 0.5, -1, predict_by_rule(name, inputs)) for name in names}
     expected["prompt_only"] = examples.answer >> t & 1
-    if columns.adds:
+    if columns.is_addition:
         expected["local_carry"] = inputs.predict_by(columns.prefix_carry)
     if user_model is not None:
         expected[USER_MODEL] = inputs.predict_by(user_model)

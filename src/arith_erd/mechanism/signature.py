@@ -126,7 +126,7 @@ def measure_signature(
     for t, intervention, tokens, prefix in readings:
         changed = tokens != clean[:, t]
         responses[intervention, t].append(changed)
-        if intervention == "flip" and columns.adds:
+        if intervention == "flip" and columns.is_addition:
             propagates = (examples.a ^ examples.b) >> (t - 1) & 1 == 1
             responses["flip_propagate", t].append(changed[propagates])
             responses["flip_settled", t].append(changed[~propagates])
@@ -242,7 +242,7 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
     """Compare a measured signature with those of known algorithms, and name the nearest.
 
     A signature has two parts, the responses to wrong prefixes and those to steering. The distance of a part is the root
-    mean square difference of its components, over all bits, in units of its entry in `LIMITS`. The distance to an
+    mean square difference of its components, over all bits, in units of its entry in `PART_LIMITS`. The distance to an
     algorithm is the larger of the two; near means at most 1. A mixture is one algorithm below a border bit and another
     from there on: the verdict is ``mixed`` if a mixture is near and no single algorithm is. It is ``none`` if the
     network answers wrong or is far from every algorithm; ``undecided`` if prefixes fit an algorithm but steering has no

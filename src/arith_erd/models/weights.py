@@ -94,9 +94,9 @@ def checked_state(
     return dict(state)
 
 
-def network_from_state(make: Callable[[], Network], state: Mapping[Any, Any], source: str, wanted: str) -> Network:
+def network_from_file(make: Callable[[], Network], path: Path, source: str, wanted: str) -> Network:
     """Make a network and load a state dict after `checked_state`."""
-    state = checked_state(state, state_shapes(make), source, wanted)
+    state = checked_state(read_state(path), state_shapes(make), source, wanted)
     network = make()
     network.load_state_dict(state)
     return network

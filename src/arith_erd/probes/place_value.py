@@ -109,7 +109,7 @@ class PlaceValue(NetworkProbe):
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         yield from measure_agreements(model, self.sums, self.draws)
-        if self.sums.adds:
+        if self.sums.is_addition:
             yield from measure_slopes(model, self.sums, self.draws)
             yield from measure_interchanges(model, self.sums, self.sites, self.pairs)
         yield from measure_swaps(model, self.sums, self.pairs)
@@ -126,7 +126,7 @@ class PlaceValue(NetworkProbe):
         return EpochCurves.of(shown, "value", ["measure"], label="mean over bits")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        panels = [*PANELS] if self.sums.adds else [AGREEMENT, SWAP]
+        panels = [*PANELS] if self.sums.is_addition else [AGREEMENT, SWAP]
         figure, axes = style.subplots(10.4, 2 * len(panels), len(panels) // 2, 2, squeeze=False)
         for ax, panel in zip(axes.flat, panels, strict=True):
             draw_panel(ax, rows, panel)
@@ -137,7 +137,7 @@ class PlaceValue(NetworkProbe):
 
 def attention_sites(model: Hooked) -> list[str]:
     """The residual stream of the decoder after each attention to the prompt."""
-    stream = [site for site in residual_stream(model.sites) if site.startswith("dec.")]
+    stream = residual_stream(model.sites, "dec")
     after_cross = [site for site in stream if site.endswith("_cross")]
     return after_cross or [site for site in stream if site.endswith("resid_mid")]
 

@@ -117,7 +117,7 @@ def _page_tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
         tensors[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), model.task.vocab_size)
     causal = CausalModel(model.task)
     solvers = answer_slope_matrices(causal, causal.values(fit))  # (m, k, N)
-    for site in [x for x in stream if x.startswith("dec.")]:
+    for site in residual_stream(stream, "dec"):
         slopes = torch.einsum("mkn,nmc->kmc", solvers, cache[site][:, -model.task.width :].double())
         tensors |= {f"{name}.{site}": x for name, x in zip(("value", "carry"), slopes.flip(0), strict=False)}
     return tensors
