@@ -23,7 +23,7 @@ from mechanism_numbers import markdown  # beside this file
 import arith_erd as ae
 from arith_erd.interp.das import ControlledDAS, DASConfig
 from arith_erd.interp.erasure import probe_predictions, whiten
-from arith_erd.interp.scoring import REFERENCE_ALGORITHMS, COLUMNS, Method, add_verdicts, score_row
+from arith_erd.interp.scoring import REFERENCE_ALGORITHMS, SCORE_COLUMNS, Method, add_verdicts, score_row
 from arith_erd.interp.sites import layer_of, layers, residual_stream, select_sites
 from arith_erd.mechanism.signature import Signature, classify, expected_signatures, measure_signature
 from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots, write_in_cell
@@ -194,7 +194,7 @@ def table(found: pd.DataFrame) -> str:
 
 def read_results(path: Path) -> pd.DataFrame:
     """The rows of a table that `main` wrote, judged again."""
-    return add_verdicts(pd.read_csv(path, keep_default_na=False)[COLUMNS])
+    return add_verdicts(pd.read_csv(path, keep_default_na=False)[SCORE_COLUMNS])
 
 
 def facts(found: pd.DataFrame) -> dict[str, str]:
@@ -224,9 +224,9 @@ def main() -> None:
     parser.add_argument("runs", nargs="*", help="directories of trained networks, or globs")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows = pd.DataFrame(columns=COLUMNS)
+    rows = pd.DataFrame(columns=SCORE_COLUMNS)
     if options.out.is_file():
-        rows = pd.read_csv(options.out, keep_default_na=False)[COLUMNS]
+        rows = pd.read_csv(options.out, keep_default_na=False)[SCORE_COLUMNS]
     done = set(zip(rows["method"], rows["network"], rows["seed"], strict=True))
     for one in sorted(ae.zoo(*options.runs), key=lambda one: one.seed % 100):
         missing = {name: method for name, method in METHODS.items() if (name, one.network, one.seed) not in done}

@@ -24,9 +24,9 @@ class PromptOnly(CausalModel):
                 "task", task.name, "add in base 2, the lowest bit of the answer first, for this causal model"
             )
         variables = {**task.variables(), "prefix": lambda a, b: a + b}
-        super().__init__(task, variables | self.changed(task.width))
+        super().__init__(task, variables | self.prefix_functions(task.width))
 
-    def changed(self, width: int) -> dict[str, Function]:
+    def prefix_functions(self, width: int) -> dict[str, Function]:
         """The variables that depend on the prefix, and the answer computed from them."""
         return {}
 
@@ -34,7 +34,7 @@ class PromptOnly(CausalModel):
 class PrefixCarry(PromptOnly):
     """The carry into t is ``[x + y + (1 - r) >= 2]``, with the operands' bits x, y and the prefix's bit r at t - 1."""
 
-    def changed(self, width: int) -> dict[str, Function]:
+    def prefix_functions(self, width: int) -> dict[str, Function]:
         def carry(operands: Array, prefix: Array) -> Array:
             column_sums = to_digits(operands, width, 2).sum(axis=1) + 1 - to_digits(prefix, width, 2)
             return np.pad(column_sums[:, :-1] >= 2, [(0, 0), (1, 0)])
@@ -48,7 +48,7 @@ class LocalRemainder(PromptOnly):
     c is the sum of the bits below t minus the prefix, in units of 2^t. After a right prefix it is the carry.
     """
 
-    def changed(self, width: int) -> dict[str, Function]:
+    def prefix_functions(self, width: int) -> dict[str, Function]:
         place = 2 ** np.arange(width, dtype=np.int64)
 
         def total(operands: Array, prefix: Array) -> Array:

@@ -43,7 +43,7 @@ IIA_TOLERANCE = 0.02  # the search takes the smallest rank whose score is at mos
 MIN_ANGLE = 45.0  # smallest angle, in degrees, between every direction of a control and the found subspace
 MAX_SIGN_DRAWS = 50  # attempts for each sign-flipped control
 NUM_RANDOM_ANGLES = 200  # number of random subspaces behind the range of their angles
-ANGLES = ("angle_least_squares", "angle_leace", "angle_random_low", "angle_random_high")
+ANGLE_COLUMNS = ("angle_least_squares", "angle_leace", "angle_random_low", "angle_random_high")
 DECOY_NETWORKS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
 DECOY_NETWORKS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
 """Variable -> a decoy and its variant. Each decoy stores the variable (for xor and sum_mod, their inputs) and computes
@@ -169,7 +169,7 @@ class DASSearch:
             schedule.step()
         return Subspace((axes @ rotation.weight).detach())
 
-    def values(self, variable: str) -> Tensor:
+    def variable_values(self, variable: str) -> Tensor:
         """The variable (N, k) on the examples of x; if one token is scored, only the column of its digit."""
         values = torch.as_tensor(self.causal_model.table[variable][self.rows]).to(self.x.white)
         if values.dim() == 1:
@@ -184,7 +184,7 @@ class DASSearch:
         """
         digits = self.causal_model.table["answer"][self.rows]
         answer = torch.as_tensor(digits_to_tokens(self.model.task, digits), device=self.model.device).double()
-        values = self.values(variable).to(answer)
+        values = self.variable_values(variable).to(answer)
         prefix = torch.cat([answer[:, : max(self.scored_tokens)], torch.ones_like(answer[:, :1])], dim=1)
         number = mean_projection(self.x, values - prefix @ torch.linalg.lstsq(prefix, values).solution).left
         if values.max() <= 1:  # a bit
@@ -274,14 +274,15 @@ class ControlledDAS(DASSearch):
         a least-squares probe, ``angle_leace`` to the direction that LEACE erases. ``angle_random_low`` and ``_high``
         are 5% and 95% quantiles over random subspaces of the same rank. All are NaN for a constant variable.
         """
-        probe = leace(self.x, self.values(variable))  # the columns of ``right`` are the weights of least squares
+        # The columns of the eraser's ``right`` are the weights of a least-squares probe.
+        probe = leace(self.x, self.variable_values(variable))
         if not probe.rank:
-            return dict.fromkeys(ANGLES, math.nan)
+            return dict.fromkeys(ANGLE_COLUMNS, math.nan)
         generator = torch.Generator().manual_seed(self.seed)
         random = torch.randn(NUM_RANDOM_ANGLES, self.x.rank, subspace.rank, generator=generator, dtype=torch.float64)
         of_random = [principal_angles(self.x.axes @ columns.to(self.x.axes), probe.left)[0] for columns in random]
         angles = [principal_angles(subspace.directions, directions)[0] for directions in (probe.right, probe.left)]
-        return dict(zip(ANGLES, map(float, (*angles, *np.quantile(of_random, (0.05, 0.95)))), strict=True))
+        return dict(zip(ANGLE_COLUMNS, map(float, (*angles, *np.quantile(of_random, (0.05, 0.95)))), strict=True))
 
     def score_negative_controls(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should fail.

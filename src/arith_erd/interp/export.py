@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .hooked import Hooked
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-CARD = """\
+MODEL_CARD = """\
 ---
 {metadata}---
 
@@ -51,7 +51,7 @@ def to_hooked_transformer(model: "Hooked") -> Any:
     if network.padded or network.scheme == "rope":
         option = "task.min_bits" if network.padded else "model.net.positions=rope"
         raise UserError(f"to_hooked_transformer: received {option}; expected operands of one length and no rope")
-    lens = extra("transformer_lens", "lens")
+    lens = import_extra("transformer_lens", "lens")
     embedding, attention = network.embedding.weight, network.blocks[0].attention
     channels, heads = embedding.shape[1], attention.sublayer.heads.num_heads if attention else 1
     sizes = {"d_model": channels, "n_heads": heads, "d_head": channels // heads, "d_vocab": len(embedding)}
@@ -91,7 +91,7 @@ def save_pretrained(model: "Hooked", folder: Path) -> None:
         with replacing(folder / WEIGHTS) as path:
             save_file(model.network.state_dict(), path)
         write_atomically(folder / CONFIG, json.dumps(config, indent=2) + "\n")
-        write_atomically(folder / "README.md", card(model, model.job))
+        write_atomically(folder / "README.md", model_card(model, model.job))
     except OSError as error:
         raise UserError(f"folder={folder}: cannot be written ({error.strerror})") from error
 
@@ -103,7 +103,7 @@ def short_name(job: Job) -> str:
     return "-".join(filter(None, parts))
 
 
-def card(model: "Hooked", job: Job) -> str:
+def model_card(model: "Hooked", job: Job) -> str:
     """The model card, with newly measured accuracies. `runs.directory.require_name` has checked the names in it."""
     title, names, size = short_name(job), job.names, job.data.examples
     examples = job.task.examples() if size is None else job.task.sample(size)  # those that the run split
@@ -128,12 +128,12 @@ def card(model: "Hooked", job: Job) -> str:
         "model-index": [{"name": title, "results": [result]}],
     }
     accuracies = "\n".join(f"* {name}: {share:.2%}" for name, share in shares.items())
-    return CARD.format(metadata=yaml.safe_dump(metadata), title=title, about=description, accuracies=accuracies)
+    return MODEL_CARD.format(metadata=yaml.safe_dump(metadata), title=title, about=description, accuracies=accuracies)
 
 
 def push_to_hub(model: "Hooked", repo_id: str, private: bool) -> str:
     """See `Hooked.push_to_hub`."""
-    api = extra("huggingface_hub", "hub").HfApi()
+    api = import_extra("huggingface_hub", "hub").HfApi()
     with tempfile.TemporaryDirectory() as folder:
         save_pretrained(model, Path(folder))
         try:
@@ -146,14 +146,14 @@ def push_to_hub(model: "Hooked", repo_id: str, private: bool) -> str:
 
 def download(repo_id: str) -> Path:
     """Download the two files that `load_pretrained` reads, and no others, and return their folder."""
-    hub = extra("huggingface_hub", "hub")
+    hub = import_extra("huggingface_hub", "hub")
     try:
         return Path(hub.snapshot_download(repo_id, allow_patterns=[CONFIG, WEIGHTS]))
     except Exception as error:
         raise UserError(f"name={repo_id}: {first_line(error)}") from error
 
 
-def extra(package: str, name: str) -> Any:
+def import_extra(package: str, name: str) -> Any:
     """Import a package of an optional extra; if it is missing, a `UserError` says how to install it."""
     try:
         return import_module(package)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..config.job import Job
     from .explorer import Page
 
-BATCH = 2048
+BATCH_SIZE = 2048
 Inputs = Examples | Sequence[Tensor]
 Cache = dict[str, Tensor]
 
@@ -180,9 +180,9 @@ class Hooked:
         """Raise a `UserError` if the tokens of the examples are not those of the network's task."""
         if (task := self._task) is None:
             return
-        own = (task.prompt_length, task.answer_length, task.base)
-        if own != (given := (examples.prompt.shape[1], examples.completion.shape[1], examples.base)):
-            received = "examples with {} tokens of the prompt and {} of the answer, base {}".format(*given)
+        layout = (examples.prompt.shape[1], examples.completion.shape[1], examples.base)
+        if layout != (task.prompt_length, task.answer_length, task.base):
+            received = "examples with {} tokens of the prompt and {} of the answer, base {}".format(*layout)
             raise UserError(f"{self.name}: {received}; expected those of {task!r}")
         sample = examples[np.arange(min(len(examples), 8))]  # enough to tell orders, moduli and tables apart
         expected = task.examples(*sample.operands.T, **({} if task.min_bits is None else {"length": sample.length}))
@@ -209,7 +209,7 @@ class Hooked:
         return answer.index(position) if position in answer else prompt.index(position) - len(prompt)
 
     def run(
-        self, inputs: Inputs, interventions: Intervention | Sequence[Intervention] = (), batch_size: int = BATCH
+        self, inputs: Inputs, interventions: Intervention | Sequence[Intervention] = (), batch_size: int = BATCH_SIZE
     ) -> Tensor:
         """Logits (N, m, V), with interventions applied in order. Gradients pass to values that require them.
 
@@ -229,7 +229,7 @@ class Hooked:
         interventions: Intervention | Sequence[Intervention] = (),
         *,
         include_prompt: bool = False,
-        batch_size: int = BATCH,
+        batch_size: int = BATCH_SIZE,
     ) -> tuple[Tensor, Cache]:
         """Logits (N, m, V), and the outputs of sites, site -> (N, k, ...); patterns are (N, T, nh, S), positions first.
 
@@ -249,6 +249,6 @@ class Hooked:
                 cached[site].append(output[:, -own:].clone())  # a clone frees the rest
         return torch.cat(logits), {site: torch.cat(batches) for site, batches in cached.items()}
 
-    def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH) -> PartialForward:
+    def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH_SIZE) -> PartialForward:
         """Run once up to a site. The result is a function that runs the rest of the network, with any interventions."""
         return PartialForward(self, site, self.inputs(inputs), batch_size)

@@ -27,10 +27,10 @@ REFERENCE_ALGORITHMS |= dict.fromkeys(
 )
 REFERENCE_ALGORITHMS |= {"graded_carry": "carries"}
 """References -> algorithm. ``mixed`` is both; ``local_remainder`` is neither, with another sum at each position."""
-VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
-SEEDS = range(2000, 2003)  # of the references, as in results/methods.csv; nothing was tuned on them
+ALGORITHM_VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
+REFERENCE_SEEDS = range(2000, 2003)  # of the references, as in results/methods.csv; nothing was tuned on them
 MIN_INTERCHANGE_ACCURACY = 0.99  # for every token, of a network that was trained to compute by variables
-COLUMNS = ["method", "network", "seed", "algorithm", "score", "seconds"]
+SCORE_COLUMNS = ["method", "network", "seed", "algorithm", "score", "seconds"]
 Method = Callable[[Hooked], float | str]
 
 
@@ -62,9 +62,9 @@ def zoo(*runs: str | Path) -> list[LabelledNetwork]:
         UserError: if there is no such run, or it is not finished.
     """
     networks = [
-        LabelledNetwork(name, seed, algorithm, VARIABLES[algorithm], (), partial(_reference, name, seed))
+        LabelledNetwork(name, seed, algorithm, ALGORITHM_VARIABLES[algorithm], (), partial(_reference, name, seed))
         for name, algorithm in REFERENCE_ALGORITHMS.items()
-        for seed in SEEDS
+        for seed in REFERENCE_SEEDS
     ]
     paths = [path for pattern in runs for path in find_runs(str(pattern))]
     return [*networks, *(network for path in paths for network in _labelled_networks(Run(path)))]
@@ -85,21 +85,23 @@ def score_method(function: Method, networks: Sequence[LabelledNetwork] | None = 
     if not callable(function):
         raise UserError(f"score_method: received {function!r}; expected a function of a network")
     networks = zoo() if networks is None else [networks] if isinstance(networks, LabelledNetwork) else [*networks]
-    if wrong := [one for one in networks if not isinstance(one, LabelledNetwork)]:
-        raise UserError(f"score_method: received a {type(wrong[0]).__name__}; expected networks from zoo()")
-    return add_verdicts(pd.DataFrame([score_row(function, one, one.load()) for one in networks], columns=COLUMNS))
+    if others := [network for network in networks if not isinstance(network, LabelledNetwork)]:
+        raise UserError(f"score_method: received a {type(others[0]).__name__}; expected networks from zoo()")
+    rows = [score_row(function, network, network.load()) for network in networks]
+    return add_verdicts(pd.DataFrame(rows, columns=SCORE_COLUMNS))
 
 
-def score_row(function: Method, one: LabelledNetwork, model: Hooked) -> list[Any]:
-    """The row of one network: `COLUMNS`."""
+def score_row(function: Method, network: LabelledNetwork, model: Hooked) -> list[Any]:
+    """The row of one network: `SCORE_COLUMNS`."""
     start = time.perf_counter()
     score = function(model)
     name = getattr(function, "__name__", "method")
     with suppress(TypeError, ValueError):  # of a tensor with one number, for example
         score = score if isinstance(score, str) else float(score)
-    if not isinstance(score, float) and not (isinstance(score, str) and score in VARIABLES):
-        raise UserError(f"{name}: returned {score!r} for {one.network}; expected a number, or {' or '.join(VARIABLES)}")
-    return [name, one.network, one.seed, one.algorithm, score, time.perf_counter() - start]
+    if not isinstance(score, float) and not (isinstance(score, str) and score in ALGORITHM_VARIABLES):
+        accepted = f"a number, or {' or '.join(ALGORITHM_VARIABLES)}"
+        raise UserError(f"{name}: returned {score!r} for {network.network}; expected {accepted}")
+    return [name, network.network, network.seed, network.algorithm, score, time.perf_counter() - start]
 
 
 def add_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
@@ -152,7 +154,7 @@ def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     config = settings["model"]
     places = config["loss"].get("variables") or {}  # variable -> its site, and its coordinates there
     variables = [name for name in places if name != "prefix"]  # networks of either algorithm may follow the prefix
-    algorithm = next((name for name, names in VARIABLES.items() if {*variables} == {*names}), "")
+    algorithm = next((name for name, names in ALGORITHM_VARIABLES.items() if {*variables} == {*names}), "")
     sites = tuple(dict.fromkeys(str(place["site"]) for place in places.values() if "dims" in place))
     rule = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
     name = f"{config['name']} {'+'.join(variables) or 'none'} {rule}".strip()

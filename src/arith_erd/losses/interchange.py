@@ -1,6 +1,7 @@
 """Interchange-intervention training: a network learns the task, with given variables computed at given sites."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -62,7 +63,7 @@ class InterchangeTraining(CrossEntropy):
             raise bad_value("model.loss.variables", variables, f"at least one variable, such as {{carry: {EXAMPLE}}}")
         if reserved := sorted({"train", "val"} & {*variables}):  # splits, in the same column of tokens.csv
             raise bad_value("model.loss.variables", reserved[0], "another name than train and val")
-        self.variables = {name: _parse_place(name, at) for name, at in variables.items()}
+        self.variables = {name: _parse_place(name, entry) for name, entry in variables.items()}
         for (first, (site, dims)), (second, (other_site, other_dims)) in combinations(self.variables.items(), 2):
             if site == other_site and (shared := sorted({*dims} & {*other_dims})):
                 accepted = f"coordinates of {site} that {first} does not have; both have {shared[0]}"
@@ -143,20 +144,20 @@ class InterchangeTraining(CrossEntropy):
         """Variable -> accuracy of each answer token after an interchange, on up to 512 held-out examples."""
         rows = np.random.default_rng(0).permutation(held_out)[:512]
         model, task, causal = Hooked(network(), task=self.task), self.task, self.causal
-        base, source = causal.examples[rows], causal.examples[np.roll(rows, 1)]
+        base, sources = causal.examples[rows], causal.examples[np.roll(rows, 1)]
         prompt, answer_in = model.inputs(base)
         sites = [site for site, dims in self.variables.values() if dims]
         cache = model.run_with_cache(base, sites, include_prompt=True)[1] | {ANSWER: answer_in}
         masks = torch.eye(task.width, dtype=torch.bool, device=model.device)
         accuracies = dict[str, list[float]]()
         for (name, (site, dims)), by_column in zip(self.variables.items(), self.by_column, strict=True):
-            arguments = (model.network, prompt, answer_in, site, dims, cache[site].roll(1, dims=0))
+            source = cache[site].roll(1, dims=0)
+            run = partial(_run_interchanged, model.network, prompt, answer_in, site, dims, source)
             if by_column:
-                logits = [_run_interchanged(*arguments, at)[:, t] for t, at in enumerate(masks)]
-                tokens = torch.stack(logits, dim=1).argmax(-1)
+                tokens = torch.stack([run(mask)[:, t] for t, mask in enumerate(masks)], dim=1).argmax(-1)
             else:
-                tokens = _run_interchanged(*arguments, masks.any(0)).argmax(-1)
-            digits = (causal.interchange_by_digit if by_column else causal.interchange)(base, source, name)
+                tokens = run(masks.any(0)).argmax(-1)
+            digits = (causal.interchange_by_digit if by_column else causal.interchange)(base, sources, name)
             right = tokens.cpu().numpy() == digits_to_tokens(task, digits)
             accuracies[name] = right.mean(axis=0).tolist()
         return accuracies
@@ -180,16 +181,16 @@ def _run_interchanged(
         return network(prompt, answer_in)
 
 
-def _parse_place(name: str, at: Any) -> tuple[str, tuple[int, ...]]:
+def _parse_place(name: str, entry: Any) -> tuple[str, tuple[int, ...]]:
     """The site and the coordinates of a variable, from its entry in the configuration."""
-    given = at if isinstance(at, Mapping) else {}
-    if given == {"site": ANSWER}:
+    place = entry if isinstance(entry, Mapping) else {}
+    if place == {"site": ANSWER}:
         return ANSWER, ()
-    dims = given.get("dims")
+    dims = place.get("dims")
     ends = dims if isinstance(dims, Sequence) and all(type(end) is int for end in dims) else ()
-    if set(given) != {"site", "dims"} or len(ends) != 2 or not 0 <= ends[0] <= ends[1]:
-        raise bad_value(f"model.loss.variables.{name}", at, f"{EXAMPLE}: dims from the first to the last")
-    return str(given["site"]), tuple(range(ends[0], ends[1] + 1))
+    if set(place) != {"site", "dims"} or len(ends) != 2 or not 0 <= ends[0] <= ends[1]:
+        raise bad_value(f"model.loss.variables.{name}", entry, f"{EXAMPLE}: dims from the first to the last")
+    return str(place["site"]), tuple(range(ends[0], ends[1] + 1))
 
 
 def _label_table(model: CausalModel, examples: Examples, value: Array, name: str) -> Array:

@@ -29,7 +29,7 @@ STEERED = {"carry": "an inverted carry", "value": "a shifted sum"}
 NO_VERDICT = "the known algorithms are for addition, so only responses to prefixes were measured"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
 USER_MODEL = "user_model"  # name of a user's causal model among the hypotheses
-ALL = "all"  # a position that stands for all of them
+ALL_POSITIONS = "all"  # a position that stands for all of them
 
 
 class CardRow(NamedTuple):
@@ -38,7 +38,7 @@ class CardRow(NamedTuple):
     test: str
     component: str = ""
     site: str = ""
-    position: str = ALL
+    position: str = ALL_POSITIONS
     value: float = math.nan
 
 
@@ -150,10 +150,10 @@ def make_card(
     bits = [
         Bit(
             position=t,
-            follows_prefix=rounded(1 - components["prompt_only_of_all"][t]),
-            needs_prefix=rounded(components["mean_ablation"][t]),
+            follows_prefix=round_or_none(1 - components["prompt_only_of_all"][t]),
+            needs_prefix=round_or_none(components["mean_ablation"][t]),
             follows=tuple(name for name in STEERED if components[name][t] >= MIN_EFFECT),  # False for NaN
-            as_user_model=rounded(components[USER_MODEL][t]),
+            as_user_model=round_or_none(components[USER_MODEL][t]),
         )
         for t in range(1, model.task.width)
     ]
@@ -162,9 +162,9 @@ def make_card(
         network=model.name,
         verdict=verdict.name,
         nearest=verdict.nearest or None,
-        distance=rounded(verdict.distance),
+        distance=round_or_none(verdict.distance),
         distances={name: round(x, 4) for name, x in verdict.distances.items()},
-        post_hoc={name: rounded(x) for name, x in verdict.post_hoc.items()},
+        post_hoc={name: round_or_none(x) for name, x in verdict.post_hoc.items()},
         accuracy=round(signature.accuracy, 5),
         calibrated=calibrated,
         reasons=tuple(verdict.reasons),
@@ -172,7 +172,7 @@ def make_card(
     )
 
 
-def rounded(value: float) -> float | None:
+def round_or_none(value: float) -> float | None:
     """Round to four decimals; None for NaN and infinity."""
     return round(float(value), 4) if math.isfinite(value) else None
 

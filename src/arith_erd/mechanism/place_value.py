@@ -28,7 +28,7 @@ from ..interp.sites import layers
 from ..tasks import Task
 
 BATCH_SIZE = 1024
-COMBINATIONS = 2**21  # of low bits and prefix that are split in halves one by one
+MAX_COMBINATIONS = 2**21  # of low bits and prefix that are split in halves one by one
 PREFIX = "prefix"
 Row = dict[str, Any]
 
@@ -122,7 +122,7 @@ class PrefixedExamples:
     def held_out(self, rng: np.random.Generator) -> Array:
         """A mask (N,) of half of the combinations of low bits and prefix; of the operands if those are too many."""
         size = 2**self.t
-        if size**3 > COMBINATIONS:
+        if size**3 > MAX_COMBINATIONS:
             limit = self.columns.task.limit
             return rng.random(limit**2)[self.a * limit + self.b] < 0.5
         key = (self.a % size * size + self.b % size) * size + self.prefix

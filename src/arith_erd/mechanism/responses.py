@@ -40,7 +40,7 @@ from ..tasks import Examples, Task
 from .card import USER_MODEL, CardRow
 from .place_value import PREFIX, ColumnSums, PrefixedExamples, predict_by_rule
 
-BATCH = 256
+BATCH_SIZE = 256
 PREFIXES_PER_EXAMPLE = 2  # of random prefixes for each example
 Reading = tuple[int, str, Array, Array | None]  # position t, intervention, tokens (N,), bits of the prefix (N, t)
 
@@ -61,27 +61,28 @@ def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple
     _, cache = model.run_with_cache((prompt[:1].expand(2, -1), bit_tokens), ["dec.embed"])
     mean = cache["dec.embed"].mean(dim=0)  # (m, C)
 
-    def tokens(given: Tensor, *interventions: Intervention) -> Array:
-        likeliest: Array = model.run((prompt, given), interventions, batch_size=BATCH).argmax(dim=-1).cpu().numpy()
-        return likeliest
+    def run(answer_in: Tensor, *interventions: Intervention) -> Array:
+        logits = model.run((prompt, answer_in), interventions, batch_size=BATCH_SIZE)
+        tokens: Array = logits.argmax(dim=-1).cpu().numpy()
+        return tokens
 
-    def read(first_position: int, given: Tensor, intervention: str, later: str) -> Iterator[Reading]:
-        found, bits = tokens(given), (given[:, 1:] - ZERO).cpu().numpy()
+    def read(first_position: int, answer_in: Tensor, intervention: str, later: str) -> Iterator[Reading]:
+        tokens, bits = run(answer_in), (answer_in[:, 1:] - ZERO).cpu().numpy()
         for t in range(first_position, width):
-            yield t, intervention if t == first_position else later, found[:, t], bits[:, :t]
+            yield t, intervention if t == first_position else later, tokens[:, t], bits[:, :t]
 
     readings: list[Reading] = []
     for t in range(1, width):
         flipped = answer_in.clone()
         flipped[:, t] = ZERO + ONE - flipped[:, t]
-        ablated = tokens(answer_in[:, : t + 1], Replace("dec.embed", t, mean[t]))
+        ablated = run(answer_in[:, : t + 1], Replace("dec.embed", t, mean[t]))
         readings += read(t, flipped, "flip", "far")
         readings.append((t, "mean_ablation", ablated[:, t], None))
     generator = torch.Generator().manual_seed(seed)  # on the CPU: the same prefixes on every device
     for _ in range(PREFIXES_PER_EXAMPLE):
         bits = torch.randint(ZERO, ONE + 1, (len(answer_in), width - 1), generator=generator)
         readings += read(1, torch.cat([answer_in[:, :1], bits.to(answer_in)], dim=1), "random", "random")
-    return tokens(answer_in), readings
+    return run(answer_in), readings
 
 
 def predict_bits(
@@ -209,9 +210,9 @@ def _steps(weights: Array, direction: Tensor) -> Tensor:
 
 
 def _informedness(row: CardRow, should: Array, should_not: Array) -> tuple[CardRow, tuple[float, float]]:
-    first, second = (share(should[i::2]) - share(should_not[i::2]) for i in range(2))
-    return row._replace(value=share(should) - share(should_not)), (first, second)
+    first, second = (mean_or_zero(should[i::2]) - mean_or_zero(should_not[i::2]) for i in range(2))
+    return row._replace(value=mean_or_zero(should) - mean_or_zero(should_not)), (first, second)
 
 
-def share(changed: Array) -> float:
+def mean_or_zero(changed: Array) -> float:
     return float(changed.mean()) if len(changed) else 0.0

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..bits import PAD, START
 
-BATCH = 256
+BATCH_SIZE = 256
 
 
 class Network(nn.Module):
@@ -95,7 +95,7 @@ def greedy_decode(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
     A `Network` encodes each prompt once; any other module runs as a whole for each token.
     """
     batches = []
-    for part in prompt.split(BATCH):
+    for part in prompt.split(BATCH_SIZE):
         step = partial(network.decode, network.encode(part)) if isinstance(network, Network) else partial(network, part)
         answer = torch.full((len(part), 1), START, dtype=prompt.dtype, device=prompt.device)
         for t in range(length):
@@ -108,7 +108,7 @@ def greedy_decode(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
 @torch.no_grad()
 def teacher_forced_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
     """The likeliest tokens (N, m) under teacher forcing, from (N, P) and (N, m). Padding stays."""
-    parts = zip(prompt.split(BATCH), completion.split(BATCH), strict=True)
+    parts = zip(prompt.split(BATCH_SIZE), completion.split(BATCH_SIZE), strict=True)
     return _keep_padding(torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts]), completion)
 
 

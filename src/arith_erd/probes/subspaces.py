@@ -9,7 +9,7 @@ import pandas as pd
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModelSpec, build_causal_model
 from ..interp.counterfactuals import distinguishable_variables, require_distinguishable
-from ..interp.das import ANGLES, ControlledDAS, DASConfig
+from ..interp.das import ANGLE_COLUMNS, ControlledDAS, DASConfig
 from ..interp.hooked import Hooked
 from ..interp.interchange import token_to_digit
 from ..interp.sites import select_sites
@@ -58,7 +58,7 @@ class Subspaces(NetworkProbe):
 
     columns = (
         *("seed", "site", "position", "variable", "rank", "span", "chosen", "train", "validation", "iia"),
-        *("no_intervention", "full_patch", *CONTROL_COLUMNS, *ANGLES),
+        *("no_intervention", "full_patch", *CONTROL_COLUMNS, *ANGLE_COLUMNS),
     )
 
     picture = Dots(

@@ -9,13 +9,13 @@ import pytest
 
 import arith_erd as ae
 from arith_erd.errors import UserError
-from arith_erd.interp.scoring import COLUMNS, add_verdicts, fit_threshold, zoo
+from arith_erd.interp.scoring import SCORE_COLUMNS, add_verdicts, fit_threshold, zoo
 
 
 def table(scores: np.ndarray, method: str = "mine") -> pd.DataFrame:
     """Of twelve networks, seeds 0 to 5 of either algorithm."""
     rows = [(method, name, seed, name, 0.0, 0.0) for name in ("sum", "carries") for seed in range(6)]
-    return pd.DataFrame(rows, columns=COLUMNS).assign(score=scores)
+    return pd.DataFrame(rows, columns=SCORE_COLUMNS).assign(score=scores)
 
 
 @pytest.mark.parametrize("half", [0, 1])

@@ -63,9 +63,9 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
         raise UserError(f"explorer: {model.name} is a {kind}; expected our Transformer or NanoGPT")
     rng = np.random.default_rng(seed)
     fit = task.examples(*(rng.integers(0, size, pairs) for size in task.shape))
-    precision, rounded = torch.float16, _rounded(model, torch.float16)
+    precision, rounded = torch.float16, _round_weights(model, torch.float16)
     if not torch.equal(model.run(fit).argmax(-1).cpu(), rounded.run(fit).argmax(-1)):
-        precision, rounded = torch.float32, _rounded(model, torch.float32)
+        precision, rounded = torch.float32, _round_weights(model, torch.float32)
     exact = rounded.network.state_dict() | _page_tensors(rounded, fit)
     tensors = {x: y if x.endswith(("positions", "answers")) else y.to(precision) for x, y in exact.items()}
     planes = np.concatenate([x.float().numpy().ravel() for x in tensors.values()]).view(np.uint8).reshape(-1, 4).T
@@ -91,7 +91,7 @@ def _worst_token(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[st
     return {"position": model.task.answer_names[t], "wrong": wrong[:, t].mean(), "pair": pair} if wrong.any() else None
 
 
-def _rounded(model: Hooked, precision: torch.dtype) -> Hooked:
+def _round_weights(model: Hooked, precision: torch.dtype) -> Hooked:
     """A copy with rounded weights. Units and heads that nothing reads, as in references, are zeroed to compress."""
     network = copy.deepcopy(model.network).cpu()
     network.load_state_dict({name: x.to(precision) for name, x in network.state_dict().items()})

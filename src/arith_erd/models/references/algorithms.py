@@ -12,8 +12,8 @@ from . import components as c
 from .program import Program, Step, cross_attention, feed_forward, self_attention
 
 ENCODE_VALUE = self_attention(c.value)
-SETTLED = feed_forward(c.equal_bits)
-ANSWER_VALUE = [feed_forward(c.bits_of_value), feed_forward(partial(c.select, source="sum_bits"))]
+EQUAL_BITS = feed_forward(c.equal_bits)
+ANSWER_VALUE = [feed_forward(c.bits_of_value), feed_forward(partial(c.write_answer, source="sum_bits"))]
 ANSWER_XOR = feed_forward(c.xor)
 PREFIX = self_attention(c.prefix_number)
 CARRY_FROM_PREFIX = feed_forward(c.carry_from_prefix)
@@ -49,7 +49,7 @@ def lookahead_carry(rng: np.random.Generator) -> Program:
     bits at 2 are 0 and 1, and with the carry the answer is 0. The seed decides whether the encoder or the decoder looks
     for that position; the feature ``carry`` holds the carry into bit t, at ``a_t`` or in the decoder.
     """
-    find = [self_attention(c.copy_b), SETTLED]
+    find = [self_attention(c.copy_b), EQUAL_BITS]
     if rng.random() < 0.5:
         bring = partial(c.fetch_lookahead_inputs, together=bool(rng.random() < 0.5))
         return Program(find, [cross_attention(bring), ANSWER_XOR])
@@ -69,14 +69,14 @@ def mixed(rng: np.random.Generator) -> Program:
     if rng.random() < 0.5:
         by_value, by_carry = by_carry, by_value
     if rng.random() < 0.5:
-        encode = [self_attention(c.value, c.copy_b), SETTLED]
+        encode = [self_attention(c.value, c.copy_b), EQUAL_BITS]
         decode = [cross_attention(c.copy_value, c.fetch_lookahead_inputs), ANSWER_VALUE[0]]
     else:
         encode = [ENCODE_VALUE]
         decode = [cross_attention(c.copy_value, c.fetch_prefix_carry_inputs), ANSWER_VALUE[0], CARRY_FROM_PREFIX]
     select = [
-        partial(c.select, source="sum_bits", positions=by_value),
-        partial(c.select, source="xor", positions=by_carry),
+        partial(c.write_answer, source="sum_bits", positions=by_value),
+        partial(c.write_answer, source="xor", positions=by_carry),
     ]
     return Program(encode, [*decode, feed_forward(partial(c.xor, name="xor")), feed_forward(*select)])
 
@@ -134,7 +134,7 @@ def prefix_carry_decoy(rng: np.random.Generator) -> Program:
 
 def lookahead_carry_decoy(rng: np.random.Generator) -> Program:
     """Gets each carry from the operands. Also stores the sum as a number, which no weight reads."""
-    encode = [self_attention(c.copy_b, c.value), SETTLED]
+    encode = [self_attention(c.copy_b, c.value), EQUAL_BITS]
     return Program(encode, [cross_attention(c.fetch_lookahead_inputs, c.copy_value), ANSWER_XOR])
 
 
@@ -142,7 +142,7 @@ def erd_decoy(rng: np.random.Generator) -> Program:
     """Forms the sum as a number. Also stores carries, from the prefix or the operands, which no weight reads."""
     if rng.random() < 0.5:
         bring = cross_attention(c.copy_value, c.fetch_prefix_carry_inputs)
-        answer = feed_forward(partial(c.select, source="sum_bits"), partial(c.xor, name="unread_xor"))
+        answer = feed_forward(partial(c.write_answer, source="sum_bits"), partial(c.xor, name="unread_xor"))
         return Program([ENCODE_VALUE], [bring, ANSWER_VALUE[0], CARRY_FROM_PREFIX, answer])
-    encode = [self_attention(c.value, c.copy_b), SETTLED]
+    encode = [self_attention(c.value, c.copy_b), EQUAL_BITS]
     return Program(encode, [cross_attention(c.copy_value, c.fetch_lookahead_inputs), *ANSWER_VALUE])

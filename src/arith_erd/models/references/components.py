@@ -235,7 +235,7 @@ def bits_of_value(stream: Stream) -> list[Units]:
     return [piecewise(row[0], knots.tolist(), bits, stream.write("sum_bits"))]
 
 
-def select(stream: Stream, source: str, positions: Sequence[int] = range(WIDTH)) -> list[Units]:
+def write_answer(stream: Stream, source: str, positions: Sequence[int] = range(WIDTH)) -> list[Units]:
     """Write the feature ``source``, sharpened to -1 or 1, to the answer at ``positions``, and 0 at the others.
 
     If the source has a column for each position, such as ``sum_bits``, position t gets column t.
