@@ -22,7 +22,7 @@ from arith_erd.models.dropout import keep_mask
 from arith_erd.models.network import greedy_decode, greedy_tokens
 from arith_erd.seeds import parse_seeds
 from arith_erd.system.machine import device_name
-from arith_erd.training.assemble import assemble, table_data
+from arith_erd.training.build import build_module, build_task_data
 from arith_erd.training.data import Batch, TrainBatches
 
 STEPS = 20
@@ -115,8 +115,8 @@ def compose_job(model: str, overrides: Sequence[str], seed: str = "0", **trainer
 
 def train_losses(job: Job, device: torch.device) -> torch.Tensor:
     """Of every replica in every step, (R, steps)."""
-    module = assemble(job, device).to(device)
-    data = table_data(job)
+    module = build_module(job, device).to(device)
+    data = build_task_data(job)
     prompts, completions = (x.to(device) for x in data.train)
 
     def batch_of(step: int) -> Batch:
@@ -140,8 +140,8 @@ def train_losses(job: Job, device: torch.device) -> torch.Tensor:
 
 def decoding_difference(job: Job, device: torch.device) -> float:
     """The share of tokens in which decoding only what teacher forcing fails differs from decoding everything."""
-    module = assemble(job, device).to(device)
-    data = table_data(job)
+    module = build_module(job, device).to(device)
+    data = build_task_data(job)
     prompt, completion = (x[:512].to(device) for x in data.validation)
     network = module.pack.replica(0)
     everything = greedy_decode(network, prompt, completion.shape[1])

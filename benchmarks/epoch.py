@@ -24,7 +24,7 @@ from arith_erd.config.compose import compose
 from arith_erd.config.job import Job
 from arith_erd.errors import UserError
 from arith_erd.system.files import require_writable
-from arith_erd.system.machine import commit, configure_threads, cpu_name
+from arith_erd.system.machine import configure_threads, cpu_name, git_commit
 
 AUTHORS = {  # in a clone of their repository: the file that trains a model, and its function
     "transformer": ("EncoderDecoderTransformer/TransformerTraining.py", "transformer_training"),
@@ -95,7 +95,7 @@ def measure_all(options: argparse.Namespace, job: Job, packs: Sequence[Job], res
                     phases = " ".join(f"{phase} {seconds:.2f}" for phase, seconds in measured[-1]["seconds"].items())
                     print(f"{side:9}{phases}, {format_memory(measured[-1])}", flush=True)
         ours, authors = ([measurement["seconds"]["total"] for measurement in measured] for measured in by_side.values())
-        result["epoch"] = by_side | {"their_commit": commit(options.reference) if authors else None}
+        result["epoch"] = by_side | {"their_commit": git_commit(options.reference) if authors else None}
         print(f"median of ours {median(ours):.2f}", end="")
         if authors:
             ratios = [len(job.seeds) * slow / fast for fast, slow in zip(ours, authors, strict=True)]
@@ -123,7 +123,7 @@ def format_memory(measured: Result) -> str:
 
 def time_authors_epoch(job: Job, clone: Path) -> Result:
     script, function = AUTHORS[job.model.name]
-    operation, cpu = AUTHORS_OPERATIONS[job.names["task"]], job.trainer.accelerator == "cpu"
+    operation, cpu = AUTHORS_OPERATIONS[job.option_names["task"]], job.trainer.accelerator == "cpu"
     measured: Result = run_in_fresh_process(
         "authors.time_epoch", script=clone.resolve() / script, function=function, operation=operation, cpu=cpu
     )
@@ -136,7 +136,7 @@ def require_comparable(job: Job, clone: Path) -> None:
     Raises:
         UserError: if there is no clone, or their code has no counterpart of the configuration.
     """
-    task, model = job.names["task"], job.model.name
+    task, model = job.option_names["task"], job.model.name
     if model not in AUTHORS or task not in AUTHORS_OPERATIONS:
         raise UserError(f"--reference: their code has no task={task} model={model}")
     script = clone / AUTHORS[model][0]

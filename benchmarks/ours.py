@@ -16,10 +16,10 @@ from arith_erd.config.job import Job
 from arith_erd.loggers import Logger
 from arith_erd.runs.directory import Run
 from arith_erd.system.machine import device_name, versions
-from arith_erd.training.assemble import assemble, make_trainer, table_data
+from arith_erd.training.build import build_module, build_task_data, make_trainer
 from arith_erd.training.callbacks import EpochProgress, MetricsWriter
-from arith_erd.training.checkpoint import ResumePoint
-from arith_erd.training.data import TableData, evaluation_batch_size
+from arith_erd.training.checkpoint import CheckpointWriter
+from arith_erd.training.data import TaskData, evaluation_batch_size
 from arith_erd.training.pack import wants_compile
 
 WARM_UP = 1024  # examples: 8 steps at the default batch size
@@ -68,7 +68,7 @@ def time_epoch(job: Job) -> dict[str, Any]:
     Returns:
         ``seconds`` of `Clock`, ``warm_up_seconds``, ``memory`` in bytes, and ``rows``, loss and accuracies by seed.
     """
-    module, device = assemble(job, training_device(job)), training_device(job)
+    module, device = build_module(job, training_device(job)), training_device(job)
     initial_state = {name: value.clone() for name, value in module.state_dict().items()}
     # Whole evaluation batches: a size that the warm-up has not met would be compiled in the timed epoch.
     num_warm_up = max(WARM_UP, evaluation_batch_size(device, len(module.pack.seeds)))
@@ -80,7 +80,7 @@ def time_epoch(job: Job) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         run, clock = Run(Path(folder) / "run"), Clock()
         run.create(job.resolved)
-        callbacks = [clock, MetricsWriter(run, job.logger.build(Logger)), EpochProgress(), ResumePoint(run)]
+        callbacks = [clock, MetricsWriter(run, job.logger.build(Logger)), EpochProgress(), CheckpointWriter(run)]
         make_trainer(trainer_config, callbacks).fit(module, build_data(job))
     return {"seconds": clock.seconds, "warm_up_seconds": warm_up, "memory": peak_memory(), "rows": module.rows}
 
@@ -91,7 +91,7 @@ def time_steps(job: Job, steps: int, repeats: int) -> dict[str, Any]:
     Returns:
         ``seconds_per_step``, one for each of ``repeats``; ``memory`` in bytes.
     """
-    module, seconds = assemble(job, training_device(job)), []
+    module, seconds = build_module(job, training_device(job)), []
     for num_examples in (WARM_UP, *[steps * job.data.batch_size] * repeats):
         data, clock = build_data(job, num_examples, 0), Clock()
         trainer = make_trainer(replace(job.trainer, max_epochs=1), [clock])
@@ -106,9 +106,9 @@ def training_device(job: Job) -> torch.device:
     return make_trainer(replace(job.trainer, max_epochs=1), [Clock()]).strategy.root_device
 
 
-def build_data(job: Job, train: int | None = None, validation: int | None = None) -> TableData:
+def build_data(job: Job, train: int | None = None, validation: int | None = None) -> TaskData:
     """The data of a run; with numbers, only the first few examples of each subset."""
-    data = table_data(job)
+    data = build_task_data(job)
     data.train = tuple(x[:train] for x in data.train)
     data.validation = tuple(x[:validation] for x in data.validation)
     return data
@@ -117,7 +117,7 @@ def build_data(job: Job, train: int | None = None, validation: int | None = None
 def describe_environment(job: Job) -> dict[str, Any]:
     """Device, threads and versions, as torch sees them."""
     device = training_device(job)
-    compiled = wants_compile(job, device, table_data(job).steps_per_epoch)
+    compiled = wants_compile(job, device, build_task_data(job).steps_per_epoch)
     return {"device": device_name(device), "compiled": compiled, "versions": versions()}
 
 

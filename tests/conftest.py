@@ -90,7 +90,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     """``package("mine", parts="...")`` writes a package of these modules, which Python finds and nobody trusts yet."""
     made: list[str] = []
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("arith_erd.config.build._trusted", set())
+    monkeypatch.setattr("arith_erd.config.class_spec._trusted_packages", set())
 
     def write(name: str, **modules: str) -> None:
         made.append(name)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from arith_erd.runs.directory import METRICS, MetricRow, Run, append_rows, begin_rows
+from arith_erd.runs.directory import METRIC_COLUMNS, Row, Run, append_rows, start_rows
 
 
-def write_metrics(run: Run, rows: Iterable[MetricRow]) -> None:
-    begin_rows(run.metrics_file, METRICS[2:], last=0)
-    append_rows(run.metrics_file, ([row[name] for name in METRICS] for row in rows))
+def write_metrics(run: Run, rows: Iterable[Row]) -> None:
+    start_rows(run.metrics_file, METRIC_COLUMNS[2:], last=0)
+    append_rows(run.metrics_file, ([row[name] for name in METRIC_COLUMNS] for row in rows))
 
 
 def finish(run: Run, seeds: Iterable[int], epochs: int = 1) -> None:

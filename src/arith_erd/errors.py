@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-MAX_MESSAGE = 1000  # characters of a message
-EXCERPT = 200
+MAX_MESSAGE_LENGTH = 1000
+EXCERPT_LENGTH = 200
 NO_FIELDS: Mapping[str, Any] = {}
 
 
@@ -20,34 +20,34 @@ class UserError(Exception):
 
     def __init__(self, message: str) -> None:
         text = printable(" ".join(message.split()))
-        half = MAX_MESSAGE // 2
-        super().__init__(text if len(text) <= MAX_MESSAGE else f"{text[:half]} ... {text[-half:]}")
+        half = MAX_MESSAGE_LENGTH // 2
+        super().__init__(text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[:half]} ... {text[-half:]}")
 
 
-UNREADABLE = (UserError, AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
+DAMAGED_FILE_ERRORS = (UserError, AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
 """Exceptions that the code which reads a file raises for unexpected content."""
 
 
 def bad_value(key: str, value: object, accepted: str) -> UserError:
-    """Make, for the caller to raise, an error such as ``task.bits=1: expected an integer from 2 to 9``."""
+    """An error to raise, such as ``task.bits=1: expected an integer from 2 to 9``."""
     return UserError(f"{key}={value}: expected {accepted}")
 
 
-def user_error(
-    error: "ValidationError", given: Any, fields: Mapping[str, Any] = NO_FIELDS, prefix: str = ""
+def explain_validation_error(
+    error: "ValidationError", values: Any, fields: Mapping[str, Any] = NO_FIELDS, prefix: str = ""
 ) -> UserError:
     """Turn Pydantic's first error into one with a dotted key and value: ``probe.pairs=0: expected an integer``.
 
-    The accepted values are described in ``fields``, those of the dataclass for ``given``, or else by Pydantic.
+    The accepted values are described in ``fields``, those of the dataclass for ``values``, or else by Pydantic.
     """
     first, *others = error.errors(include_url=False)
-    key, node, known, described = prefix, given, NO_FIELDS, ""
+    key, node, known, description = prefix, values, NO_FIELDS, ""
     for part in map(str, first["loc"]):
         if not isinstance(node, Mapping):
             break  # an item of a list, or an alternative of a type
         key, node, known = f"{key}.{part}".strip("."), node.get(part), fields
         if part in known:
-            described = known[part].description or described
+            description = known[part].description or description
             fields = getattr(known[part].annotation, "__pydantic_fields__", NO_FIELDS)
     if first["type"] == "missing":
         return UserError(f"{key}: missing; expected a value for it")
@@ -56,12 +56,12 @@ def user_error(
     if first["type"] in ("dataclass_type", "dict_type"):
         return bad_value(key, first["input"], "a group of keys")
     branches = [first, *(other for other in others if other["loc"][:1] == first["loc"][:1])]  # of a union
-    return bad_value(key, first["input"], described or " or ".join(dict.fromkeys(map(_accepted, branches))))
+    return bad_value(key, first["input"], description or " or ".join(dict.fromkeys(map(_accepted, branches))))
 
 
 def _accepted(error: Mapping[str, Any]) -> str:
     context = error.get("ctx", {})
-    words = {
+    descriptions = {
         "greater_than_equal": f"an integer of at least {context.get('ge')}",
         "literal_error": str(context.get("expected", "")).replace("'", ""),
         "int_type": "an integer",
@@ -70,30 +70,27 @@ def _accepted(error: Mapping[str, Any]) -> str:
         "sequence_str": "a list",
         "too_short": "at least one of them",
     }
-    return words.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
+    return descriptions.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
 
 
 def no_such_key(key: str, known: Collection[str]) -> UserError:
-    """Make an error such as ``trainer.max_epoch: no such key; did you mean trainer.max_epochs?``.
-
-    Groups of the known dotted keys are suggested too: ``task`` for ``taks``.
-    """
+    """An error such as ``trainer.max_epoch: no such key; did you mean trainer.max_epochs?``, from dotted keys."""
     if key == "device" and "trainer.accelerator" in known:
         return UserError("device: no such key; did you mean trainer.accelerator=gpu?")
     groups = {".".join(k.split(".")[:n]) for k in known for n in range(1, k.count(".") + 1)}
     path, _, last = key.rpartition(".")
-    close = difflib.get_close_matches(key, sorted({*known, *groups}), n=1)
-    close += [k for k in sorted(known) if k.rpartition(".")[2] == last and k not in close]
+    matches = difflib.get_close_matches(key, sorted({*known, *groups}), n=1)
+    matches += [k for k in sorted(known) if k.rpartition(".")[2] == last and k not in matches]
     siblings = [k for k in {*known, *groups} if k.rpartition(".")[0] == path] or groups
-    hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(sorted(siblings))}"
+    hint = f"did you mean {' or '.join(matches)}?" if matches else f"expected one of {', '.join(sorted(siblings))}"
     return UserError(f"{key}: no such key; {hint}")
 
 
 def require_integer(key: str, value: object, low: int, high: int | None = None) -> None:
     """Raise a `UserError` unless ``value`` is an int (not a bool) in [low, high]."""
     if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
-        span = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise bad_value(key, value, f"an integer {span}")
+        limits = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise bad_value(key, value, f"an integer {limits}")
 
 
 def first_line(error: BaseException) -> str:
@@ -109,4 +106,4 @@ def printable(text: str) -> str:
 
 def excerpt(text: str) -> str:
     """The first 200 characters of a text from a file, safe to print."""
-    return printable(text if len(text) <= EXCERPT else f"{text[:EXCERPT]} ...")
+    return printable(text if len(text) <= EXCERPT_LENGTH else f"{text[:EXCERPT_LENGTH]} ...")

@@ -1,7 +1,7 @@
 """Seeds: how they are typed, ``0-4,7``, and the independent random streams derived from each.
 
-Every random number of a training run comes from a `RandomStream`, through `derive`. There is no other
-generator state, so a run resumes exactly, and a replica is the same run alone or in a pack.
+Every random number of a training run comes from a `RandomStream`, through `derive_seed`. There is no other generator
+state, so a run resumes exactly, and a replica is the same run alone or in a pack.
 """
 
 import re
@@ -11,7 +11,7 @@ import numpy as np
 
 from .errors import bad_value
 
-ACCEPTED = "distinct integers from 0 to 2147483647, such as 3, 0-4, '0-4,7' (quoted) or [0,1,2]"
+ACCEPTED_SEEDS = "distinct integers from 0 to 2147483647, such as 3, 0-4, '0-4,7' (quoted) or [0,1,2]"
 MAX_SEED = 2**31 - 1
 MAX_SEEDS = 4096
 
@@ -38,21 +38,21 @@ def parse_seeds(spec: object) -> tuple[int, ...]:
     for part in parts:
         match = re.fullmatch(r"\s*(\d{1,10})\s*(?:-\s*(\d{1,10})\s*)?", str(part))
         if match is None:
-            raise bad_value("seed", spec, ACCEPTED)
+            raise bad_value("seed", spec, ACCEPTED_SEEDS)
         first = int(match[1])
         last = int(match[2]) if match[2] else first
         if last < first:
             raise bad_value("seed", spec, f"a range that runs upwards, such as {last}-{first}")
         if last > MAX_SEED:
-            raise bad_value("seed", spec, ACCEPTED)
+            raise bad_value("seed", spec, ACCEPTED_SEEDS)
         if len(seeds) + last - first >= MAX_SEEDS:
             raise bad_value("seed", spec, f"at most {MAX_SEEDS} seeds")
         seeds.extend(range(first, last + 1))
     if not seeds:
-        raise bad_value("seed", spec, ACCEPTED)
+        raise bad_value("seed", spec, ACCEPTED_SEEDS)
     if len(set(seeds)) < len(seeds):
-        twice = next(seed for seed in seeds if seeds.count(seed) > 1)
-        raise bad_value("seed", spec, f"each seed once; {twice} is given twice")
+        repeated = next(seed for seed in seeds if seeds.count(seed) > 1)
+        raise bad_value("seed", spec, f"each seed once; {repeated} is given twice")
     return tuple(sorted(seeds))
 
 
@@ -67,11 +67,7 @@ def format_seeds(seeds: tuple[int, ...]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
-def derive(seed: int, stream: str, index: int = 0) -> int:
-    """A 63-bit seed for one random stream, by name: a pure function of its arguments.
-
-    Streams never overlap, so the initial weights, the batch order of epoch 3 and the dropout of step 700
-    are independent, and each can be computed without the draws before it.
-    """
+def derive_seed(seed: int, stream: str, index: int = 0) -> int:
+    """A 63-bit seed for one random stream, by name: a pure function of its arguments. Streams never overlap."""
     entropy = [seed, index, *stream.encode()]
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -10,7 +10,7 @@ from arith_erd.runs.directory import Run
 
 
 def weights_of(run: Run, seed: int = 0) -> dict[str, torch.Tensor]:
-    return load_file(run.weights(seed))
+    return load_file(run.weights_file(seed))
 
 
 def assert_same(one: Run, other: Run) -> None:

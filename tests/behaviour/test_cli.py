@@ -134,8 +134,8 @@ def test_sweep_of_two_packs_from_end_to_end(cli, folder, tmp_path, light):
         assert run.config()["task"]["name"] == task
         assert [(row["epoch"], row["seed"]) for row in run.metrics()] == [(1, 0), (1, 1), (2, 0), (2, 1)]
         assert [entry["seed"] for entry in run.summary()["seeds"]] == [0, 1]
-        assert run.weights(0).is_file()
-        assert run.weights(1).is_file()
+        assert run.weights_file(0).is_file()
+        assert run.weights_file(1).is_file()
         assert str(run.path.relative_to(folder)) in result.stdout
     assert result.stdout.count("loading PyTorch\n") == 1
     # Nobody is at the terminal: no progress bar, no control characters, a few lines a run.

@@ -15,11 +15,11 @@ from arith_erd.bundled import CONF
 from arith_erd.config.compose import compose, hydra_over_conf, resolve
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.job import read_job
-from arith_erd.launch.cli import expand
+from arith_erd.launch.cli import expand_sweep
 from arith_erd.report.collect import OUR_RUNS, selection_key, unpublished_settings
 from arith_erd.report.measures import EpochsTo
 from arith_erd.report.paper import MINI, load_paper
-from arith_erd.runs.directory import settings
+from arith_erd.runs.directory import flat_settings
 from arith_erd.tasks import POSITION_ENCODINGS
 
 TASKS, SPLITS, ORDERS = ("add", "mul"), ("random", "vs_t", "vs_v"), ("reverse", "plain")
@@ -66,7 +66,7 @@ def sweep(name: str) -> list[TrainJob]:
     preset = yaml.safe_load((CONF / "experiment" / f"{name}.yaml").read_text())
     parameters = preset.get("hydra", {}).get("sweeper", {}).get("params", {})
     with hydra_over_conf():
-        jobs = expand(GlobalHydra.instance().config_loader(), parameters, [f"experiment={name}"])
+        jobs = expand_sweep(GlobalHydra.instance().config_loader(), parameters, [f"experiment={name}"])
         composed = [read_job(resolve(hydra.compose("train", job))) for job in jobs]
     assert compose("train", jobs[0]) == composed[0]  # the strict way is slow, so once
     return composed
@@ -89,7 +89,7 @@ def test_experiment_has_the_jobs_of_the_paper_each_with_a_run_directory_of_its_o
     assert len({job.run.name for job in jobs}) == len(jobs)
     for job in jobs:
         assert job.seeds == (0, 1, 2, 3, 4)
-        assert unpublished_settings(settings(job.resolved), load_paper().setup) == []
+        assert unpublished_settings(flat_settings(job.resolved), load_paper().setup) == []
         with torch.device("meta"):
             job.network()
 
@@ -100,7 +100,7 @@ def test_experiment_beyond_the_paper_compares_positions_and_counts_for_no_claim(
     assert sorted(job.resolved["model"]["net"]["positions"] for job in jobs) == sorted(BEYOND[name])
     assert len({job.run.name for job in jobs}) == len(jobs)
     for job in jobs:
-        paper = unpublished_settings(settings(job.resolved), load_paper().setup) == []
+        paper = unpublished_settings(flat_settings(job.resolved), load_paper().setup) == []
         assert paper == (name == "positions" and job.resolved["model"]["net"]["positions"] == "learned")
         with torch.device("meta"):
             job.network()
@@ -110,7 +110,7 @@ def test_experiment_beyond_the_paper_compares_positions_and_counts_for_no_claim(
 def test_other_formats_and_positions_never_count_for_the_paper(option: str) -> None:
     for claims in (load_paper(), load_paper(MINI)):
         job = compose("train", [option, *(["scale=mini"] if claims.setup["all"]["task.bits"] == 5 else [])])
-        assert unpublished_settings(settings(job.resolved), claims.setup) != []
+        assert unpublished_settings(flat_settings(job.resolved), claims.setup) != []
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) ->
     for line in script.partition("<<'END'\n")[2].partition("\nEND")[0].splitlines():
         job = compose("train", ["scale=mini", *line.split()])
         assert job.seeds == tuple(range(10))
-        assert unpublished_settings(settings(job.resolved), paper.setup) == []
+        assert unpublished_settings(flat_settings(job.resolved), paper.setup) == []
         groups, orders = ("task", "split", "model", "ablation"), ("prompt_order", "completion_order")
         config = job.resolved
         kind = {group: config[group]["name"] for group in groups} | {key: config["task"][key] for key in orders}

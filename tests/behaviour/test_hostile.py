@@ -21,7 +21,7 @@ from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_authors_weights, load_run
 from arith_erd.report.collect import collect
 from arith_erd.report.paper import load_paper
-from arith_erd.runs.directory import Run, leaves
+from arith_erd.runs.directory import Run, flatten
 from arith_erd.tasks import Add
 from tests.tiny import FOUR_EPOCHS
 from tests.values import put
@@ -95,7 +95,7 @@ TARGETS: tuple[dict[str, Any], ...] = (  # nodes that do harm when Hydra's `inst
     {"_target_": "builtins.eval", "_args_": ["open('CANARY', 'w')"]},
     {"_target_": "arith_erd.system.machine.subprocess.run", "args": ["touch", "CANARY"]},
     {"_target_": "arith_erd.system.files.write_atomically", "path": "CANARY", "text": ""},
-    {"_target_": "arith_erd.config.build.trust", "_args_": ["os"]},
+    {"_target_": "arith_erd.config.class_spec.trust", "_args_": ["os"]},
     {"_target_": "torch.optim.optimizer.torch.hub.load", "repo_or_dir": "evil/evil"},
     {"_target_": "torch.load", "f": "CANARY", "weights_only": False},
     {"_target_": ADD, "bits": [[{"_target_": "os.mkdir", "path": "CANARY"}]]},
@@ -135,13 +135,13 @@ class Gadget:
 @pytest.mark.parametrize("place", ["more", "loops", "alone", "safetensors", "checkpoint="])
 def test_code_in_weights_does_not_run(place, canary, run, train):
     harmful = Gadget(os.mkdir, str(canary)), Gadget(eval, f"open({str(canary)!r}, 'w')"), Gadget(torch.save, 1, canary)
-    saved = torch.load(run.checkpoint, weights_only=True)
+    saved = torch.load(run.checkpoint_file, weights_only=True)
     run.summary_file.unlink()  # so that training reads the checkpoint
     for evil in (*harmful, Gadget(bytearray, 2**50)):
         if place in ("more", "loops"):
-            torch.save({**saved, place: evil}, run.checkpoint)
+            torch.save({**saved, place: evil}, run.checkpoint_file)
         else:
-            {"alone": run.checkpoint, "safetensors": run.weights(0)}.get(place, run.path / "w").write_bytes(
+            {"alone": run.checkpoint_file, "safetensors": run.weights_file(0)}.get(place, run.path / "w").write_bytes(
                 pickle.dumps(evil)
             )
         with pytest.raises(UserError) if place in ("safetensors", "checkpoint=") else contextlib.suppress(UserError):
@@ -169,11 +169,12 @@ def anything(random: Random, depth: int = 3) -> Any:
 @pytest.mark.parametrize("seed", range(60))
 def test_any_value_and_any_byte_in_a_run_is_read_or_refused_in_one_line(seed, run, train):
     random = Random(seed)
-    path = random.choice((run.config_file, run.summary_file, run.metrics_file, run.weights(0), run.checkpoint))
+    files = (run.config_file, run.summary_file, run.metrics_file, run.weights_file(0), run.checkpoint_file)
+    path = random.choice(files)
     if path == run.config_file:
         config = run.config()
         path.write_text(
-            yaml.safe_dump(put(config, random.choice([key for key, _ in leaves(config)]), anything(random)))
+            yaml.safe_dump(put(config, random.choice([key for key, _ in flatten(config)]), anything(random)))
         )
     else:
         data = path.read_bytes()
@@ -190,7 +191,7 @@ def test_any_value_and_any_byte_in_a_run_is_read_or_refused_in_one_line(seed, ru
 @pytest.mark.parametrize("seed", range(100))
 def test_any_value_for_any_key_makes_a_job_or_is_refused_in_one_line(seed):
     random = Random(seed)
-    keys = [key for key, _ in leaves(compose("train").resolved)]
+    keys = [key for key, _ in flatten(compose("train").resolved)]
     value = random.choice(("null", "true", "-1", "1e300", "nan", "[]", "{a:1}", "''", "${seed}", "???", "9" * 400, "é"))
     with contextlib.suppress(UserError):
         compose("train", [f"{random.choice(('', '', '+', '++', '~'))}{random.choice(keys)}={value}"])

@@ -13,7 +13,7 @@ PACKAGE = "arith_erd"
 
 # The lowest layer first. A package imports from lower layers and from itself, never from others of its layer.
 LAYERS = (
-    {"errors", "bits", "stats", "bundled"},
+    {"errors", "digits", "stats", "bundled"},
     {"tasks", "seeds", "system"},
     {"plots"},
     {"splits", "models", "runs"},

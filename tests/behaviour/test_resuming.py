@@ -18,7 +18,7 @@ from arith_erd.loggers import Csv
 from arith_erd.runs.directory import Run
 from arith_erd.system.signals import signals_caught
 from arith_erd.training.callbacks import MetricsWriter
-from arith_erd.training.checkpoint import ResumePoint
+from arith_erd.training.checkpoint import CheckpointWriter
 from arith_erd.training.module import LitPack
 from tests.behaviour.interruption import Listener, assert_same, power_cut
 from tests.rows import write_metrics
@@ -29,7 +29,7 @@ from tests.tiny import FOUR_EPOCHS
     ("callback", "epoch", "after", "started"),
     [
         *((MetricsWriter, 1, True, None), (MetricsWriter, 3, False, 3), (MetricsWriter, 3, True, 3)),
-        *((ResumePoint, 3, False, 3), (ResumePoint, 3, True, 4)),
+        *((CheckpointWriter, 3, False, 3), (CheckpointWriter, 3, True, 4)),
     ],
 )
 def test_interrupted_then_resumed_equals_uninterrupted(train, whole, capsys, callback, epoch, after, started):
@@ -108,11 +108,11 @@ CRAFTS = (
 
 @pytest.mark.parametrize("damage", [cut, flip_a_bit, cut_short, *(partial(crafted, moment=one) for one in CRAFTS)])
 def test_damaged_checkpoint_is_refused_in_one_line_and_stays(train, interrupted, damage):
-    damage(interrupted.checkpoint)
-    before = interrupted.checkpoint.read_bytes()
+    damage(interrupted.checkpoint_file)
+    before = interrupted.checkpoint_file.read_bytes()
     with pytest.raises(UserError, match=r"last\.ckpt: damaged, or of another version; delete it to start again"):
         train(*FOUR_EPOCHS)
-    assert interrupted.checkpoint.read_bytes() == before
+    assert interrupted.checkpoint_file.read_bytes() == before
 
 
 def test_truncated_row_is_written_again(train, whole, interrupted):
@@ -133,7 +133,7 @@ def test_run_never_resumes_from_epochs_without_rows_or_with_too_many(train, inte
 
 
 def test_failed_save_leaves_the_checkpoint_unchanged(train, whole, interrupted, monkeypatch):
-    before = interrupted.checkpoint.read_bytes()
+    before = interrupted.checkpoint_file.read_bytes()
     with monkeypatch.context() as patch:
 
         def full(self, path, *_):
@@ -143,11 +143,11 @@ def test_failed_save_leaves_the_checkpoint_unchanged(train, whole, interrupted, 
         patch.setattr(L.Trainer, "save_checkpoint", full)
         with pytest.raises(OSError, match="No space left"):
             train(*FOUR_EPOCHS)
-    assert interrupted.checkpoint.read_bytes() == before
+    assert interrupted.checkpoint_file.read_bytes() == before
     assert not list(interrupted.path.rglob(".partial-*"))
-    assert "No space left" in interrupted.error.read_text()
+    assert "No space left" in interrupted.error_file.read_text()
     assert_same(whole, train(*FOUR_EPOCHS))
-    assert not interrupted.error.exists()
+    assert not interrupted.error_file.exists()
 
 
 @pytest.mark.parametrize("before", ["", "no epochs\nno epochs\n"])

@@ -28,7 +28,7 @@ from matplotlib.figure import Figure
 
 from arith_erd.config.compose import compose
 from arith_erd.runs.directory import Run
-from arith_erd.system.files import PARTIAL
+from arith_erd.system.files import PARTIAL_PREFIX
 from arith_erd.system.signals import signals_caught
 from arith_erd.training import run_pack
 from arith_erd.training.__main__ import main as train
@@ -75,7 +75,7 @@ class Victims:
         self.shorter, self.lasts_fresh = self.undisturbed("shorter", self.fresh, "trainer.max_epochs=2")
         self.whole, self.lasts = self.undisturbed("whole", self.forked)
         self.old = Run(shutil.copytree(self.whole.path, folder / "old"))  # a finished run that differs from a new one
-        shutil.copyfile(self.whole.weights(1), self.old.weights(0))
+        shutil.copyfile(self.whole.weights_file(1), self.old.weights_file(0))
 
     def undisturbed(self, name: str, start: Callable[[list[str]], int], *more: str) -> tuple[Run, float]:
         """A run that gets no signal, and how long it takes."""
@@ -117,7 +117,7 @@ class Victims:
             os.dup2(log, 1)
             os.dup2(log, 2)
             sys.argv = [str(TRAIN), *words]
-            run_pack.learning_curves = lambda *_, **__: Figure((0.1, 0.1))  # would take half of such a run
+            run_pack.draw_learning_curves = lambda *_, **__: Figure((0.1, 0.1))  # would take half of such a run
             with signals_caught():
                 if strike is not None:
                     strike(*arguments)
@@ -150,8 +150,8 @@ class Victims:
         early = own_process and status == -number  # before Python has set up the program's handlers
         if status != expected and not early:
             return f"ended with {status}"
-        weights = [one.weights(0) for one in (run, run.backup)]
-        old = self.old.weights(0).read_bytes()
+        weights = [one.weights_file(0) for one in (run, run.backup)]
+        old = self.old.weights_file(0).read_bytes()
         if kind == "overwriting" and not run.finished and old not in [x.read_bytes() for x in weights if x.is_file()]:
             return "lost the old run"
         status = self.forked(words)
@@ -159,7 +159,7 @@ class Victims:
 
     def differs(self, run: Run) -> str:
         """How a run that was started again differs from the one that nobody disturbed, bit for bit."""
-        if run.backup.path.exists() or [*run.path.parent.rglob(f"{PARTIAL}*")]:
+        if run.backup.path.exists() or [*run.path.parent.rglob(f"{PARTIAL_PREFIX}*")]:
             return "left files behind"
         mine, theirs = (
             {path.relative_to(one.path): path.read_bytes() for path in one.path.rglob("*.safetensors")}

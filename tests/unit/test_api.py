@@ -15,7 +15,7 @@ import arith_erd as ae
 from arith_erd import UserError
 from arith_erd.bundled import CONF
 from arith_erd.probes.logit_lens import LogitLens
-from arith_erd.training.fit import described
+from arith_erd.training.fit import group_of_object
 
 
 def test_importing_loads_neither_torch_nor_hydra():
@@ -108,7 +108,7 @@ def test_a_task_of_other_sizes_than_its_file_is_trained(task, options, tmp_path)
 @pytest.mark.parametrize("task", [ae.Add(bits=4), ae.Mul(bits=3, prompt_order="plain")])
 def test_an_object_is_described_as_its_file_describes_it(task):
     options = [f"task={task.name}", f"task.bits={task.bits}", f"task.prompt_order={task.prompt_order}"]
-    assert described("task", task) == ae.compose("train", options).resolved["task"]
+    assert group_of_object("task", task) == ae.compose("train", options).resolved["task"]
 
 
 @pytest.mark.slow

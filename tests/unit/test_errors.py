@@ -2,7 +2,7 @@
 
 import pytest
 
-from arith_erd.errors import MAX_MESSAGE, UserError, first_line, require_integer
+from arith_erd.errors import MAX_MESSAGE_LENGTH, UserError, first_line, require_integer
 
 
 def test_message_is_one_line_without_control_characters() -> None:
@@ -11,7 +11,7 @@ def test_message_is_one_line_without_control_characters() -> None:
 
 def test_long_message_keeps_its_beginning_and_end() -> None:
     text = str(UserError(f"first {'x' * 5000} last"))
-    assert len(text) <= MAX_MESSAGE + len(" ... ")
+    assert len(text) <= MAX_MESSAGE_LENGTH + len(" ... ")
     assert text.startswith("first ")
     assert text.endswith(" last")
 

@@ -26,26 +26,23 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..bundled import CONF
 from ..errors import UserError, bad_value, first_line, no_such_key
-from ..runs.directory import leaves
-from .build import trust
+from ..runs.directory import flatten
+from .class_spec import trust
 from .job import Job, ProbeJob, read_job, read_probe_job
-from .names import load_option, probe_options
+from .run_names import load_option, non_default_probe_options
 
 ConfigName = Literal["train", "probe"]
-RECIPE = ("optimizer", "scheduler", "loss")  # groups that fill the key of their name in ``model``
-GROUPS = ("task", "split", *RECIPE, "model", "logger", "probe")  # groups whose options define keys
-PRESETS = ("ablation", "experiment", "figure", "scale")  # groups whose options only set keys
-REALS = ("model.gradient_clip", "trainer.stop_at")  # keys that take real numbers though their default is null
-PLAIN = (None, "none", "full")  # options of `PRESETS` that set nothing
-OF_HYDRA = r"train|probe|program|hydra/[^.]*"  # files of ``conf/`` that may configure Hydra
-OF_A_SWEEP = r"hydra\.sweeper\.params\.(?![+~]*(hydra|trust|overwrite)\b)[^@]*"  # keys that any file may set
+RECIPE_GROUPS = ("optimizer", "scheduler", "loss")  # groups that fill the key of their name in ``model``
+OPTION_GROUPS = ("task", "split", *RECIPE_GROUPS, "model", "logger", "probe")  # groups whose options define keys
+PRESET_GROUPS = ("ablation", "experiment", "figure", "scale")  # groups whose options only set keys
+FLOAT_KEYS = ("model.gradient_clip", "trainer.stop_at")  # keys that take real numbers though their default is null
+NO_PRESET = (None, "none", "full")  # options of `PRESET_GROUPS` that set nothing
+HYDRA_FILES = r"train|probe|program|hydra/[^.]*"  # files of ``conf/`` that may configure Hydra
+SWEEP_KEYS = r"hydra\.sweeper\.params\.(?![+~]*(hydra|trust|overwrite)\b)[^@]*"  # keys that any file may set
 
 
 class CheckedLoader(ConfigLoaderImpl):
-    """Lets only ``conf/`` and installed packages configure Hydra; other files may set parameters of a sweep.
-
-    A `UserError` names the file and the key. ``hydra.KEY=VALUE`` may be typed.
-    """
+    """Lets only ``conf/`` and installed packages configure Hydra; other files may set parameters of a sweep."""
 
     def _load_single_config(self, default: Any, repo: Any) -> Any:
         path = default.config_path
@@ -53,10 +50,10 @@ class CheckedLoader(ConfigLoaderImpl):
             loaded = super()._load_single_config(default, repo)
         except OmegaConfBaseException as error:
             raise UserError(f"{path}.yaml: {first_line(error)}") from error
-        ours = loaded.path == f"file://{CONF}" and re.fullmatch(OF_HYDRA, path)
+        ours = loaded.path == f"file://{CONF}" and re.fullmatch(HYDRA_FILES, path)
         if loaded.path.startswith("file://") and not ours:
             for key in _keys(loaded.config):  # interpolations are text here, which is refused
-                if key.split(".")[0] == "hydra" and not re.fullmatch(OF_A_SWEEP, key):
+                if key.split(".")[0] == "hydra" and not re.fullmatch(SWEEP_KEYS, key):
                     accepted = "only hydra.sweeper.params in a file, and other keys of hydra on the command line"
                     raise UserError(f"{path}.yaml: sets {key}; expected {accepted}")
         return loaded
@@ -64,10 +61,7 @@ class CheckedLoader(ConfigLoaderImpl):
 
 @contextmanager
 def hydra_over_conf(config_dir: str | None = None) -> Iterator[Hydra]:
-    """Within the block Hydra reads ``conf/`` and a folder of more options; afterwards its earlier state is restored.
-
-    It replaces ``hydra.main``, which always uses its own loader and composes twice.
-    """
+    """Within the block Hydra reads ``conf/`` and a folder of more options; ``hydra.main`` would use its own loader."""
     search_path = create_config_search_path(str(CONF))
     if config_dir is not None:
         if not os.path.isdir(config_dir):
@@ -75,12 +69,12 @@ def hydra_over_conf(config_dir: str | None = None) -> Iterator[Hydra]:
         # As Hydra does: before its own schemas, which come last.
         search_path.prepend("command-line", f"file://{os.path.abspath(config_dir)}", SearchPathQuery("schema"))
     version.setbase("1.3")
-    everywhere = GlobalHydra.instance()
-    before, everywhere.hydra = everywhere.hydra, Hydra("arith_erd", CheckedLoader(search_path))
+    global_hydra = GlobalHydra.instance()
+    before, global_hydra.hydra = global_hydra.hydra, Hydra("arith_erd", CheckedLoader(search_path))
     try:
-        yield everywhere.hydra
+        yield global_hydra.hydra
     finally:
-        everywhere.hydra = before
+        global_hydra.hydra = before
 
 
 def resolve(composed: DictConfig) -> dict[str, Any]:
@@ -95,16 +89,14 @@ def resolve(composed: DictConfig) -> dict[str, Any]:
 def _keys(composed: Any) -> dict[str, Any]:
     """Every dotted key of a composition, with its value before interpolation."""
     plain: Any = OmegaConf.to_container(composed)
-    return dict(leaves(plain))
+    return dict(flatten(plain))
 
 
 @cache
-def _composed(config_name: str, *overrides: str) -> Mapping[str, Any]:
+def _known_keys(config_name: str, *overrides: str) -> Mapping[str, Any]:
     """The keys that exist if only these options are chosen, with values; of Hydra's own, only the launcher's."""
-    whole = hydra.compose(config_name, list(overrides), return_hydra_config=True)
-    return {
-        k: value for k, value in _keys(whole).items() if not k.startswith("hydra.") or k.startswith("hydra.launcher.")
-    }
+    keys = _keys(hydra.compose(config_name, list(overrides), return_hydra_config=True))
+    return {key: value for key, value in keys.items() if not re.match(r"hydra\.(?!launcher\.)", key)}
 
 
 def _chosen_option(group: str, name: Any) -> Any:
@@ -119,9 +111,9 @@ def _chosen_option(group: str, name: Any) -> Any:
 def _options_with(key: str) -> list[str]:
     """The options of a group that have a key: ``["logger=wandb"]`` for ``logger.mode``."""
     inner = key.removeprefix("model.")
-    group, _, option = (inner if inner.startswith(tuple(f"{name}." for name in RECIPE)) else key).partition(".")
+    group, _, option = (inner if inner.startswith(tuple(f"{name}." for name in RECIPE_GROUPS)) else key).partition(".")
     names = [file.stem for file in sorted((CONF / group).glob("*.yaml"))]
-    return [f"{group}={name}" for name in names if option in dict(leaves(load_option(group, name)))]
+    return [f"{group}={name}" for name in names if option in dict(flatten(load_option(group, name)))]
 
 
 def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
@@ -130,10 +122,10 @@ def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known:
     Sizes of ``scale=`` that the chosen network lacks, such as heads, are removed instead.
     """
     keys = _keys(composed)
-    own = tuple(f"{key}." for key, value in known.items() if value is None)  # may be a group with keys of its own
-    scale, ablation = (dict(leaves(_chosen_option(one, choices.get(one)))) for one in ("scale", "ablation"))
+    open_groups = tuple(f"{key}." for key, value in known.items() if value is None)  # may be groups of any keys
+    scale, ablation = (dict(flatten(_chosen_option(one, choices.get(one)))) for one in ("scale", "ablation"))
     for key, value in keys.items():
-        if key in known or key.startswith(own) or any(k.startswith(f"{key}.") for k in known):
+        if key in known or key.startswith(open_groups) or any(k.startswith(f"{key}.") for k in known):
             continue
         if key in ablation:
             accepted = f"expected ablation=none, or a model that has this key; model={choices['model']} does not"
@@ -142,32 +134,32 @@ def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known:
             raise no_such_key(key, known)
         with open_dict(composed.model.net) as net:
             del net[key.removeprefix("model.net.")]
-    there = {*keys, *(group[:-1] for group in own if any(key.startswith(group) for key in keys))}
-    if missing := sorted(known.keys() - there):
+    present = {*keys, *(group[:-1] for group in open_groups if any(key.startswith(group) for key in keys))}
+    if missing := sorted(known.keys() - present):
         raise UserError(f"{missing[0]}: missing; expected a value for it")
 
 
-def _as_real(value: Any) -> Any:
+def _as_float(value: Any) -> Any:
     """1 -> 1.0 and -0.0 -> 0.0; other values, and integers that are too large, stay as they are."""
     if isinstance(value, list):
-        return [_as_real(x) for x in value]
+        return [_as_float(x) for x in value]
     number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     return value + 0.0 if number else value
 
 
-def _write_reals(composed: DictConfig, defaults: Mapping[str, Any]) -> None:
+def _write_floats(composed: DictConfig, defaults: Mapping[str, Any]) -> None:
     """Write 1 as 1.0 and -0.0 as 0.0 for real-valued keys, so that equal values give the same run."""
     for key, value in _keys(composed).items():
         default = defaults.get(key)
         reals = {type(x) for x in default} == {float} if isinstance(default, list) else type(default) is float
-        if (reals or key in REALS) and repr(real := _as_real(value)) != repr(value):
+        if (reals or key in FLOAT_KEYS) and repr(real := _as_float(value)) != repr(value):
             OmegaConf.update(composed, key, real)
 
 
 # Errors of Hydra
 
 
-def as_text(value: str) -> str:
+def hydra_quoted(value: str) -> str:
     """A text as Hydra reads it, with quotes where Hydra needs them: ``'a=b'``."""
     plain = re.fullmatch(r"[\w/.:%+@*?| -]*", value, re.ASCII) and value == value.strip()
     if plain and not re.fullmatch(r"null|true|false|[+-]?(nan|inf|\.?\d[\d_.e+-]*)", value, re.IGNORECASE):
@@ -176,12 +168,12 @@ def as_text(value: str) -> str:
     return f"'{escaped}'"
 
 
-def explain_hydra(error: Exception, config_name: str, overrides: Sequence[str]) -> str:
+def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) -> str:
     """Hydra's message as one line, with what is nearest to a key or an option that is misspelt."""
     text = str(error).strip()
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
-        hint = f'"{key}={as_text(value)}", since Hydra reads some characters only in quotes'
+        hint = f'"{key}={hydra_quoted(value)}", since Hydra reads some characters only in quotes'
         return f"{error.override}: expected KEY=VALUE, such as {hint if value else 'task=add'}"
     if plugin := re.search(r"In '(hydra/\w+)/(\w+)': Could not", text):
         return f"{plugin[1]}={plugin[2]}: its plugin is not installed; conf/{plugin[1]}/{plugin[2]}.yaml says how"
@@ -189,7 +181,7 @@ def explain_hydra(error: Exception, config_name: str, overrides: Sequence[str]) 
         return "interval: expected hydra/sweeper=search, which draws values from it"
     if several := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):
         key, value = several.groups()
-        return f'{key}={value}: expected -m too, for a job of each value, or one text, as "{key}={as_text(value)}"'
+        return f'{key}={value}: expected -m too, for a job of each value, or one text, as "{key}={hydra_quoted(value)}"'
     if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         names = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
         close = difflib.get_close_matches(option[2], names, n=1)
@@ -197,43 +189,40 @@ def explain_hydra(error: Exception, config_name: str, overrides: Sequence[str]) 
         return str(bad_value(option[1], option[2], f"one of {', '.join(nearest_first)}"))
     if misspelt := re.search(r"Could not override '([^']+)'", text):
         key = misspelt[1]
-        beside = rf"(({'|'.join(GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"  # what adds keys
-        known = _composed(config_name, *(override for override in overrides if re.fullmatch(beside, override)))
-        if key in GROUPS or any(k.startswith(f"{key}.") for k in known):
+        key_adding = rf"(({'|'.join(OPTION_GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"  # what adds keys
+        known = _known_keys(config_name, *(override for override in overrides if re.fullmatch(key_adding, override)))
+        if key in OPTION_GROUPS or any(k.startswith(f"{key}.") for k in known):
             return f"{key}={{...}}: expected one of its options, or KEY=VALUE for each of its keys"
-        if having := _options_with(key):
-            return f"{key}: no such key here; {' and '.join(having)} {'has' if len(having) == 1 else 'have'} it"
-        return str(no_such_key(key, {*known, *RECIPE}))
+        if options := _options_with(key):
+            return f"{key}: no such key here; {' and '.join(options)} {'has' if len(options) == 1 else 'have'} it"
+        return str(no_such_key(key, {*known, *RECIPE_GROUPS}))
     cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
     return text.split("Config search path")[0].strip() + cause
 
 
 @contextmanager
 def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
-    """Hydra's errors within the block become a `UserError`; ``overrides`` are typed after ``python train.py``.
-
-    Hydra must be initialised around the block, since hints use other options of the same search path.
-    """
+    """Hydra's errors within the block become a `UserError`. Hydra must be initialised around it, for the hints."""
     for override in overrides:
         group, _, value = override.removeprefix("~").partition("=")
-        no_name = re.fullmatch(r"[\w.+-]+", value) and as_text(value) != value  # null, or a number
-        if group in GROUPS and (override.startswith("~") or no_name):
+        no_name = re.fullmatch(r"[\w.+-]+", value) and hydra_quoted(value) != value  # null, or a number
+        if group in OPTION_GROUPS and (override.startswith("~") or no_name):
             raise UserError(f"{override}: expected one of the options of {group}, the files of conf/{group}/")
     try:
         yield
     except (HydraException, ValueError) as error:
-        raise UserError(explain_hydra(error, config_name, overrides)) from error
+        raise UserError(hydra_message(error, config_name, overrides)) from error
 
 
 # From a composition to a job
 
 
-def without_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
+def split_off_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
     """Split a composed configuration into the part without Hydra's own node, and that node."""
-    own = composed.copy()
-    with open_dict(own):
-        del own["hydra"]
-    return own, composed.hydra
+    config = composed.copy()
+    with open_dict(config):
+        del config["hydra"]
+    return config, composed.hydra
 
 
 def task_overrides(hydra_node: DictConfig) -> list[str]:
@@ -243,49 +232,51 @@ def task_overrides(hydra_node: DictConfig) -> list[str]:
 
 
 def checked_config(
-    config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str]
+    config_name: str, composed: DictConfig, hydra_node: DictConfig, cli_overrides: Sequence[str]
 ) -> tuple[dict[str, Any], str]:
-    """A configuration that Hydra has composed as plain values, its keys checked; and departures of a probe's options.
+    """A composed configuration as plain values, its keys checked; and options of a probe that are not its defaults.
 
-    It lacks the ``hydra`` node, given beside it. ``typed`` is what the command line said, which alone may set
-    ``trust`` and ``overwrite``: one runs code, the other deletes a run.
+    Only ``cli_overrides`` may set ``trust`` and ``overwrite``: one runs code, the other deletes a run.
     """
     choices = hydra_node.runtime.choices
     for group, option in choices.items():
         if option and (".." in str(option).split("/") or str(option).startswith("/")):
             raise bad_value(group, option, f"one of the files in conf/{group}/")
-    inside = any(choices.get(group) not in PLAIN for group in PRESETS)  # most only choose options and seeds
+    may_add_keys = any(choices.get(group) not in NO_PRESET for group in PRESET_GROUPS)  # most configurations cannot
     for key, _, value in (override.partition("=") for override in task_overrides(hydra_node)):
-        if key in (*GROUPS, *PRESETS) and value.startswith("["):  # Hydra would take the last one
+        if key in (*OPTION_GROUPS, *PRESET_GROUPS) and value.startswith("["):  # Hydra would take the last one
             raise bad_value(key, value, f"one option, or -m for a job of each: {key}={value.strip('[]')}")
         if key == "epochs" and value[:1] != "{":
             raise bad_value(key, value, f"{{TASK: EPOCHS}}; for this run use trainer.max_epochs={value}")
-        inside = inside or "." in key or key.startswith(("+", "~"))
+        may_add_keys = may_add_keys or "." in key or key.startswith(("+", "~"))
     defaults: Mapping[str, Any] = {}
-    if inside:
+    if may_add_keys:
         # Look for options where this composition did.
         search = tuple(word for word in hydra_node.overrides.hydra if word.startswith("hydra.searchpath="))
-        known = _composed(config_name, *search, *(f"{key}={choices[key]}" for key in GROUPS if choices.get(key)))
+        chosen = [f"{group}={choices[group]}" for group in OPTION_GROUPS if choices.get(group)]
+        known = _known_keys(config_name, *search, *chosen)
         defaults = {key: value for key, value in known.items() if not key.startswith("hydra.")}
         _require_known_keys(composed, choices, defaults)
-    _write_reals(composed, defaults)
+    _write_floats(composed, defaults)
     config = resolve(composed)
     for key in ("trust", "overwrite"):
-        if config.get(key) and not any(re.match(rf"\+*{key}=", word) for word in typed):
+        if config.get(key) and not any(re.match(rf"\+*{key}=", word) for word in cli_overrides):
             raise bad_value(key, config[key], "on the command line, not in a file")
     if (packages := config.pop("trust")) != []:
         if not sys.flags.safe_path and os.getcwd() not in sys.path:  # ``arith-train`` does not look there by itself
             sys.path.append(os.getcwd())
         trust(*packages if isinstance(packages, list) else [packages])
-    given = dict(leaves({"probe": config.get("probe")}))
-    return config, probe_options(given, defaults) if config_name == "probe" and defaults else ""
+    options = dict(flatten({"probe": config.get("probe")}))
+    return config, non_default_probe_options(options, defaults) if config_name == "probe" and defaults else ""
 
 
-def checked_job(config_name: str, composed: DictConfig, hydra_node: DictConfig, typed: Sequence[str]) -> Job | ProbeJob:
+def checked_job(
+    config_name: str, composed: DictConfig, hydra_node: DictConfig, cli_overrides: Sequence[str]
+) -> Job | ProbeJob:
     """The job of a composition, as in `checked_config`; one that could not be run raises a `UserError`."""
-    config, departures = checked_config(config_name, composed, hydra_node, typed)
+    config, options = checked_config(config_name, composed, hydra_node, cli_overrides)
     if config_name == "probe":
-        return read_probe_job(config, task_overrides(hydra_node), departures)
+        return read_probe_job(config, task_overrides(hydra_node), options)
     return read_job(config, config.pop("overwrite"))
 
 
@@ -293,7 +284,7 @@ def compose_config(overrides: Sequence[str]) -> dict[str, Any]:
     """The resolved configuration of ``train.py`` with these overrides, its values not yet checked."""
     with hydra_over_conf(), explained_errors("train", overrides):
         composed = hydra.compose("train", list(overrides), return_hydra_config=True)
-        return checked_config("train", *without_hydra(composed), overrides)[0]
+        return checked_config("train", *split_off_hydra(composed), overrides)[0]
 
 
 @overload
@@ -309,4 +300,4 @@ def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) ->
     """
     with hydra_over_conf(), explained_errors(config_name, overrides):
         composed = hydra.compose(config_name, list(overrides), return_hydra_config=True)
-        return checked_job(config_name, *without_hydra(composed), overrides)
+        return checked_job(config_name, *split_off_hydra(composed), overrides)

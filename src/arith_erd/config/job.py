@@ -1,4 +1,4 @@
-"""Jobs: whole configurations as typed, checked objects. Parts that need torch stay a `Factory`.
+"""Jobs: whole configurations as typed, checked objects. Parts that need torch stay a `ClassSpec`.
 
 `read_job`, `read_probe_job` and `read_run` report errors of a resolved configuration in one line.
 """
@@ -14,37 +14,25 @@ import numpy as np
 from pydantic import PlainValidator, TypeAdapter, ValidationError, ValidationInfo
 from pydantic.dataclasses import dataclass as validated_dataclass
 
-from ..errors import UserError, bad_value, first_line, no_such_key, user_error
-from ..runs.directory import DEFAULT_POSITIONS, Run, leaves, run_directories
+from ..errors import UserError, bad_value, explain_validation_error, first_line, no_such_key
+from ..runs.directory import DEFAULT_POSITIONS, Run, flatten, run_directories
 from ..seeds import format_seeds, parse_seeds
 from ..splits import LengthSplit, Split
 from ..tasks import Task
-from .build import Factory
-from .groups import (
-    CLOSED,
-    LOGGER,
-    Ablation,
-    Checkpointing,
-    Count,
-    Data,
-    Model,
-    Packing,
-    Switch,
-    Training,
-    accepts,
-    parsed_by,
-)
-from .names import find_run
+from . import schema
+from .class_spec import ClassSpec
+from .run_names import find_run
+from .schema import STRICT, Count, Switch, accepts, class_group, parsed_by
 
 if TYPE_CHECKING:
     from ..models.network import Network
 
-NEEDS = ("task", "split", "models")
+PROBE_NEEDS = ("task", "split", "models")
 
-OURS = ("resolved", "typed", "departures", "overwrite")  # fields that no file sets
+INTERNAL_FIELDS = ("resolved", "overrides", "non_default_options", "overwrite")  # fields that no file sets
 
 
-def _folder(key: str) -> PlainValidator:
+def _parse_folder(key: str) -> PlainValidator:
     def read(value: Any) -> Path | None:
         if (value is None and key == "out") or (isinstance(value, str) and value):
             return None if value is None else Path(value)
@@ -53,18 +41,18 @@ def _folder(key: str) -> PlainValidator:
     return parsed_by(read)
 
 
-def _named(key: str, group: Any, *metadata: str) -> Factory:
-    factory = Factory.read(key, group, None, *metadata)
+def _parse_named(key: str, group: Any, *metadata: str) -> ClassSpec:
+    factory = ClassSpec.from_group(key, group, None, *metadata)
     if factory.name is None:
         raise UserError(f"{key}.name: missing; expected a value for it")
     return factory
 
 
-def _split(group: Any, info: ValidationInfo) -> Any:
+def _parse_split(group: Any, info: ValidationInfo) -> Any:
     """Build the split and call it once, since any class with callable objects could be given as a split."""
     if callable(group):
         return group
-    factory, task = _named("split", group), info.data["task"]
+    factory, task = _parse_named("split", group), info.data["task"]
     split: Split = factory.build(Split)
     if isinstance(split, LengthSplit) and task.min_bits is None:
         raise UserError("split=length: expected task.min_bits too, for operands of several lengths")
@@ -74,43 +62,41 @@ def _split(group: Any, info: ValidationInfo) -> Any:
         raise
     except Exception as error:  # of a task of your own
         raise UserError(f"task={task.name}: its examples fail with {first_line(error)}") from error
-    with factory.blamed():
+    with factory.errors_attributed():
         held_out = np.asarray(split(examples))
     if held_out.dtype != bool or held_out.shape != (1,):
         raise bad_value("split._target_", factory.target, "a split: True or False for each example")
     return split
 
 
-def _probe(group: Any) -> Factory:
-    probe = _named("probe", group, "needs")
+def _parse_probe(group: Any) -> ClassSpec:
+    probe = _parse_named("probe", group, "needs")
     needs = group.get("needs", [])
-    if not isinstance(needs, list) or any(need not in NEEDS for need in needs):
-        raise bad_value("probe.needs", needs, f"a list of {', '.join(NEEDS)}")
+    if not isinstance(needs, list) or any(need not in PROBE_NEEDS for need in needs):
+        raise bad_value("probe.needs", needs, f"a list of {', '.join(PROBE_NEEDS)}")
     for key, value in probe.arguments.items():
         if value == []:
             raise bad_value(f"probe.{key}", "[]", "one value or more")
     return probe
 
 
-def _epochs(value: Any) -> Any:
+def _parse_epochs(value: Any) -> Any:
     try:
         return value if value in (None, "all") else parse_seeds(value)  # the same grammar
     except UserError as error:
         raise bad_value("epoch", value, "all, or distinct epochs: 3, 0-10, '1,5,20' (quoted) or [1,5,20]") from error
 
 
-@validated_dataclass(frozen=True, kw_only=True, config=CLOSED)
+@validated_dataclass(frozen=True, kw_only=True, config=STRICT)
 class BaseJob:
-    """The keys of every configuration."""
-
     seed: Annotated[tuple[int, ...], parsed_by(parse_seeds)]
-    task: Annotated[Task, parsed_by(lambda group: _named("task", group).build(Task))] = field(compare=False)
-    split: Annotated[Split, PlainValidator(_split)] = field(compare=False)
-    model: Model | None
-    logger: Annotated[Factory, parsed_by(lambda group: Factory.read("logger", group, LOGGER))] = Factory(
+    task: Annotated[Task, parsed_by(lambda group: _parse_named("task", group).build(Task))] = field(compare=False)
+    split: Annotated[Split, PlainValidator(_parse_split)] = field(compare=False)
+    model: schema.ModelConfig | None
+    logger: Annotated[ClassSpec, class_group("logger", schema.LOGGER_ARGUMENTS)] = ClassSpec(
         "arith_erd.loggers.Csv", name="csv", key="logger._target_"
     )
-    runs_dir: Annotated[Path, _folder("runs_dir")] = Path("runs")
+    runs_dir: Annotated[Path, _parse_folder("runs_dir")] = Path("runs")
     item: Any = None  # which job of a sweep is run; the sweep reads it
     fail_fast: Switch = False  # whether a sweep stops at its first failure; the sweep reads it
     resolved: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -121,7 +107,7 @@ class BaseJob:
         return self.seed
 
     @property
-    def names(self) -> Mapping[str, str]:
+    def option_names(self) -> Mapping[str, str]:
         """Names of the chosen task and split."""
         return {group: self.resolved[group]["name"] for group in ("task", "split")}
 
@@ -130,48 +116,46 @@ class BaseJob:
         from ..models.network import Network
 
         assert self.model is not None
-        task = self.task
-        sizes = {"prompt_length": task.prompt_length, "answer_length": task.answer_length}
-        arguments: dict[str, Any] = sizes | {"vocab_size": task.vocab_size}
-        if "layout" in signature(self.model.net.load(Network)).parameters:
+        task, arguments = self.task, {}
+        if "layout" in signature(self.model.net.import_class(Network)).parameters:
             arguments["layout"] = task.layout
         elif task.min_bits is not None:
-            raise bad_value(
-                "task.min_bits", task.min_bits, f"null, since model={self.model.name} takes one length only"
-            )
-        return self.model.net.build(Network, **arguments)
+            accepted = f"null, since model={self.model.name} takes one length only"
+            raise bad_value("task.min_bits", task.min_bits, accepted)
+        sizes = {"prompt_length": task.prompt_length, "answer_length": task.answer_length}
+        return self.model.net.build(Network, **sizes, vocab_size=task.vocab_size, **arguments)
 
 
-@validated_dataclass(frozen=True, kw_only=True, config=CLOSED)
+@validated_dataclass(frozen=True, kw_only=True, config=STRICT)
 class Job(BaseJob):
     """One run, or several if its seeds are trained in several packs (`packs`)."""
 
-    model: Model
-    ablation: Ablation
-    data: Data
-    trainer: Training
+    model: schema.ModelConfig
+    ablation: schema.AblationConfig
+    data: schema.DataConfig
+    trainer: schema.TrainerConfig
     epochs: Annotated[dict[str, Count], accepts("an integer of at least 1")] = field(default_factory=dict)
     """Epochs of each task; ``trainer.max_epochs`` refers to it."""
-    pack: Packing = Packing()
-    checkpoint: Checkpointing = Checkpointing()
+    pack: schema.PackConfig = schema.PackConfig()
+    checkpoint: schema.CheckpointConfig = schema.CheckpointConfig()
     overwrite: Switch = False  # train again what has been trained; the old run is kept until the new one has finished
 
     def __post_init__(self) -> None:
         net, task, examples = self.model.net.arguments, self.task, self.data.examples
-        scheme, own = net.get("positions"), DEFAULT_POSITIONS.get(self.model.net.target)
-        channels, heads = net.get("d_model", 0), net.get("num_heads", 1)
-        if channels % heads:
-            raise bad_value("model.net.d_model", channels, f"a multiple of model.net.num_heads={heads}")
-        if scheme == "rope" and channels // heads % 2:
-            raise bad_value("model.net.d_model", channels, f"an even number for each of {heads} heads, for rope")
-        if scheme not in (None, own, "none") and not net.get("positional_encoding", True):
-            accepted = f"{own}, since positional_encoding=false removes positions"
-            raise bad_value("model.net.positions", scheme, accepted)
+        positions, default_positions = net.get("positions"), DEFAULT_POSITIONS.get(self.model.net.target)
+        d_model, heads = net.get("d_model", 0), net.get("num_heads", 1)
+        if d_model % heads:
+            raise bad_value("model.net.d_model", d_model, f"a multiple of model.net.num_heads={heads}")
+        if positions == "rope" and d_model // heads % 2:
+            raise bad_value("model.net.d_model", d_model, f"an even number for each of {heads} heads, for rope")
+        if positions not in (None, default_positions, "none") and not net.get("positional_encoding", True):
+            accepted = f"{default_positions}, since positional_encoding=false removes positions"
+            raise bad_value("model.net.positions", positions, accepted)
         if examples is None and task.min_bits is not None:
             raise bad_value("data.examples", "null", f"how many to draw, since task.min_bits={task.min_bits}")
         if examples is not None and task.enumerable:
-            whole = f"null: all {task.size:,} examples are used, and split.fraction holds some out"
-            raise bad_value("data.examples", examples, whole)
+            accepted = f"null: all {task.size:,} examples are used, and split.fraction holds some out"
+            raise bad_value("data.examples", examples, accepted)
         if examples is None and not task.enumerable:
             raise bad_value("task.bits", task.bits, f"a smaller table than {task.size:,}, or data.examples=N to draw N")
 
@@ -183,7 +167,7 @@ class Job(BaseJob):
     @property
     def title(self) -> str:
         """``add, random, transformer``."""
-        return ", ".join((*self.names.values(), self.model.name))
+        return ", ".join((*self.option_names.values(), self.model.name))
 
     def runs(self) -> list[Run]:
         return [pack.run for pack in self.packs()]
@@ -192,9 +176,9 @@ class Job(BaseJob):
         """A job for each pack of at most ``pack.max_replicas`` seeds."""
         limit = self.pack.max_replicas
         size = len(self.seeds) if limit == "auto" else limit
-        return [self._part(self.seeds[i : i + size]) for i in range(0, len(self.seeds), size)]
+        return [self._with_seeds(self.seeds[i : i + size]) for i in range(0, len(self.seeds), size)]
 
-    def _part(self, seeds: tuple[int, ...]) -> "Job":
+    def _with_seeds(self, seeds: tuple[int, ...]) -> "Job":
         if seeds == self.seeds:
             return self
         pack = replace(self.pack, part_of=format_seeds(self.seeds))
@@ -202,21 +186,19 @@ class Job(BaseJob):
         return replace(self, seed=seeds, pack=pack, resolved=self.resolved | written)
 
 
-@validated_dataclass(frozen=True, kw_only=True, config=CLOSED)
+@validated_dataclass(frozen=True, kw_only=True, config=STRICT)
 class ProbeJob(BaseJob):
-    """A probe, and the task or the networks that it measures."""
-
-    probe: Annotated[Factory, parsed_by(_probe)]
+    probe: Annotated[ClassSpec, parsed_by(_parse_probe)]
     run: Annotated[str | None, accepts("a run directory, a glob of them in quotes, or null", min_length=1)]
-    epoch: Annotated[Literal["all"] | tuple[int, ...] | None, parsed_by(_epochs)]
+    epoch: Annotated[Literal["all"] | tuple[int, ...] | None, parsed_by(_parse_epochs)]
     """The epochs whose weights are probed; None for the last weights."""
     checkpoint: Annotated[str | None, accepts("a file, or null", min_length=1)]
     reference: Annotated[str | None, accepts("the name of a network written by hand, or null", min_length=1)]
-    model: Model | None = None  # the model of a checkpoint with our parameter names
-    out: Annotated[Path | None, _folder("out")]
-    typed: tuple[str, ...] = ()
+    model: schema.ModelConfig | None = None  # the model of a checkpoint with our parameter names
+    out: Annotated[Path | None, _parse_folder("out")]
+    overrides: tuple[str, ...] = ()
     """Overrides of ``task``, ``split``, ``model`` and ``seed`` that were typed: ``("task=mul", "task.bits=5")``."""
-    departures: str = ""
+    non_default_options: str = ""
     """Options of the probe that differ from its file: ``concept_value-controls5``."""
 
     @property
@@ -225,39 +207,41 @@ class ProbeJob(BaseJob):
 
     def result_name(self, epochs: Sequence[int] | Literal["all"]) -> str:
         """The name of a result for these epochs: ``errors``, ``errors-epoch=3`` or ``errors-epochs``."""
-        one = f"-epoch={epochs[0]}" if epochs else ""
-        return f"{self.probe.name}{'-epochs' if len(epochs) > 1 else one}"
+        suffix = "-epochs" if len(epochs) > 1 else f"-epoch={epochs[0]}" if epochs else ""
+        return f"{self.probe.name}{suffix}"
 
     def folder_name(self, epochs: Sequence[int] | Literal["all"]) -> str:
         """The folder of a result in a run directory. A result with other options has another folder."""
-        return "-".join(filter(None, [self.result_name(epochs), self.departures]))
+        return "-".join(filter(None, [self.result_name(epochs), self.non_default_options]))
 
-    def take_folders(self, taken: set[Path]) -> None:
+    def claim_folders(self, claimed: set[Path]) -> None:
         """Add the folders of the results to those of other jobs in a sweep; a `UserError` if one is taken already."""
         runs = (run_directories(self.run) or [Path(self.run)]) if self.run else []
-        own = {path / "probes" / self.folder_name(self.epoch or ()) for path in runs}
+        folders = {path / "probes" / self.folder_name(self.epoch or ()) for path in runs}
         if self.out:  # the result of one run goes straight there, those of several side by side
-            own = {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
-        if clashes := sorted(own & taken):
+            folders = {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
+        if clashes := sorted(folders & claimed):
             accepted = "a folder for each job, such as out='probes/${probe.name}'"
             raise bad_value("out", self.out or "null", f"{accepted}; {clashes[0]} would get the results of several")
-        taken |= own
+        claimed |= folders
 
 
-Kind = TypeVar("Kind", bound=BaseJob)
+JobClass = TypeVar("JobClass", bound=BaseJob)
 
 
 def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
     """The job of a resolved configuration; errors name a key. ``overwrite`` applies to one command only."""
     stored = {key: value for key, value in config.items() if key not in ("trust", "overwrite")}  # of another command
-    return _read(Job, stored, overwrite=overwrite)
+    return _validated_job(Job, stored, overwrite=overwrite)
 
 
-def read_probe_job(config: Mapping[str, Any], typed: Collection[str] = (), departures: str = "") -> ProbeJob:
+def read_probe_job(
+    config: Mapping[str, Any], overrides: Collection[str] = (), non_default_options: str = ""
+) -> ProbeJob:
     """The job of a resolved configuration of ``probe.py``; errors as in `read_job`, arguments as in `ProbeJob`."""
-    about = ("task", "split", "model", "seed")
-    kept = tuple(text for text in typed if text.lstrip("+~").replace("=", ".").split(".")[0] in about)
-    return _read(ProbeJob, config, typed=kept, departures=departures)
+    groups = ("task", "split", "model", "seed")
+    chosen = tuple(one for one in overrides if one.lstrip("+~").replace("=", ".").split(".")[0] in groups)
+    return _validated_job(ProbeJob, config, overrides=chosen, non_default_options=non_default_options)
 
 
 def read_run(run: Run) -> Job:
@@ -269,17 +253,17 @@ def read_run(run: Run) -> Job:
         raise UserError(f"{run.config_file}: {error}") from error
 
 
-def _read(kind: type[Kind], config: Mapping[str, Any], **ours: Any) -> Kind:
-    for key, value in leaves(config):
+def _validated_job(job_class: type[JobClass], config: Mapping[str, Any], **internal: Any) -> JobClass:
+    for key, value in flatten(config):
         if isinstance(value, str) and not value.isprintable():
             raise bad_value(key, value, "text without control characters")
-    fields: Mapping[str, Any] = vars(kind)["__pydantic_fields__"]
-    known = [name for name in fields if name not in OURS]
+    fields: Mapping[str, Any] = vars(job_class)["__pydantic_fields__"]
+    known = [name for name in fields if name not in INTERNAL_FIELDS]
     for key in config:
         if key not in known:
             raise no_such_key(str(key), known)
-    given = {**config, **ours, "resolved": dict(config)}
+    values = {**config, **internal, "resolved": dict(config)}
     try:
-        return TypeAdapter(kind).validate_python(given)
+        return TypeAdapter(job_class).validate_python(values)
     except ValidationError as error:
-        raise user_error(error, given, fields) from error
+        raise explain_validation_error(error, values, fields) from error

@@ -9,7 +9,7 @@ digit t of the answer depends only on its digits below t. ``loss=interchange`` t
 
 import numpy as np
 
-from ..bits import Array, to_digits
+from ..digits import Array, to_digits
 from ..errors import bad_value
 from ..tasks import Add, Task
 from .causal_model import CausalModel, Function

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..bits import Array, from_digits, reorder, to_digits
-from ..config.build import Factory
+from ..config.class_spec import ClassSpec
+from ..digits import Array, from_digits, reorder, to_digits
 from ..errors import UserError, bad_value, first_line
 from ..tasks import Examples, Task
 
@@ -220,7 +220,7 @@ def build_causal_model(task: Task, spec: CausalModelSpec, key: str) -> CausalMod
         if not spec.task.same_as(task):
             raise bad_value(key, spec.task, f"a causal model of the network's task, {task}")
         return spec
-    model: object = Factory.of(key, spec).build(CausalModel, task) if isinstance(spec, str) else spec(task)
+    model: object = ClassSpec.from_name(key, spec).build(CausalModel, task) if isinstance(spec, str) else spec(task)
     if not isinstance(model, CausalModel) or model.task is not task:
         raise bad_value(key, spec, "a function or class that makes a CausalModel of the given task")
     return model

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..bits import Array
+from ..digits import Array
 from ..errors import UserError, bad_value, require_integer
 from ..tasks import Examples, Task
 from .causal_model import CausalModel

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
-from ..bits import Array
+from ..digits import Array
 from ..errors import bad_value, require_integer
 from ..models.references import is_reference_task, reference
 from ..models.weights import initialise

@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..models import NanoGPT
-from ..runs.directory import identity
-from ..system.files import replacing, write_atomically
+from ..runs.directory import hashed_config
+from ..system.files import atomic_file, write_atomically
 
 if TYPE_CHECKING:
     from .hooked import Hooked
@@ -85,10 +85,10 @@ def save_pretrained(model: "Hooked", folder: Path) -> None:
         wanted = "a network from fit, load_run or load_pretrained"
         raise UserError(f"save_pretrained: {model.name} has no configuration; expected {wanted}")
     # Only what can change the weights: no logger, and no folder of this machine.
-    config = {"job": identity(model.job.resolved) | {"seed": model.seed}, "epoch": model.epoch}
+    config = {"job": hashed_config(model.job.resolved) | {"seed": model.seed}, "epoch": model.epoch}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with replacing(folder / WEIGHTS) as path:
+        with atomic_file(folder / WEIGHTS) as path:
             save_file(model.network.state_dict(), path)
         write_atomically(folder / CONFIG, json.dumps(config, indent=2) + "\n")
         write_atomically(folder / "README.md", model_card(model, model.job))
@@ -98,14 +98,14 @@ def save_pretrained(model: "Hooked", folder: Path) -> None:
 
 def short_name(job: Job) -> str:
     """The name of a job's networks in `load_pretrained`, such as ``add-transformer``."""
-    split, ablation = job.names["split"], job.ablation.name
-    parts = [job.names["task"], split * (split != "random"), job.model.name, ablation * (ablation != "none")]
+    split, ablation = job.option_names["split"], job.ablation.name
+    parts = [job.option_names["task"], split * (split != "random"), job.model.name, ablation * (ablation != "none")]
     return "-".join(filter(None, parts))
 
 
 def model_card(model: "Hooked", job: Job) -> str:
     """The model card, with newly measured accuracies. `runs.directory.require_name` has checked the names in it."""
-    title, names, size = short_name(job), job.names, job.data.examples
+    title, names, size = short_name(job), job.option_names, job.data.examples
     examples = job.task.examples() if size is None else job.task.sample(size)  # those that the run split
     subsets = {"held-out": job.split(examples), "training": ~job.split(examples)}
     shares = {

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ..bits import Array
+from ..digits import Array
 from ..errors import UserError, bad_value
 from ..models.network import Network, greedy_decode, sequence_correct, shift_right
 from ..splits import Split

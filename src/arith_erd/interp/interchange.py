@@ -29,7 +29,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ..bits import ZERO, Array, reorder
+from ..digits import ZERO, Array, reorder
 from ..errors import UserError
 from ..models.network import Network
 from ..tasks import Examples, Task

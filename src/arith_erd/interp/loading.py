@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..bundled import RESULTS
 from ..config.job import Job, read_job, read_run
-from ..errors import UNREADABLE, UserError, bad_value, first_line, require_integer
+from ..errors import DAMAGED_FILE_ERRORS, UserError, bad_value, first_line, require_integer
 from ..models import weights
 from ..models.network import Network
 from ..models.references import is_reference_task, reference
@@ -102,7 +102,7 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
         job, epoch = read_job(saved["job"]), saved["epoch"]
         if epoch is not None:
             require_integer("epoch", epoch, 0)
-    except (OSError, *UNREADABLE) as error:
+    except (OSError, *DAMAGED_FILE_ERRORS) as error:
         raise UserError(f"{folder / CONFIG}: {first_line(error)}; expected a file from save_pretrained") from error
     if seed not in (None, job.seeds[0]):
         raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
@@ -119,7 +119,9 @@ def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
             job = read_run(run)
         except UserError:
             continue
-        seeds = [seed for seed in job.seeds if run.weights(seed).is_file()]  # `benchmarks/publish.py` may omit some
+        seeds = [
+            seed for seed in job.seeds if run.weights_file(seed).is_file()
+        ]  # `results/` lacks some
         runs[short_name(job)] |= dict.fromkeys(seeds, run.path)
     return {name: dict(sorted(seeds.items())) for name, seeds in sorted(runs.items()) if seeds}
 
@@ -129,8 +131,8 @@ def select_epochs(run: Run, seeds: Sequence[int], epochs: Epochs) -> list[int]:
 
     ``all`` means the epochs with weights of all seeds: the kept ones and the last. Epoch 0 needs no file.
     """
-    saved = set.intersection(*(set(run.kept_epochs(seed)) for seed in seeds))
-    if all(run.weights(seed).is_file() for seed in seeds):
+    saved = set.intersection(*(set(run.saved_epochs(seed)) for seed in seeds))
+    if all(run.weights_file(seed).is_file() for seed in seeds):
         saved |= {row["epoch"] for row in run.metrics()[-1:]}
     available = f"epoch {format_seeds(tuple(saved))}" if saved else "no epoch"
     hint = "" if len(saved) > 1 else "; checkpoint.keep=all, log or every:K keeps more while a run trains"
@@ -200,12 +202,12 @@ def _hook(network: Network, job: Job, name: str, seed: int, epoch: int | None) -
 def _load_state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[str, Tensor], int | None]:
     """Weights and their epoch: those of ``epoch``, or the final ones (None), or those of the last checkpoint."""
     shapes = weights.state_shapes(job.network)
-    file = run.weights(seed, epoch if epoch in run.kept_epochs(seed) else None)
+    file = run.weights_file(seed, epoch if epoch in run.saved_epochs(seed) else None)
     try:
         if file.is_file():
             return weights.checked_state(load_file(file), shapes, str(run.path)), epoch
-        if run.checkpoint.is_file():
-            saved, prefix = weights.load_tensors(run.checkpoint), "pack.stacked."
+        if run.checkpoint_file.is_file():
+            saved, prefix = weights.load_tensors(run.checkpoint_file), "pack.stacked."
             stacks = {k.removeprefix(prefix): v for k, v in saved["state_dict"].items() if k.startswith(prefix)}
             stacked = {name: torch.Size((len(job.seeds), *shape)) for name, shape in shapes.items()}
             stacks = weights.checked_state(stacks, stacked, str(run.path))

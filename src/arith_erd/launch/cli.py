@@ -35,112 +35,107 @@ from ..config.job import Job, ProbeJob
 from ..errors import UserError, bad_value
 from ..plots.tables import format_measure, format_table
 from ..runs.table import load_table, mean_accuracies
-from ..system.cli_errors import BUSY, FAILED, FAILURE, line_and_status, one_line_errors
-from ..system.signals import Preempted, signals_caught
+from ..system.cli_errors import EXIT_BUSY, EXIT_FAILED, USER_CODE_NOTE, line_and_status, one_line_errors
+from ..system.signals import Interrupted, signals_caught
 
 Program = Callable[[Any], Any]
 """Takes a `Job` or a `ProbeJob`, and returns the objective of a search."""
-WIDTH = 80  # of the list of options in ``--help``
-REFUSED = ("config_path", "config_name", "experimental_rerun")  # options that would run something else
+HELP_WIDTH = 80  # of the list of options in ``--help``
+REFUSED_OPTIONS = ("config_path", "config_name", "experimental_rerun")  # options that would run something else
 
 
 def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable[[], None]]:
-    """Turn a function of a job into a command-line program over ``conf/``.
-
-    Every exception becomes one line, with an exit status that `system.cli_errors` documents. A sweep starts after all
-    its jobs have been checked. If a job fails, the others continue. A signal ends all.
-    """
+    """Turn a function of a job into a command-line program over ``conf/``, with an exit status of `cli_errors`."""
 
     def decorate(program: Program) -> Callable[[], None]:
         def main() -> None:
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions come here, not to Hydra's own printer
-            OmegaConf.register_new_resolver("options", options, replace=True)  # for the help texts in ``conf/``
-            typed = tuple(sys.argv[1:])  # part of the job, so that a launcher takes it to the job's process
+            OmegaConf.register_new_resolver("options", option_lines, replace=True)  # for the help texts in ``conf/``
+            cli_overrides = tuple(sys.argv[1:])  # part of the job, so that a launcher takes it to the job's process
 
-            def job(composed: DictConfig) -> Any:  # in the process of a launcher, or of a search
+            def run_job(composed: DictConfig) -> Any:  # in the process of a launcher, or of a search
+                hydra_node = cast(DictConfig, HydraConfig.get())
                 with signals_caught():
-                    return program(
-                        compose.checked_job(config_name, composed, cast(DictConfig, HydraConfig.get()), typed)
-                    )
+                    return program(compose.checked_job(config_name, composed, hydra_node, cli_overrides))
 
             with one_line_errors(), signals_caught():
-                single = _single_job(config_name, program, job)
-                if single is not None:
-                    program(single)
+                single_job = _single_job(config_name, program, run_job)
+                if single_job is not None:
+                    program(single_job)
 
         return main
 
     return decorate
 
 
-def _single_job(config_name: compose.ConfigName, program: Program, job: TaskFunction) -> Job | ProbeJob | None:
+def _single_job(config_name: compose.ConfigName, program: Program, run_job: TaskFunction) -> Job | ProbeJob | None:
     """The job that was typed; None after what only prints. A sweep exits."""
     parser = get_args_parser()
-    given, unknown = parser.parse_known_args()
-    overrides = given.overrides
+    options, unknown = parser.parse_known_args()
+    overrides = options.overrides
     if unknown and unknown[0].startswith("-"):
         accepted = "overrides without dashes, such as model=nanogpt; --help lists them"
         raise UserError(f"{unknown[0]}: no such option; expected {accepted}")
     if unknown:
         raise UserError(f"{unknown[0]}: expected all KEY=VALUE together, before options such as -m")
-    if refused := [option.replace("_", "-") for option in REFUSED if getattr(given, option)]:
+    if refused := [option.replace("_", "-") for option in REFUSED_OPTIONS if getattr(options, option)]:
         raise UserError(f"--{refused[0]}: expected --config-dir, a folder of more options")
     # For what only prints too: composing starts the logging.
-    with compose.hydra_over_conf(given.config_dir) as our_hydra, compose.explained_errors(config_name, overrides):
-        if given.help:
-            our_hydra.app_help(config_name, parser, given)
-        elif given.hydra_help:
-            our_hydra.hydra_help(config_name, parser, given)
-        elif given.cfg:
-            our_hydra.show_cfg(config_name, overrides, given.cfg, given.package, given.resolve)
-        elif given.info:
-            our_hydra.show_info(given.info, config_name, overrides)
-        elif given.shell_completion:
+    with compose.hydra_over_conf(options.config_dir) as our_hydra, compose.explained_errors(config_name, overrides):
+        if options.help:
+            our_hydra.app_help(config_name, parser, options)
+        elif options.hydra_help:
+            our_hydra.hydra_help(config_name, parser, options)
+        elif options.cfg:
+            our_hydra.show_cfg(config_name, overrides, options.cfg, options.package, options.resolve)
+        elif options.info:
+            our_hydra.show_info(options.info, config_name, overrides)
+        elif options.shell_completion:
             our_hydra.shell_completion(config_name, overrides)
-        elif given.multirun or "hydra.mode=MULTIRUN" in overrides:
+        elif options.multirun or "hydra.mode=MULTIRUN" in overrides:
             overrides = [*overrides, "hydra.mode=MULTIRUN"]
             config = our_hydra.compose_config(config_name, overrides, RunMode.MULTIRUN, with_log_configuration=True)
             if config.hydra.runtime.choices["hydra/sweeper"] == "basic":
-                sweep(config, program, job)
+                sweep(config, program, run_job)
             else:  # of a plugin
-                our_hydra.multirun(config_name, job, overrides)
+                our_hydra.multirun(config_name, run_job, overrides)
         else:  # Hydra's own settings, such as folders and logs, have no effect
-            composed, hydra_node = compose.without_hydra(our_hydra.compose_config(config_name, overrides, RunMode.RUN))
-            _require_single(composed, hydra_node)
+            config = our_hydra.compose_config(config_name, overrides, RunMode.RUN)
+            composed, hydra_node = compose.split_off_hydra(config)
+            _require_single_job(composed, hydra_node)
             return compose.checked_job(config_name, composed, hydra_node, overrides)
     return None
 
 
-def _require_single(composed: DictConfig, hydra_node: DictConfig) -> None:
+def _require_single_job(composed: DictConfig, hydra_node: DictConfig) -> None:
     """Raise a `UserError` for settings that need a sweep, which ``-m`` starts."""
     launcher = hydra_node.runtime.choices["hydra/launcher"]
     if launcher != "basic":  # Hydra would not ask it, and a login node would train
         raise UserError(f"hydra/launcher={launcher}: expected -m too, also for a single job")
-    own = [word for word in hydra_node.overrides.hydra if not word.startswith("hydra.searchpath=")]
-    if own:
+    if own := [one for one in hydra_node.overrides.hydra if not one.startswith("hydra.searchpath=")]:
         raise UserError(f"{own[0]}: expected -m too; a single run uses nothing of Hydra's own")
     if composed.get("item") is not None:
         raise UserError(f"item={composed.item}: expected -m too; it is one job of a sweep")
     if params := hydra_node.sweeper.params:
-        typed = compose.task_overrides(hydra_node)
-        jobs = expand(GlobalHydra.instance().config_loader(), params, typed)
+        cli_overrides = compose.task_overrides(hydra_node)
+        jobs = expand_sweep(GlobalHydra.instance().config_loader(), params, cli_overrides)
         if len(jobs) > 1:
-            command = shlex.join(["-m", *typed])
+            command = shlex.join(["-m", *cli_overrides])
             experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
             raise UserError(f"{experiment}: a sweep of {len(jobs)} jobs; expected -m: python train.py {command}")
 
 
-def options(*, _root_: DictConfig) -> str:
+def option_lines(*, _root_: DictConfig) -> str:
     """A line of ``--help`` for each group: its name and its options, including those of ``--config-dir``."""
     loader = GlobalHydra.instance().config_loader()
     chosen = list(_root_.hydra.runtime.choices)[::-1]  # in the order of the defaults list, which Hydra reverses
     groups = [group for group in chosen if not group.startswith("hydra/")]
-    listed = {group: loader.get_group_options(group, ObjectType.CONFIG) for group in groups}
+    options = {group: loader.get_group_options(group, ObjectType.CONFIG) for group in groups}
     # Of the launchers only ours: Hydra and its plugins bring others, which have no defaults for our runs.
-    listed["hydra/launcher"] = sorted(path.stem for path in (CONF / "hydra" / "launcher").glob("*.yaml"))
-    indent = max(map(len, listed)) + 4
-    lines = textwrap.TextWrapper(WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
-    return "\n".join(lines.fill(f"  {group}".ljust(indent) + "  ".join(names)) for group, names in listed.items())
+    options["hydra/launcher"] = sorted(path.stem for path in (CONF / "hydra" / "launcher").glob("*.yaml"))
+    indent = max(map(len, options)) + 4
+    wrapper = textwrap.TextWrapper(HELP_WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
+    return "\n".join(wrapper.fill(f"  {group}".ljust(indent) + "  ".join(names)) for group, names in options.items())
 
 
 # Sweeps
@@ -150,7 +145,7 @@ def options(*, _root_: DictConfig) -> str:
 class SweepJob:
     number: int
     overrides: list[str]  # ["task=mul", "seed=4", "runs_dir=runs"]
-    words: str  # the overrides that differ from other jobs: "task=mul seed=4"
+    varying: str  # the overrides that differ from other jobs: "task=mul seed=4"
     job: Job | ProbeJob | None = None  # None until it has been checked
     status: str = "not finished"  # or "finished", "skipped", "failed"
     failure: str = ""  # a line; not the exception, whose frames would keep a whole model alive
@@ -158,7 +153,7 @@ class SweepJob:
 
     @property
     def title(self) -> str:
-        return f"job {self.number} ({self.words})" if self.words else f"job {self.number}"
+        return f"job {self.number} ({self.varying})" if self.varying else f"job {self.number}"
 
     @property
     def finished(self) -> bool:
@@ -180,64 +175,67 @@ class SweepJob:
         self.status = "failed"
         print(f"error: {self.title}: {self.failure}", file=sys.stderr)
 
-    def end(self) -> None:
-        self.status = "skipped" if self.status == "skipped" else "finished"
+    def succeed(self) -> None:
+        if self.status != "skipped":
+            self.status = "finished"
 
 
-def sweep(config: DictConfig, program: Program, job: TaskFunction) -> None:
+def sweep(config: DictConfig, program: Program, run_job: TaskFunction) -> None:
     """Check all jobs of a sweep, then run them here or by a launcher, and exit with a status of `cli_errors`."""
     launcher = f"hydra/launcher={config.hydra.runtime.choices['hydra/launcher']}"
-    here, fail_fast = launcher == "hydra/launcher=basic", config.get("fail_fast") is True
-    if fail_fast and not here:
+    local, fail_fast = launcher == "hydra/launcher=basic", config.get("fail_fast") is True
+    if fail_fast and not local:
         raise UserError(f"fail_fast=true: {launcher} starts jobs at once; expected fail_fast=false")
     jobs = checked_jobs(config)
     with one_line_errors(), signals_caught():  # from here on a ValueError is no refusal of the configuration
         try:
-            if here:
-                run_one_by_one(jobs, program, fail_fast)
+            if local:
+                run_locally(jobs, program, fail_fast)
             else:
-                run_at_once(jobs, config, job, launcher)
-        except Preempted:
-            if not here:
+                run_with_launcher(jobs, config, run_job, launcher)
+        except Interrupted:
+            if not local:
                 print(f"{launcher}: jobs that were submitted continue", file=sys.stderr)
             raise
         finally:
-            show(jobs)
-    failed = {job.exit_status or FAILED for job in jobs if job.status not in ("finished", "skipped")}
-    raise SystemExit(BUSY if failed == {BUSY} else FAILED if failed else 0)
+            print_results(jobs)
+    failed = {job.exit_status or EXIT_FAILED for job in jobs if job.status not in ("finished", "skipped")}
+    raise SystemExit(EXIT_BUSY if failed == {EXIT_BUSY} else EXIT_FAILED if failed else 0)
 
 
 def checked_jobs(config: DictConfig) -> list[SweepJob]:
     """Check the jobs of a sweep. If some cannot be run, print a line for each and exit."""
     loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
     params = dict(config.hydra.sweeper.params or {})  # of a preset: {"task": "add,mul"}
-    typed = [override for override in compose.task_overrides(config.hydra) if not override.startswith("item=")]
-    picked = _picked(expand(loader, params, typed), config.get("item"))
-    common = set.intersection(*map(set, picked.values())) if len(picked) > 1 else set()
-    varying = [" ".join(override for override in line if override not in common) for line in picked.values()]
-    jobs = [SweepJob(*one, words) for one, words in zip(picked.items(), varying, strict=True)]
+    cli_overrides = [override for override in compose.task_overrides(config.hydra) if not override.startswith("item=")]
+    selected = _select_jobs(expand_sweep(loader, params, cli_overrides), config.get("item"))
+    common = set.intersection(*map(set, selected.values())) if len(selected) > 1 else set()
+    jobs = [
+        SweepJob(number, overrides, " ".join(one for one in overrides if one not in common))
+        for number, overrides in selected.items()
+    ]
     folders: set[Path] = set()
     for job in jobs:
         try:
             with signals_caught(), compose.explained_errors(config_name, job.overrides):
-                own, hydra_node = compose.without_hydra(loader.load_sweep_config(config, job.overrides))
+                composed, hydra_node = compose.split_off_hydra(loader.load_sweep_config(config, job.overrides))
                 if hydra_node.sweeper.params and not params:
                     experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
                     raise UserError(f"{experiment}: is a sweep of its own; expected one experiment per command")
-                job.job = compose.checked_job(config_name, own, hydra_node, sys.argv[1:])
+                job.job = compose.checked_job(config_name, composed, hydra_node, sys.argv[1:])
             if isinstance(job.job, ProbeJob):
-                job.job.take_folders(folders)
+                job.job.claim_folders(folders)
             elif job.finished and not job.job.overwrite:
                 job.status = "skipped"
         except Exception as error:  # whatever is wrong with one, all are looked at, and none is started
             job.fail(error)
     if any(job.failure for job in jobs):
         print(f"none of the {len(jobs)} jobs was started", file=sys.stderr)
-        raise SystemExit(FAILED)
+        raise SystemExit(EXIT_FAILED)
     return jobs
 
 
-def _picked(jobs: list[list[str]], item: Any) -> dict[int, list[str]]:
+def _select_jobs(jobs: list[list[str]], item: Any) -> dict[int, list[str]]:
     """Number -> overrides of every job, or of that with the number ``item`` alone."""
     if not jobs:  # of a glob that matches nothing
         raise UserError("-m: makes no job; expected at least one value for each key")
@@ -248,59 +246,59 @@ def _picked(jobs: list[list[str]], item: Any) -> dict[int, list[str]]:
     return {int(item): jobs[int(item)]}
 
 
-def run_one_by_one(jobs: Sequence[SweepJob], program: Program, fail_fast: bool) -> None:
+def run_locally(jobs: Sequence[SweepJob], program: Program, fail_fast: bool) -> None:
     for job in jobs:
         print(job.title)
         try:
             with signals_caught():
                 program(job.job)
-            job.end()
+            job.succeed()
         except Exception as error:
             job.fail(error)
         if job.failure and fail_fast:
             return
 
 
-def run_at_once(jobs: Sequence[SweepJob], config: DictConfig, function: TaskFunction, launcher: str) -> None:
+def run_with_launcher(jobs: Sequence[SweepJob], config: DictConfig, run_job: TaskFunction, name: str) -> None:
     """Run the jobs in processes of the launcher. It raises if one is killed, while others may continue."""
     try:
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(config))
-        made = Plugins.instance().instantiate_launcher(context, function, config)
-        results = made.launch([job.overrides for job in jobs], initial_job_idx=0)
+        launcher = Plugins.instance().instantiate_launcher(context, run_job, config)
+        results = launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
     except Exception as error:
-        error.add_note(f"{FAILURE}{launcher}")
+        error.add_note(f"{USER_CODE_NOTE}{name}")
         print(f"error: {line_and_status(error)[0]}", file=sys.stderr)
         for job in jobs:
-            if job.status != "skipped" and job.finished:
-                job.status = "finished"
+            if job.finished:
+                job.succeed()
         return
     for job, result in zip(jobs, results, strict=True):
         try:
             with redirect_stderr(io.StringIO()):  # Hydra announces the error of a failed job there
                 _ = result.return_value
-            job.end()
+            job.succeed()
         except Exception as error:
             job.fail(error)
 
 
-def show(jobs: Sequence[SweepJob]) -> None:
+def print_results(jobs: Sequence[SweepJob]) -> None:
     """Print a table of the jobs, with the accuracies of those that trained, and a line for each failure."""
     table = pd.DataFrame({"job": [job.number for job in jobs], "": [job.status for job in jobs]})
     accuracies = [job.accuracy for job in jobs]
     if any(accuracies):
         table["validation [95%]"] = accuracies
-    print(format_table(table.assign(overrides=[job.words for job in jobs])))
+    print(format_table(table.assign(overrides=[job.varying for job in jobs])))
     for job in jobs:
         if job.failure:
             print(f"job {job.number}: {job.failure}")
 
 
-def expand(loader: ConfigLoader, params: Mapping[str, Any], typed: Sequence[str]) -> list[list[str]]:
+def expand_sweep(loader: ConfigLoader, params: Mapping[str, Any], cli_overrides: Sequence[str]) -> list[list[str]]:
     """The overrides of every job: the product of the values of each key, with the last key fastest.
 
     Typed overrides, ``["seed=0,1"]``, take precedence over the ``params`` of a preset, ``{"task": "add,mul"}``.
     """
-    words = [*(f"{key}={value}" for key, value in params.items()), *typed]
+    words = [*(f"{key}={value}" for key, value in params.items()), *cli_overrides]
     overrides = OverridesParser.create(config_loader=loader).parse_overrides(words)
     (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
     return jobs

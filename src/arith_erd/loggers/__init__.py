@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..runs.directory import MetricRow, SeedSummary
+from ..runs.directory import Row
 
 
 class Logger:
@@ -15,14 +15,11 @@ class Logger:
     def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
         """A run starts or resumes. ``folder`` is the run directory."""
 
-    def log(self, rows: Sequence[MetricRow]) -> None:
+    def log(self, rows: Sequence[Row]) -> None:
         """Log one epoch: a row for each seed, with the columns of ``metrics.csv`` and ``learning_rate``."""
 
-    def finish(self, summaries: Sequence[SeedSummary]) -> None:
-        """A run has ended. ``summaries`` are the ``seeds`` of ``summary.json``, empty if it failed.
-
-        If it did not fail, the run directory already holds the final weights and ``curves.png``.
-        """
+    def finish(self, summaries: Sequence[Row]) -> None:
+        """A run has ended. ``summaries`` are the ``seeds`` of ``summary.json``, empty if it failed."""
 
     def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path, folder: Path) -> None:
         """Log a probe's rows and figure for one seed; ``folder`` is the run directory, else that of the figure."""

@@ -16,7 +16,7 @@ os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its telemetry would d
 import wandb
 
 from ..errors import printable
-from ..runs.directory import MetricRow, Run, SeedSummary
+from ..runs.directory import NAMED_GROUPS, Row, Run
 from . import Logger
 
 
@@ -45,24 +45,24 @@ class Wandb(Logger):
     def __post_init__(self) -> None:
         self.runs: dict[int, Any] = {}
         self.suffix = ""  # of ids, after a failed online start, which has taken the plain one
-        self.failed = self.told = False  # told how to upload what was logged offline
+        self.failed = self.printed_sync = False  # whether it was said how to upload what was logged offline
 
     def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
-        with self._never_in_the_way("training continues without it"):
+        with self._errors_suppressed("training continues without it"):
             for seed in seeds:
                 self.runs[seed] = self._open(folder, name, seed, len(seeds), config={**config, "seed": seed})
                 self.runs[seed].define_metric("*", step_metric="epoch")
 
     def _open(self, folder: Path, name: str, seed: int, seeds: int, config: dict[str, Any] | None = None) -> Any:
         self.folder = folder
-        if self.mode == "online" and not _has_key():
-            self._stay_offline("no API key (set WANDB_API_KEY, or `wandb login`)")
+        if self.mode == "online" and not _has_api_key():
+            self._go_offline("no API key (set WANDB_API_KEY, or `wandb login`)")
         try:
             return self._init(name, seed, seeds, config)
         except (wandb.Error, OSError) as error:
             if self.mode != "online":
                 raise
-            self._stay_offline("the server refused the API key" if "401" in str(error) else _reason(error))
+            self._go_offline("the server refused the API key" if "401" in str(error) else _reason(error))
             return self._init(name, seed, seeds, config)
 
     def _init(self, name: str, seed: int, seeds: int, config: dict[str, Any] | None) -> Any:
@@ -90,23 +90,23 @@ class Wandb(Logger):
             ),
         )
 
-    def _stay_offline(self, why: str) -> None:
+    def _go_offline(self, why: str) -> None:
         print(f"W&B: {why}; logging offline. To upload later: {self._sync('offline-run')}")
-        self.mode, self.suffix, self.told = "offline", "-offline", True
+        self.mode, self.suffix, self.printed_sync = "offline", "-offline", True
 
     def _sync(self, prefix: str) -> str:
         return f"wandb sync {shlex.quote(str(self.folder))}/wandb/{prefix}-*"
 
-    def log(self, rows: Sequence[MetricRow]) -> None:
+    def log(self, rows: Sequence[Row]) -> None:
         for row in rows:
             if run := self.runs.get(row["seed"]):
-                with self._never_in_the_way():
+                with self._errors_suppressed():
                     run.log({key: value for key, value in row.items() if key != "seed"})
 
-    def finish(self, summaries: Sequence[SeedSummary]) -> None:
+    def finish(self, summaries: Sequence[Row]) -> None:
         for summary in summaries:
             if run := self.runs.get(summary["seed"]):
-                with self._never_in_the_way():
+                with self._errors_suppressed():
                     run.summary.update(summary)
                     self._log_files(run, summary["seed"])
         self._close(0 if summaries else 1)
@@ -114,16 +114,16 @@ class Wandb(Logger):
     def _log_files(self, run: Any, seed: int) -> None:
         """Log the curves, and with ``artifacts`` the weights, which are not copied."""
         files = Run(self.folder)
-        if files.curves.is_file():
-            run.log({"curves": wandb.Image(str(files.curves))})
-        if self.artifacts and files.weights(seed).is_file():
+        if files.curves_file.is_file():
+            run.log({"curves": wandb.Image(str(files.curves_file))})
+        if self.artifacts and files.weights_file(seed).is_file():
             artifact = wandb.Artifact(re.sub(r"[^\w.-]", "_", f"{files.name}-seed{seed}")[-128:], type="model")
-            for path in (files.weights(seed), files.config_file):
+            for path in (files.weights_file(seed), files.config_file):
                 artifact.add_file(str(path.resolve()), policy="immutable", skip_cache=True)
             run.log_artifact(artifact)
 
     def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path, folder: Path) -> None:
-        with self._never_in_the_way("the files of the probe are complete without it"):
+        with self._errors_suppressed("the files of the probe are complete without it"):
             self.runs[seed] = self._open(folder, run, seed, 1)
             logged = {f"{name}/rows": wandb.Table(dataframe=rows), f"{name}/figure": wandb.Image(str(figure))}
             self.runs[seed].log(logged)
@@ -131,15 +131,15 @@ class Wandb(Logger):
 
     def _close(self, exit_code: int) -> None:
         for run in self.runs.values():
-            with self._never_in_the_way():
+            with self._errors_suppressed():
                 run.finish(exit_code=exit_code)
-        if self.runs and self.mode == "offline" and not (self.failed or self.told):
-            self.told = True
+        if self.runs and self.mode == "offline" and not (self.failed or self.printed_sync):
+            self.printed_sync = True
             print(f"W&B: logged offline. To upload: {self._sync('offline-run')}")
         self.runs = {}
 
     @contextmanager
-    def _never_in_the_way(self, outcome: str = "") -> Iterator[None]:
+    def _errors_suppressed(self, outcome: str = "") -> Iterator[None]:
         """Suppress errors of W&B and its service. The first one is printed, with the outcome."""
         try:
             yield
@@ -152,7 +152,7 @@ class Wandb(Logger):
 
 def _tags(config: Mapping[str, Any]) -> list[str]:
     """Tags to filter by: ``["add", "random", "nanogpt", "7 bits"]``, and the ablation if there is one."""
-    groups = (config.get(group, {}) for group in ("task", "split", "model", "ablation"))
+    groups = (config.get(group, {}) for group in NAMED_GROUPS)
     names = [str(group["name"]) for group in groups if group.get("name", "none") != "none"]
     bits = config.get("task", {}).get("bits")
     return [*dict.fromkeys(names), *([] if bits is None else [f"{bits} bits"])]
@@ -163,7 +163,7 @@ def _reason(error: Exception) -> str:
     return printable(textwrap.shorten(f"{type(error).__name__}: {error}", 240, placeholder=" ..."))
 
 
-def _has_key() -> bool:
+def _has_api_key() -> bool:
     """Whether W&B would find a key without prompting for it."""
     if os.environ.get("WANDB_API_KEY"):
         return True

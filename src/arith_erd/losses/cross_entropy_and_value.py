@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..bits import Array
+from ..digits import Array
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
 from ..interp.interventions import cache_outputs

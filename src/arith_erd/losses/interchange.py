@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..bits import Array, reorder
+from ..digits import Array, reorder
 from ..errors import bad_value
 from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
 from ..interp.counterfactuals import require_distinguishable

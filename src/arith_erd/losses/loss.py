@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..bits import PAD, Array
+from ..digits import PAD, Array
 from ..models.network import Network, shift_right
 from ..tasks import Examples, Task
 

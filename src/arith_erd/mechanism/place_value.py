@@ -18,7 +18,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from ..bits import ONE, START, ZERO, Array, from_digits, to_digits
+from ..digits import ONE, START, ZERO, Array, from_digits, to_digits
 from ..errors import UserError, bad_value
 from ..interp.algorithms import PrefixCarry
 from ..interp.causal_model import CausalModel

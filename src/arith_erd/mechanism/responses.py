@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..bits import ONE, ZERO, Array, from_digits
+from ..digits import ONE, ZERO, Array, from_digits
 from ..errors import bad_value
 from ..interp.causal_model import (
     CausalModel,

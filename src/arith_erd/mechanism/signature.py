@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..bits import ZERO, Array
+from ..digits import ZERO, Array
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..models import Network, Transformer

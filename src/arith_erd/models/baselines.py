@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..bits import VOCAB_SIZE
+from ..digits import VOCAB_SIZE
 from .dropout import Dropout
 from .network import HookPoint, Network
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..bits import VOCAB_SIZE
+from ..digits import VOCAB_SIZE
 from ..tasks import Layout
 from .attention import Heads, project_in, split_heads
 from .dropout import Dropout

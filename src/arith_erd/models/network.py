@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from ..bits import PAD, START
+from ..digits import PAD, START
 
 BATCH_SIZE = 256
 

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ..bits import PAD
+from ..digits import PAD
 from ..tasks import POSITION_ENCODINGS, Layout
 from .dropout import Dropout, hash32
 

@@ -8,7 +8,7 @@ the defaults for seven-bit addition.
 import torch
 from torch import Tensor, nn
 
-from ..bits import VOCAB_SIZE
+from ..digits import VOCAB_SIZE
 from ..tasks import Layout
 from .attention import MultiHeadAttention
 from .dropout import Dropout

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ..errors import UserError
-from ..seeds import RandomStream, derive
+from ..seeds import RandomStream, derive_seed
 from ..tasks import Task
 from .network import Network
 from .transformer import Transformer
@@ -43,7 +43,7 @@ RENAMINGS = (  # parts of our names -> theirs, each applied in turn
 def initialise(make_network: Callable[[], Network], seed: int) -> Network:
     """Make a network with the initial weights of a seed, on the CPU, so that they are the same for every device."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, RandomStream.WEIGHTS))
+        torch.manual_seed(derive_seed(seed, RandomStream.WEIGHTS))
         return make_network()
 
 

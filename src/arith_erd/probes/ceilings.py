@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ..bits import Array
+from ..digits import Array
 from ..plots.panels import Bars
 from ..splits import Split
 from ..tasks import Task

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from ..bits import render
+from ..digits import render
 from ..plots.style import BLUE, subplots
 from ..splits import Split
 from ..tasks import Task

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ..bits import Array, to_digits
+from ..digits import Array, to_digits
 from ..plots.panels import HeatMaps
 from ..tasks import Task
 from .probe import Probe

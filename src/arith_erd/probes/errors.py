@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from ..bits import Array
+from ..digits import Array
 from ..interp.hooked import Hooked
 from ..models.network import greedy_tokens
 from ..plots.panels import Bars

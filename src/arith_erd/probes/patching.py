@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ..bits import Array
+from ..digits import Array
 from ..errors import UserError
 from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
 from ..interp.counterfactuals import (

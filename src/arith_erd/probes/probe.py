@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
-from ..errors import no_such_key, user_error
+from ..errors import explain_validation_error, no_such_key
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps, Lines, Picture
 from ..plots.style import set_figure_title
@@ -46,7 +46,7 @@ def _validated(constructor: Callable[..., None]) -> Callable[..., None]:
                     if name not in ("self", *RUNTIME_ARGUMENTS)
                 ]
                 raise no_such_key(f"probe.{first['loc'][0]}", [f"probe.{name}" for name in names]) from None
-            raise user_error(error, options, prefix="probe") from None
+            raise explain_validation_error(error, options, prefix="probe") from None
 
     return construct
 

@@ -24,8 +24,8 @@ from ..plots.curves import EpochCurves
 from ..plots.style import save_png
 from ..runs.directory import Run, epochs_to, short_hash
 from ..seeds import format_seeds
-from ..system.files import replacing, require_writable, write_atomically
-from ..tasks import SAMPLE, Task
+from ..system.files import atomic_file, require_writable, write_atomically
+from ..tasks import SAMPLE_SIZE, Task
 from .probe import Probe
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ProbeResult:
         """Sentences on the limits of the rows."""
         tasks = [getattr(self.probe, "task", None), *(model.task for model in getattr(self.probe, "models", ()))]
         sampled = any(isinstance(task, Task) and not task.enumerable for task in tasks)
-        limit = [f"measured on a sample of the task's examples, at most {SAMPLE:,}"] if sampled else []
+        limit = [f"measured on a sample of the task's examples, at most {SAMPLE_SIZE:,}"] if sampled else []
         return [*self.probe.notes(), *limit]
 
     def save(self, folder: Path | str) -> list[str]:
@@ -81,7 +81,7 @@ class ProbeResult:
         files |= {} if self.curves else self.probe.files()
         for file, text in files.items():
             write_atomically(folder / file, text)
-        with replacing(folder / "figure.png") as partial:  # last, since the rows took longer to measure
+        with atomic_file(folder / "figure.png") as partial:  # last, since the rows took longer to measure
             save_png(self.figure(), partial)
         return [*files, "figure.png"]
 
@@ -223,8 +223,8 @@ def _jobs_of_runs(job: ProbeJob) -> Iterator[Callable[[], None]]:
     # These load torch, which a probe of a task does not need.
     from ..interp.loading import find_runs, load_seeds, select_epochs
 
-    if job.typed:
-        raise UserError(f"{job.typed[0]}: cannot be combined with run=; the run has its own")
+    if job.overrides:
+        raise UserError(f"{job.overrides[0]}: cannot be combined with run=; the run has its own")
     runs = [Run(path) for path in find_runs(str(job.run))]
     for run in runs:
         epochs = [] if job.epoch is None else select_epochs(run, read_run(run).seeds, job.epoch)
@@ -239,11 +239,11 @@ def _job_of_weights(job: ProbeJob) -> Callable[[], None]:
     from ..interp.loading import load_authors_weights, load_references, load_weights
 
     unused_key = "model" if job.reference is not None else "seed"
-    if unused := [override for override in job.typed if override.startswith(unused_key)]:
+    if unused := [override for override in job.overrides if override.startswith(unused_key)]:
         raise UserError(f"{unused[0]}: accepted only with {'reference' if unused_key == 'seed' else 'checkpoint'}=")
     if job.reference is not None:
         models = load_references(job.reference, job.seeds, job.task)
-    elif not any(override.startswith("task") for override in job.typed):
+    elif not any(override.startswith("task") for override in job.overrides):
         raise UserError(f"checkpoint={job.checkpoint}: also needs task=, such as task=add")
     elif job.model is None:
         models = [load_authors_weights(str(job.checkpoint), job.task)]
@@ -276,7 +276,11 @@ def _origin_of_weights(job: ProbeJob, run: Run | None, models: Sequence["Hooked"
 def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
     """A folder's name, as ``dataset-add-vs_t-1f0c2d3e``: readable parts and a hash of the settings."""
     identity = [_settings(job), job.checkpoint, *([job.reference, format_seeds(job.seeds)] if job.reference else [])]
-    parts = [str(job.probe.name), *([job.reference] if job.reference else []), *(job.names[group] for group in groups)]
+    parts = [
+        str(job.probe.name),
+        *([job.reference] if job.reference else []),
+        *(job.option_names[group] for group in groups),
+    ]
     return "-".join([*parts, short_hash(identity)])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..errors import UserError
 from ..plots.style import save_png, to_svg
 from ..system.cli_errors import one_line_errors
-from ..system.files import replacing, require_writable, write_atomically
+from ..system.files import atomic_file, require_writable, write_atomically
 from . import claims, page
 from .collect import RunData, collect
 from .figures import paper_figures
@@ -51,7 +51,7 @@ def build(
             png.with_suffix(".svg").unlink(missing_ok=True)
             continue
         figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
-        with replacing(png) as partial:
+        with atomic_file(png) as partial:
             save_png(figure, partial)
     return data, results
 

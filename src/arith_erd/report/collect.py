@@ -8,28 +8,33 @@ from typing import Any
 
 import pandas as pd
 
-from ..errors import UNREADABLE, excerpt
+from ..errors import DAMAGED_FILE_ERRORS, excerpt
 from ..plots.tables import INTEGER, TEXT, TableSchema
-from ..runs.directory import FINISHED, METRICS, Run, settings
-from ..runs.table import GROUPS, NUMBERS, ORDERS, VERSIONS, Row, read_replicas
+from ..runs.directory import FINISHED, METRIC_COLUMNS, NAMED_GROUPS, Row, Run, flat_settings
+from ..runs.table import ORDER_KEYS, SUMMARY_COLUMNS, VERSIONS, read_replicas
 
 OUR_RUNS, AUTHORS_WEIGHTS = "our runs", "authors' weights"
 OTHER_WEIGHTS, TASK_ALONE = "weights given to the probe", "task"
 REPLICA_COLUMNS = {  # of replicas, with their types
     "run": "object",
     "seed": "int64",
-    **dict.fromkeys((*GROUPS, *ORDERS), "object"),
+    **dict.fromkeys((*NAMED_GROUPS, *ORDER_KEYS), "object"),
     "finished": "bool",
     **dict.fromkeys(("epochs", "max_epochs"), "int64"),
     "stop_at": "float64",
     **dict.fromkeys(("departs", "kind", "key", "trajectory"), "object"),
-    **dict.fromkeys(NUMBERS, "float64"),
+    **dict.fromkeys(SUMMARY_COLUMNS, "float64"),
     **dict.fromkeys(("never_learnt", "device", *VERSIONS), "object"),
     **dict.fromkeys(("train_loss", "train_token_acc"), "float64"),
 }
-_NO_METRICS = pd.DataFrame(columns=[*METRICS, "run"]).astype(dict.fromkeys(METRICS, "float64"))
+_NO_METRICS = pd.DataFrame(columns=[*METRIC_COLUMNS, "run"]).astype(dict.fromkeys(METRIC_COLUMNS, "float64"))
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
-DEFAULT_OPTIONS = {"split": "random", "model": "transformer", "ablation": "none", **dict.fromkeys(ORDERS, "reverse")}
+DEFAULT_OPTIONS = {
+    "split": "random",
+    "model": "transformer",
+    "ablation": "none",
+    **dict.fromkeys(ORDER_KEYS, "reverse"),
+}
 
 
 @dataclass
@@ -76,7 +81,7 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> RunData:
                 continue
             try:
                 seeds, epochs = read_replicas(Run(path))
-            except (*UNREADABLE, OSError) as error:  # one damaged run ends nothing else
+            except (*DAMAGED_FILE_ERRORS, OSError) as error:  # one damaged run ends nothing else
                 problems[name] = excerpt(str(error)).removeprefix(f"{path}: ").removeprefix(f"{path}/")
                 continue
             first = seeds[0]
@@ -86,11 +91,11 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> RunData:
             shared["departs"] = ", ".join(unpublished_settings(first["settings"], setup))
             rows += [row | shared for row in seeds]
             folders.append((path / "probes", name, f"{name}/probes"))
-            curves |= {f"{name}/curves": Run(path).curves} if Run(path).curves.is_file() else {}
+            curves |= {f"{name}/curves": Run(path).curves_file} if Run(path).curves_file.is_file() else {}
     replicas, replica_ids = _replicas(rows)
     ids = replicas.reset_index()[["run", "seed", "replica"]]
     epochs = pd.concat([*metrics.values()] or [_NO_METRICS], ignore_index=True).merge(ids, on=["run", "seed"])
-    epochs = epochs[["replica", *METRICS]].sort_values(["replica", "epoch"], ignore_index=True)
+    epochs = epochs[["replica", *METRIC_COLUMNS]].sort_values(["replica", "epoch"], ignore_index=True)
     data = RunData(replicas, epochs, problems, pictures=curves)
     _add_probes(data, folders, replica_ids, setup)
     return data
@@ -116,7 +121,7 @@ def _add_probes(
         for path in sorted(folder.glob("*/rows.csv")):
             try:
                 read = _read_probe(path, run, replica_ids, data.replicas, setup)
-            except (OSError, *UNREADABLE) as error:
+            except (OSError, *DAMAGED_FILE_ERRORS) as error:
                 where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
                 data.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
                 continue
@@ -151,7 +156,7 @@ def unpublished_settings(options: Mapping[str, Any], setup: Mapping[str, Any]) -
     ``setup["model"]["nanogpt"]``, are added. An option that the paper lacks is named alone: ``["model=mlp"]``. Groups
     that are not given, such as the model for a probe of a task, are left out.
     """
-    names = {group: str(options[f"{group}.name"]) for group in (*GROUPS, "probe") if f"{group}.name" in options}
+    names = {group: str(options[f"{group}.name"]) for group in (*NAMED_GROUPS, "probe") if f"{group}.name" in options}
     unknown = {group: name for group, name in names.items() if group != "probe" and name not in setup[group]}
     published = dict(setup["all"])
     for group, name in names.items():
@@ -183,8 +188,8 @@ def _read_probe(
     if "epoch" in rows:
         return None
     task = schema.settings.get("task", {})
-    unpublished = unpublished_settings(settings(schema.settings), setup)
-    unpublished += [f"task.{key}={task[key]}" for key in ORDERS if task.get(key) == "plain"]
+    unpublished = unpublished_settings(flat_settings(schema.settings), setup)
+    unpublished += [f"task.{key}={task[key]}" for key in ORDER_KEYS if task.get(key) == "plain"]
     unpublished += [f"{key}={value}" for key, value in schema.settings.get("weights", {}).items()]  # not the authors'
     rows = rows.assign(departs=", ".join(unpublished))
     if run:  # of trained networks, whose task and split are those of the run

@@ -18,7 +18,7 @@ from wandb_workspaces.workspaces import interface as ws
 
 from ..bundled import CONF
 from ..errors import UserError, first_line
-from ..runs.table import GROUPS
+from ..runs.directory import NAMED_GROUPS
 from ..system.cli_errors import one_line_errors
 from .collect import DEFAULT_OPTIONS, OUR_RUNS
 from .measures import EpochsTo, Metrics, ProbeColumn
@@ -38,7 +38,7 @@ def build_workspace(entity: str, project: str) -> ws.Workspace:
         auto_generate_panels=False,
         sections=[ws.Section(name=name, is_open=True, panels=panels) for name, panels in sections.items()],
         settings=ws.WorkspaceSettings(x_axis="epoch", max_runs=100),
-        runset_settings=ws.RunsetSettings(groupby=[expr.Config(f"{group}.name") for group in GROUPS]),
+        runset_settings=ws.RunsetSettings(groupby=[expr.Config(f"{group}.name") for group in NAMED_GROUPS]),
     )
 
 
@@ -87,8 +87,10 @@ def _runsets(claims: Sequence[Claim]) -> list[Any]:
     for task in dict.fromkeys(arm["task"] for arm in arms):
         of_task = [arm for arm in arms if arm["task"] == task]
         differing = [key for key in DEFAULT_OPTIONS if len({arm[key] for arm in of_task}) > 1]
-        filters = [expr.Config(f"{key}.value.name") == of_task[0][key] for key in GROUPS if key not in differing]
-        by = [f"config.{key}.name" if key in GROUPS else f"config.task.{key}" for key in differing or GROUPS]
+        filters = [expr.Config(f"{key}.value.name") == of_task[0][key] for key in NAMED_GROUPS if key not in differing]
+        by = [
+            f"config.{key}.name" if key in NAMED_GROUPS else f"config.task.{key}" for key in differing or NAMED_GROUPS
+        ]
         sets.append(wr.Runset(name=task, filters=expr.And(*filters), groupby=by))
     return sets
 

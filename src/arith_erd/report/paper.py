@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import yaml
 from pydantic import Field, Strict, ValidationError, model_validator
 
-from ..config.compose import as_text
+from ..config.compose import hydra_quoted
 from ..errors import UserError, excerpt
 from ..plots.tables import UNITS, format_number
 from .collect import OUR_RUNS
@@ -128,7 +128,7 @@ class Paper(StrictModel):
         if command and str(runs) != "runs" and "{runs}" not in command:
             command += " runs_dir={runs}"
         words = (word.partition("=") for word in command.split())
-        filled = ((key, as_text(value.format(runs=runs)) if "{" in value else value) for key, _, value in words)
+        filled = ((key, hydra_quoted(value.format(runs=runs)) if "{" in value else value) for key, _, value in words)
         return " ".join(f"{key}={shlex.quote(value)}" if value else key for key, value in filled)
 
 

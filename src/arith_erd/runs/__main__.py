@@ -9,7 +9,7 @@ import pandas as pd
 from ..errors import UserError, bad_value, printable
 from ..plots.tables import format_measure, format_table
 from ..system.cli_errors import one_line_errors
-from ..system.files import replacing
+from ..system.files import atomic_file
 from .directory import FINISHED
 from .table import accuracy_by_slice, load_table, mean_accuracies, settings_columns
 
@@ -27,9 +27,9 @@ def main() -> None:
         "--by", metavar="KEY,...", help="accuracy of finished runs by settings, as split.fraction, or by length"
     )
     parser.add_argument("--plot", metavar="FILE", type=Path, help="with --by: draw it too, against the first setting")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
-    form.add_argument("--json", action="store_true", help="print JSON, likewise")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
+    output.add_argument("--json", action="store_true", help="print JSON, likewise")
     options = parser.parse_args()
     with one_line_errors():
         if options.plot and not options.by:
@@ -41,32 +41,32 @@ def main() -> None:
         keys = options.by.split(",") if options.by else []
         runs = options.runs[0] if len(options.runs) == 1 else options.runs
         table = load_table(runs, [*keys, *(f"{key}.name" for key in keys)])
-        shown = group_by(table, keys) if keys else list_runs(table, options.sort, options.reverse)
+        result = accuracy_by_settings(table, keys) if keys else list_runs(table, options.sort, options.reverse)
         if options.plot:
             from ..plots.curves import draw_by_setting  # matplotlib takes a while
             from ..plots.style import save_png
 
-            with replacing(options.plot) as partial:
-                save_png(draw_by_setting(shown), partial)
+            with atomic_file(options.plot) as partial:
+                save_png(draw_by_setting(result), partial)
         if options.json:
-            print(shown.to_json(orient="records", indent=2))
+            print(result.to_json(orient="records", indent=2))
         elif options.csv:
-            print(shown.to_csv(index=False), end="")
+            print(result.to_csv(index=False), end="")
         else:
-            print(format_table(means_for_people(shown) if keys else for_people(shown)))
+            print(format_table(format_means(result) if keys else format_runs(result)))
 
 
 def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> pd.DataFrame:
     """A row for each run of `load_table`: `COLUMNS`, then settings that differ. Unknown values are sorted last."""
-    of_run = table.assign(worst=table["val_seq_acc"]).groupby("path", sort=False)
-    how = dict.fromkeys([*COLUMNS, *settings_columns(table)], "first") | {"val_seq_acc": "mean", "worst": "min"}
-    listed, column = of_run.agg(how), "val_seq_acc" if sort == "accuracy" else sort
-    if column not in listed:
-        raise bad_value("--sort", sort, f"one of {', '.join((*listed, 'accuracy'))}")
-    return listed.sort_values([column, "run"], ascending=[not reverse, True], ignore_index=True)
+    by_run = table.assign(worst=table["val_seq_acc"]).groupby("path", sort=False)
+    columns = dict.fromkeys([*COLUMNS, *settings_columns(table)], "first") | {"val_seq_acc": "mean", "worst": "min"}
+    runs, column = by_run.agg(columns), "val_seq_acc" if sort == "accuracy" else sort
+    if column not in runs:
+        raise bad_value("--sort", sort, f"one of {', '.join((*runs, 'accuracy'))}")
+    return runs.sort_values([column, "run"], ascending=[not reverse, True], ignore_index=True)
 
 
-def group_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def accuracy_by_settings(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """`mean_accuracies` by settings (``task`` means ``task.name``); stderr says what is pooled and left out.
 
     For runs on drawn examples one key may be ``length`` or ``longest_carry`` (`accuracy_by_slice`).
@@ -80,40 +80,40 @@ def group_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     keys = [f"{key}.name" if f"{key}.name" in known else key for key in keys]
     for key in keys:
         if key not in (*known, "seed"):
-            others = [one for one in known if one not in keys] or ["task"]
-            raise bad_value("--by", key, f"a setting of these runs, such as {', '.join(others)}")
+            examples = [one for one in known if one not in keys] or ["task"]
+            raise bad_value("--by", key, f"a setting of these runs, such as {', '.join(examples)}")
     finished = table[table["state"] == FINISHED]
     if finished.empty:
         raise UserError(f"--by {','.join(keys)}: expected finished runs that have it; found none")
     if unfinished := table["path"].nunique() - finished["path"].nunique():
         print(f"left out, since they are not finished: {unfinished}", file=sys.stderr)
-    within = finished.groupby(keys, dropna=False)
-    if pooled := [key for key in known if key not in keys and (within[key].nunique(dropna=False) > 1).any()]:
+    groups = finished.groupby(keys, dropna=False)
+    if pooled := [key for key in known if key not in keys and (groups[key].nunique(dropna=False) > 1).any()]:
         print(f"averaged over {', '.join(pooled)}; add these keys to --by to separate them", file=sys.stderr)
     return mean_accuracies(finished, keys)
 
 
-def means_for_people(means: pd.DataFrame) -> pd.DataFrame:
+def format_means(means: pd.DataFrame) -> pd.DataFrame:
     texts = [format_measure(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float)]
     return means.drop(columns=["accuracy", "low", "high"]).assign(**{"accuracy [95%]": texts})
 
 
-def for_people(listed: pd.DataFrame) -> pd.DataFrame:
-    """Format the list for people. Names are last, since they are long and a terminal may wrap them."""
+def format_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """Format `list_runs` for people. Names are last, since they are long and a terminal may wrap them."""
     return pd.DataFrame(
         {
-            "epochs": [f"{a}/{b}" if pd.notna(a) else "" for a, b in listed[["epochs", "max_epochs"]].to_numpy()],
-            "accuracy": listed["val_seq_acc"].map(format_measure),
-            "worst": listed["worst"].map(format_measure),
-            "age": listed["age"].map(age),
-            "state": listed["state"],
-            "device": listed["device"].fillna("").str[:40],
-            "run": listed["run"].map(printable),
+            "epochs": [f"{a}/{b}" if pd.notna(a) else "" for a, b in runs[["epochs", "max_epochs"]].to_numpy()],
+            "accuracy": runs["val_seq_acc"].map(format_measure),
+            "worst": runs["worst"].map(format_measure),
+            "age": runs["age"].map(format_age),
+            "state": runs["state"],
+            "device": runs["device"].fillna("").str[:40],
+            "run": runs["run"].map(printable),
         }
     )
 
 
-def age(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """A duration as text: ``40 s``, ``12 min``, ``3 h``, ``9 d``."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:

@@ -2,7 +2,7 @@
 
 ================================  =====================================================================
 ``config.yaml``                   the resolved configuration
-``metrics.csv``                   a row per epoch and seed (`METRICS`)
+``metrics.csv``                   a row per epoch and seed (`METRIC_COLUMNS`)
 ``tokens.csv``                    the accuracy of each answer token, a row per epoch, seed and split
 ``slices.csv``                    the accuracy of each kind of example, where examples are drawn from a larger table
 ``weights/seed=K.safetensors``    final weights of one replica, loadable into the plain network
@@ -37,15 +37,16 @@ import yaml
 
 from ..errors import UserError, bad_value
 from ..seeds import format_seeds, parse_seeds
-from ..system.files import locked, naming, remove_partial_files, write_atomically
-from ..system.machine import commit
+from ..system.files import locked, oserrors_naming, remove_partial_files, write_atomically
+from ..system.machine import git_commit
 
-HASHED = ("task", "split", "model", "ablation", "data")
-HASHED_OF_TRAINER = ("max_epochs", "stop_at", "precision")
-NAME = r"[A-Za-z0-9][A-Za-z0-9_+.-]{0,63}"
-NAMES = "a name of at most 64 letters, digits and _ + . -, the first a letter or a digit"
+NAMED_GROUPS = ("task", "split", "model", "ablation")
+HASHED_GROUPS = (*NAMED_GROUPS, "data")
+HASHED_TRAINER_KEYS = ("max_epochs", "stop_at", "precision")
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_+.-]{0,63}"
+NAME_DESCRIPTION = "a name of at most 64 letters, digits and _ + . -, the first a letter or a digit"
 # Keys added later, each with the value of all earlier runs.
-ADDED: dict[str, Any] = {
+LATER_DEFAULTS: dict[str, Any] = {
     "task.base": 2,
     "task.interleaved": False,
     "task.min_bits": None,
@@ -56,14 +57,13 @@ ADDED: dict[str, Any] = {
 }
 DEFAULT_POSITIONS = {"arith_erd.models.NanoGPT": "learned", "arith_erd.models.Transformer": "sinusoidal"}
 
-INTEGERS = ("epoch", "seed")
-SLICES = ("slice", "value", "val_seq_acc")
-METRICS = (*INTEGERS, "train_loss", "train_token_acc", "train_seq_acc", "val_token_acc", "val_seq_acc", "seconds")
+INTEGER_COLUMNS = ("epoch", "seed")
+SLICE_COLUMNS = ("slice", "value", "val_seq_acc")
+VALUE_COLUMNS = ("train_loss", "train_token_acc", "train_seq_acc", "val_token_acc", "val_seq_acc", "seconds")
+METRIC_COLUMNS = (*INTEGER_COLUMNS, *VALUE_COLUMNS)
 
-MetricRow = dict[str, Any]
-"""A row of ``metrics.csv``: `METRICS`."""
-SeedSummary = dict[str, Any]
-"""The entry of a seed in ``summary.json``: its last row, without epoch and seconds, and keys of `training.run_pack`."""
+Row = dict[str, Any]
+"""A row of ``metrics.csv``, or the entry of a seed in ``summary.json``."""
 
 FINISHED = "finished"
 
@@ -79,30 +79,30 @@ class Run:
         self.tokens_file = self.path / "tokens.csv"  # not in runs of older versions
         self.slices_file = self.path / "slices.csv"  # of runs on examples that are drawn
         self.summary_file = self.path / "summary.json"
-        self.checkpoint = self.path / "last.ckpt"
-        self.error = self.path / "error.txt"
-        self.curves = self.path / "curves.png"
+        self.checkpoint_file = self.path / "last.ckpt"
+        self.error_file = self.path / "error.txt"
+        self.curves_file = self.path / "curves.png"
 
     def probe_folder(self, name: str) -> Path:
         return self.path / "probes" / name
 
     # Weights
 
-    def weights(self, seed: int, epoch: int | None = None) -> Path:
+    def weights_file(self, seed: int, epoch: int | None = None) -> Path:
         """The file of a replica's final weights, or of its weights after an epoch."""
         folder = self.path / "weights"
         return (folder if epoch is None else folder / f"epoch={epoch}") / f"seed={seed}.safetensors"
 
-    def kept_epochs(self, seed: int) -> list[int]:
+    def saved_epochs(self, seed: int) -> list[int]:
         """The epochs whose weights of a replica were kept, ascending."""
-        return sorted(epoch for epoch in self._epoch_folders() if self.weights(seed, epoch).is_file())
+        return sorted(epoch for epoch in self._epoch_folders() if self.weights_file(seed, epoch).is_file())
 
     def missing_epochs(self, keep: str, seeds: Sequence[int], last: int) -> list[int]:
         """The epochs up to ``last`` that ``keep`` includes, but without the weights of some seed."""
-        there = set.intersection(*(set(self.kept_epochs(seed)) for seed in seeds))
-        return [epoch for epoch in kept_epochs(keep, last) if epoch not in there]
+        saved = set.intersection(*(set(self.saved_epochs(seed)) for seed in seeds))
+        return [epoch for epoch in epochs_to_keep(keep, last) if epoch not in saved]
 
-    def drop_kept_after(self, epoch: int) -> None:
+    def delete_weights_after(self, epoch: int) -> None:
         """Remove weights of later epochs, since the run resumes from ``epoch``."""
         for later, folder in self._epoch_folders().items():
             if later > epoch:
@@ -113,8 +113,8 @@ class Run:
 
     def _epoch_folders(self) -> dict[int, Path]:
         folders = (self.path / "weights").glob("epoch=*")
-        named = {folder: re.fullmatch(r"epoch=([1-9]\d{0,9})", folder.name, re.ASCII) for folder in folders}
-        return {int(match[1]): folder for folder, match in named.items() if match}
+        matches = ((folder, re.fullmatch(r"epoch=([1-9]\d{0,9})", folder.name, re.ASCII)) for folder in folders)
+        return {int(match[1]): folder for folder, match in matches if match}
 
     # State
 
@@ -123,31 +123,28 @@ class Run:
         """Whether the summary is valid and the weights of all its seeds exist."""
         try:
             summary = self.summary()
-            weights = [self.weights(int(entry["seed"])) for entry in summary["seeds"]]
+            weights = [self.weights_file(int(entry["seed"])) for entry in summary["seeds"]]
             return bool(summary["status"] == FINISHED and weights and all(path.is_file() for path in weights))
         except (UserError, KeyError, TypeError, ValueError, OverflowError):
             return False
 
     def skip_message(self, keep: str = "none", sources: Mapping[str, str] | None = None) -> str:
         """The line printed for a finished run. It also says if other code trained it, or weights for ``keep`` lack."""
-        summary, line = self.summary(), f"{self.path}: finished already, skipped{self.code_changes(sources)}"
+        summary, line = self.summary(), f"{self.path}: finished already, skipped{self.describe_code_changes(sources)}"
         seeds = [row["seed"] for row in summary["seeds"]]
         try:
-            whole = {*seeds} <= {row["seed"] for row in self.metrics() if row["epoch"] == summary["epochs"]}
+            complete = {*seeds} <= {row["seed"] for row in self.metrics() if row["epoch"] == summary["epochs"]}
         except (KeyError, UserError):
-            whole = False
-        if not whole:
+            complete = False
+        if not complete:
             line += "; its metrics.csv is damaged, so tables leave it out (overwrite=true trains again)"
         if keep != "none" and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
             line += f"; the weights of {len(missing)} epochs were not kept (overwrite=true trains again, keeping them)"
         return line
 
-    def code_changes(self, sources: Mapping[str, str] | None = None) -> str:
-        """How the code has changed since the run was finished, for the end of a line; empty if it has not.
-
-        ``sources`` are the current hashes of trusted packages (`config.build.source_hashes`).
-        """
-        summary, now, changes = self.summary(), commit() or "", ""
+    def describe_code_changes(self, sources: Mapping[str, str] | None = None) -> str:
+        """How the code, and ``sources`` (`source_hashes`), have changed since the run finished; empty if not at all."""
+        summary, now, changes = self.summary(), git_commit() or "", ""
         then, before = summary.get("versions", {}).get("commit"), summary.get("sources", {})
         if then and now and then != now:
             changes += f"; trained at commit {then}, the code is now at {now}".replace("-dirty", " with changes")
@@ -164,19 +161,19 @@ class Run:
         """The old run, while a new one is trained in its place."""
         return Run(self.path.with_name(f".{self.name}.old"))
 
-    def set_aside(self) -> None:
+    def move_to_backup(self) -> None:
         """Rename the run, unless a new one has its place already; an error if another process trains it."""
         if self.path.exists() and not self.backup.path.exists():
             with locked(self.path):
                 self.path.rename(self.backup.path)
 
-    def drop_backup(self) -> None:
+    def delete_backup(self) -> None:
         """Delete the old run, once the new one has finished."""
-        old = self.backup.path
-        if self.finished and old.is_symlink():
-            old.unlink()
+        backup = self.backup.path
+        if self.finished and backup.is_symlink():
+            backup.unlink()
         elif self.finished:
-            shutil.rmtree(old, ignore_errors=True)
+            shutil.rmtree(backup, ignore_errors=True)
 
     # Contents
 
@@ -197,15 +194,12 @@ class Run:
             raise UserError(f"{self.config_file}: expected a mapping of keys to values")
         return config
 
-    def metrics(self) -> list[MetricRow]:
+    def metrics(self) -> list[Row]:
         """The rows of ``metrics.csv``, oldest first."""
         return read_metrics(self.metrics_file)
 
     def summary(self) -> dict[str, Any]:
-        """The contents of ``summary.json``; a `UserError` if it is missing or not a JSON object.
-
-        An `OSError` if it exists and cannot be read, since the run may be finished.
-        """
+        """The contents of ``summary.json``; a `UserError` if it is missing or no JSON object."""
         try:
             summary = json.loads(self.summary_file.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError) as error:
@@ -219,7 +213,7 @@ class Run:
         text = json.dumps({"status": FINISHED, **summary})
         finite = json.loads(text, parse_constant=lambda _: None)  # JSON has neither NaN nor infinity
         write_atomically(self.summary_file, f"{json.dumps(finite, indent=2)}\n")
-        self.error.unlink(missing_ok=True)
+        self.error_file.unlink(missing_ok=True)
 
 
 def run_directories(pattern: str) -> list[Path]:
@@ -228,31 +222,28 @@ def run_directories(pattern: str) -> list[Path]:
     return sorted(Path(path) for path in paths if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))
 
 
-def read_metrics(path: Path) -> list[MetricRow]:
+def read_metrics(path: Path) -> list[Row]:
     """The rows, oldest first; none without the file. A last line that a kill cut off is dropped."""
     try:
         rows = csv.DictReader(_whole_lines(path))
-        return [{key: (int if key in INTEGERS else float)(row[key]) for key in METRICS} for row in rows]
+        return [{key: (int if key in INTEGER_COLUMNS else float)(row[key]) for key in METRIC_COLUMNS} for row in rows]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise UserError(f"{path}: expected the columns {', '.join(METRICS)}") from error
+        raise UserError(f"{path}: expected the columns {', '.join(METRIC_COLUMNS)}") from error
 
 
-def begin_rows(path: Path, names: Sequence[str], last: int) -> None:
-    """Rewrite a file with its rows up to epoch ``last``, and the columns ``names`` after epoch and seed.
-
-    If some line does not begin with an epoch, the file is damaged: it is started again, with a message.
-    """
+def start_rows(path: Path, names: Sequence[str], last: int) -> None:
+    """Rewrite a file with its rows up to epoch ``last``, and the columns ``names`` after epoch and seed."""
     try:
-        kept = [line for line in _whole_lines(path)[1:] if 1 <= int(line.partition(",")[0]) <= last]
+        lines = [line for line in _whole_lines(path)[1:] if 1 <= int(line.partition(",")[0]) <= last]
     except ValueError:
         print(f"{path}: damaged; started again at epoch {last + 1}")
-        kept = []
-    write_atomically(path, _lines([(*INTEGERS, *names)]) + "".join(f"{line}\n" for line in kept))
+        lines = []
+    write_atomically(path, _lines([(*INTEGER_COLUMNS, *names)]) + "".join(f"{line}\n" for line in lines))
 
 
 def append_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
     """Append the rows of one epoch and flush them to the disk, since the next checkpoint relies on them."""
-    with naming(path), path.open("a", encoding="utf-8") as file:
+    with oserrors_naming(path), path.open("a", encoding="utf-8") as file:
         file.write(_lines(rows))
         file.flush()
         os.fsync(file.fileno())
@@ -270,15 +261,15 @@ def _whole_lines(path: Path) -> list[str]:
     return text[: text.rfind("\n") + 1].splitlines()
 
 
-def epochs_to(rows: Iterable[MetricRow], seed: int, accuracy: float) -> int | None:
+def epochs_to(rows: Iterable[Row], seed: int, accuracy: float) -> int | None:
     """The first epoch at which a seed's validation sequence accuracy is at least ``accuracy``; None if none is."""
     return min((r["epoch"] for r in rows if r["seed"] == seed and r["val_seq_acc"] >= accuracy), default=None)
 
 
-def kept_epochs(keep: str, last: int) -> Sequence[int]:
+def epochs_to_keep(keep: str, last: int) -> Sequence[int]:
     """The epochs whose weights a run of ``last`` epochs keeps, ascending; ``log`` keeps eight of each decade.
 
-    >>> [list(kept_epochs(keep, 10)) for keep in ("none", "every:4", "log")]
+    >>> [list(epochs_to_keep(keep, 10)) for keep in ("none", "every:4", "log")]
     [[], [4, 8], [1, 2, 3, 4, 6, 7, 10]]
     """
     if keep == "log":
@@ -288,50 +279,50 @@ def kept_epochs(keep: str, last: int) -> Sequence[int]:
     return range(step, last + 1, step)
 
 
-def identity(resolved: Mapping[str, Any]) -> dict[str, Any]:
+def hashed_config(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved configuration that can change the weights, with the seeds in canonical form.
 
     Runs with equal identities are the same run, with one name. Paths, logger, launcher, checkpointing, device and
-    compilation are left out. Keys of `ADDED` at their first values are left out too, so that runs made before those
-    keys keep their names.
+    compilation are left out. Keys of `LATER_DEFAULTS` at their first values too, so that older runs keep their
+    names.
     """
-    return without_added(
+    return without_later_defaults(
         {
-            **{key: resolved[key] for key in HASHED},
-            "trainer": {key: resolved["trainer"][key] for key in HASHED_OF_TRAINER},
+            **{key: resolved[key] for key in HASHED_GROUPS},
+            "trainer": {key: resolved["trainer"][key] for key in HASHED_TRAINER_KEYS},
             "seed": format_seeds(parse_seeds(resolved["seed"])),
         }
     )
 
 
-def settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration by dotted key, without keys of `ADDED` at their first values; a list is one value.
+def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration by dotted key, without keys of `LATER_DEFAULTS` at their first values; a list is one value.
 
-    >>> settings({"task": {"name": "add", "bits": 7, "base": 2}, "seed": [0, 1]})
+    >>> flat_settings({"task": {"name": "add", "bits": 7, "base": 2}, "seed": [0, 1]})
     {'task.name': 'add', 'task.bits': 7, 'seed': [0, 1]}
     """
-    return dict(leaves(without_added(config)))
+    return dict(flatten(without_later_defaults(config)))
 
 
-def leaves(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def flatten(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """Dotted keys and values: ``{"a": {"b": 1}}`` -> ``[("a.b", 1)]``; lists and empty groups are leaves."""
     items: list[tuple[str, Any]] = []
-    for k, value in node.items():
+    for key, value in node.items():
         nested = isinstance(value, dict) and value
-        items += leaves(value, f"{prefix}{k}.") if nested else [(f"{prefix}{k}", value)]
+        items += flatten(value, f"{prefix}{key}.") if nested else [(f"{prefix}{key}", value)]
     return items
 
 
-def without_added(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A configuration without keys of `ADDED` at their first values, as the first version would have written it."""
-    kept = {}
+def without_later_defaults(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A configuration without keys of `LATER_DEFAULTS` at their first values, as the first version wrote it."""
+    result = {}
     for key, value in node.items():
         name = f"{prefix}{key}"
-        own = DEFAULT_POSITIONS.get(str(node.get("_target_")))
-        first = own if name == "model.net.positions" else ADDED.get(name, ...)
+        positions = DEFAULT_POSITIONS.get(str(node.get("_target_")))
+        first = positions if name == "model.net.positions" else LATER_DEFAULTS.get(name, ...)
         if value != first:
-            kept[key] = without_added(value, f"{name}.") if isinstance(value, dict) else value
-    return kept
+            result[key] = without_later_defaults(value, f"{name}.") if isinstance(value, dict) else value
+    return result
 
 
 def short_hash(value: Any, digits: int = 8) -> str:
@@ -341,6 +332,6 @@ def short_hash(value: Any, digits: int = 8) -> str:
 
 def require_name(key: str, value: object) -> str:
     """Raise a `UserError` unless ``value`` can be part of a file's name, of a page and of a plot's title."""
-    if not isinstance(value, str) or not re.fullmatch(NAME, value):
-        raise bad_value(key, value, NAMES)
+    if not isinstance(value, str) or not re.fullmatch(NAME_PATTERN, value):
+        raise bad_value(key, value, NAME_DESCRIPTION)
     return value

@@ -13,95 +13,94 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..errors import UNREADABLE, UserError, excerpt
+from ..errors import DAMAGED_FILE_ERRORS, UserError, excerpt
 from ..seeds import format_seeds, parse_seeds
 from ..stats import Estimate, Mean
 from ..system.files import is_locked
 from .directory import (
-    ADDED,
     DEFAULT_POSITIONS,
     FINISHED,
-    HASHED,
-    HASHED_OF_TRAINER,
-    METRICS,
+    HASHED_GROUPS,
+    HASHED_TRAINER_KEYS,
+    LATER_DEFAULTS,
+    METRIC_COLUMNS,
+    NAMED_GROUPS,
+    Row,
     Run,
-    identity,
-    leaves,
+    flat_settings,
+    flatten,
+    hashed_config,
     require_name,
-    settings,
     short_hash,
 )
 
-GROUPS = ("task", "split", "model", "ablation")
-ORDERS = ("prompt_order", "completion_order")
+ORDER_KEYS = ("prompt_order", "completion_order")
 VERSIONS = ("arith_erd", "commit", "python", "torch", "lightning")
-RESULTS = [name for name in METRICS if name.startswith(("train_", "val_"))]
-NUMBERS = (
+ACCURACY_COLUMNS = [name for name in METRIC_COLUMNS if name.startswith(("train_", "val_"))]
+SUMMARY_COLUMNS = (
     *("train_seq_acc", "val_seq_acc", "val_token_acc", "val_token_acc_autoregressive", "val_mae", "epochs_to_95"),
     *("params", "train_flops", "train_tokens", "minutes"),
 )
-Row = dict[str, Any]
 
 
 def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
     """Read a run directory: a row for each seed, and ``metrics.csv`` with a row for each epoch and seed.
 
-    The rows have everything that tables show, ``settings`` as one mapping, and the ``state`` of the run. It is
-    ``finished`` if the summary has all seeds of the configuration, and ``metrics.csv`` all epochs of the summary. The
-    weights may be missing, as most are in ``results/runs/``. A damaged summary is described in ``problem``; a damaged
-    configuration or ``metrics.csv`` raises one of `UNREADABLE`, or `OSError`.
+    The ``state`` is ``finished`` if the summary has all seeds of the configuration, and ``metrics.csv`` all epochs of
+    the summary. The weights may be missing, as most are in ``results/runs/``. A damaged summary is described in
+    ``problem``; a damaged configuration or ``metrics.csv`` raises one of `DAMAGED_FILE_ERRORS`, or `OSError`.
     """
     config, written = run.config(), run.metrics()
     try:
-        seeds, of_run = parse_seeds(config["seed"]), _of_the_configuration(config)
-    except UNREADABLE as error:
+        seeds, columns = parse_seeds(config["seed"]), _config_columns(config)
+    except DAMAGED_FILE_ERRORS as error:
         raise UserError(f"config.yaml: not that of a run ({type(error).__name__}: {error})") from error
-    metrics = pd.DataFrame(written, columns=list(METRICS), dtype="float64")
+    metrics = pd.DataFrame(written, columns=list(METRIC_COLUMNS), dtype="float64")
     metrics = metrics.astype({"epoch": "int64", "seed": "int64"}).drop_duplicates(["epoch", "seed"], keep="last")
     last = metrics.drop_duplicates("seed", keep="last").set_index("seed")
-    of_seeds: dict[int, Row] = {}
-    state, problem = "failed" if run.error.is_file() else "stopped", ""
+    summaries: dict[int, Row] = {}
+    state, problem = "failed" if run.error_file.is_file() else "stopped", ""
     if run.summary_file.exists():
         try:
-            of_seeds, state = _of_the_summary(run.summary(), seeds, last["epoch"]), FINISHED
-        except UNREADABLE as error:
+            summaries, state = _summary_columns(run.summary(), seeds, last["epoch"]), FINISHED
+        except DAMAGED_FILE_ERRORS as error:
             state, problem = "damaged", f"summary.json: not that of a finished run ({excerpt(str(error))})"
-    of_run |= {"state": "training" if state != FINISHED and is_locked(run.path) else state, "problem": problem}
-    ends = last.rename(columns={"epoch": "epochs"})[["epochs", *RESULTS]].to_dict("index")
-    return [of_run | {"seed": s, "epochs": 0} | ends.get(s, {}) | of_seeds.get(s, {}) for s in seeds], metrics
+    columns |= {"state": "training" if state != FINISHED and is_locked(run.path) else state, "problem": problem}
+    ends = last.rename(columns={"epoch": "epochs"})[["epochs", *ACCURACY_COLUMNS]].to_dict("index")
+    return [columns | {"seed": s, "epochs": 0} | ends.get(s, {}) | summaries.get(s, {}) for s in seeds], metrics
 
 
-def _of_the_configuration(config: Mapping[str, Any]) -> Row:
-    given, who = settings(config), identity(config)
-    del who["seed"]
-    path = who | {"trainer": {"precision": who["trainer"]["precision"]}}  # of the weights, however long
+def _config_columns(config: Mapping[str, Any]) -> Row:
+    settings, hashed = flat_settings(config), hashed_config(config)
+    del hashed["seed"]
+    trajectory = hashed | {"trainer": {"precision": hashed["trainer"]["precision"]}}  # of the weights, however long
     return {
-        **{group: require_name(f"{group}.name", given[f"{group}.name"]) for group in GROUPS},
-        **{key: require_name(f"task.{key}", given.get(f"task.{key}", "reverse")) for key in ORDERS},
-        "max_epochs": np.int64(given["trainer.max_epochs"]),
-        "stop_at": np.float64(given["trainer.stop_at"]),
-        "key": short_hash(who, 12),
-        "trajectory": short_hash(path, 12),
-        "settings": given,
+        **{group: require_name(f"{group}.name", settings[f"{group}.name"]) for group in NAMED_GROUPS},
+        **{key: require_name(f"task.{key}", settings.get(f"task.{key}", "reverse")) for key in ORDER_KEYS},
+        "max_epochs": np.int64(settings["trainer.max_epochs"]),
+        "stop_at": np.float64(settings["trainer.stop_at"]),
+        "key": short_hash(hashed, 12),
+        "trajectory": short_hash(trajectory, 12),
+        "settings": settings,
     }
 
 
-def _of_the_summary(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.Series[int]") -> dict[int, Row]:
+def _summary_columns(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.Series[int]") -> dict[int, Row]:
     """Seed -> columns from the summary; ``last`` is the last epoch in ``metrics.csv``, by seed."""
-    of_run: Row = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
-    of_run = {key: None if value is None else excerpt(str(value)) for key, value in of_run.items()}
-    of_run |= {key: float(summary[key]) for key in ("params", "train_flops")}
-    of_run["train_tokens"] = summary["train_flops"] / (6 * summary["params"])
-    of_run["minutes"] = summary["wall_seconds"] / 60 / len(seeds)  # per replica of a run that trained them
+    columns: Row = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
+    columns = {key: None if value is None else excerpt(str(value)) for key, value in columns.items()}
+    columns |= {key: float(summary[key]) for key in ("params", "train_flops")}
+    columns["train_tokens"] = summary["train_flops"] / (6 * summary["params"])
+    columns["minutes"] = summary["wall_seconds"] / 60 / len(seeds)  # per replica of a run that trained them
     if {row["seed"] for row in summary["seeds"]} != set(seeds):
         raise ValueError(f"its seeds are not those of config.yaml, {format_seeds(seeds)}")
     if set(last.index) != set(seeds) or (last != summary["epochs"]).any():
         raise ValueError("metrics.csv does not hold all its epochs")
     by_seed: dict[int, Row] = {}
     for row in summary["seeds"]:
-        given = {key: row[key] for key in (*NUMBERS, *RESULTS) if key in row}
-        numbers = {key: math.nan if x is None else float(x) for key, x in given.items()}  # null means not known
-        by_seed[row["seed"]] = numbers | {"never_learnt": excerpt(", ".join(row.get("never_learnt", ())))} | of_run
+        present = {key: row[key] for key in (*SUMMARY_COLUMNS, *ACCURACY_COLUMNS) if key in row}
+        numbers = {key: math.nan if x is None else float(x) for key, x in present.items()}  # null means not known
+        by_seed[row["seed"]] = numbers | {"never_learnt": excerpt(", ".join(row.get("never_learnt", ())))} | columns
     return by_seed
 
 
@@ -129,15 +128,15 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
     directories = [Run(path) for path in paths if _is_run(path) and not path.name.startswith(".")]
     if not directories:
         raise UserError(f"{runs}: no run there; expected a folder of runs, or a glob of run directories in quotes")
-    old = [run.backup for run in directories if _is_run(run.backup.path)]
-    rows = [row for run in directories for row in _rows(run)]
-    rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in old for row in _rows(run)]
+    backups = [run.backup for run in directories if _is_run(run.backup.path)]
+    rows = [row for run in directories for row in _run_rows(run)]
+    rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in backups for row in _run_rows(run)]
     table = pd.DataFrame(rows)
     readable = table[table["state"] != "unreadable"]
-    shown = [key for key in settings_columns(table) if key in also or readable[key].map(str).nunique() > 1]
-    whole = [key for key in shown if {type(row.get(key)) for row in rows} == {int, NoneType}]  # floats, beside a gap
-    columns = ["run", *shown, "seed", "epochs", "max_epochs", *RESULTS, "state", "device", "age", "path"]
-    return table.reindex(columns=columns).astype(dict.fromkeys(("seed", "epochs", "max_epochs", *whole), "Int64"))
+    varying = [key for key in settings_columns(table) if key in also or readable[key].map(str).nunique() > 1]
+    integers = [key for key in varying if {type(row.get(key)) for row in rows} == {int, NoneType}]  # floats with gaps
+    columns = ["run", *varying, "seed", "epochs", "max_epochs", *ACCURACY_COLUMNS, "state", "device", "age", "path"]
+    return table.reindex(columns=columns).astype(dict.fromkeys(("seed", "epochs", "max_epochs", *integers), "Int64"))
 
 
 def settings_columns(table: pd.DataFrame) -> list[str]:
@@ -157,10 +156,9 @@ def accuracy_by_slice(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Group finished runs by some columns: a table with ``seeds``, ``accuracy``, ``low``, ``high``.
+    """Group finished runs by some columns: ``seeds``, and the mean final ``accuracy`` with its interval, ``low, high``.
 
-    The accuracy is the mean final validation sequence accuracy over the seeds, with a 95% interval from three seeds on
-    (`stats`). A seed that is in several runs of the same settings counts once.
+    A seed that is in several runs of the same settings counts once.
     """
     finished = table[table["state"] == FINISHED].drop_duplicates([*{*settings_columns(table), *keys, "seed"}])
     rows = []
@@ -176,18 +174,23 @@ def _is_run(path: Path | str) -> bool:
     return os.path.isfile(os.path.join(path, "config.yaml"))
 
 
-def _rows(run: Run) -> list[Row]:
+def _run_rows(run: Run) -> list[Row]:
     row: Row = {"run": run.name, "path": str(run.path), "state": "unreadable", "age": 0.0}
-    with suppress(*UNREADABLE, OSError):
-        written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint)
+    with suppress(*DAMAGED_FILE_ERRORS, OSError):
+        written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint_file)
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
-        return [row | of_seed | _shown(of_seed["settings"]) for of_seed in read_replicas(run)[0]]
+        return [row | replica | _settings_for_table(replica["settings"]) for replica in read_replicas(run)[0]]
     return [row]
 
 
-def _shown(given: Mapping[str, Any]) -> Row:
-    """Settings that can change the weights, also those of `ADDED`; lists as text, so that tables can be grouped."""
-    first = dict(leaves(ADDED)) | {"model.net.positions": DEFAULT_POSITIONS.get(given["model.net._target_"])}
-    hashed = (*(f"{group}." for group in HASHED), *(f"trainer.{key}" for key in HASHED_OF_TRAINER))
-    shown = {k: x for k, x in (first | dict(given)).items() if k.startswith(hashed) and not k.endswith("_target_")}
-    return {key: str(value) if isinstance(value, list | dict) else value for key, value in shown.items()}
+def _settings_for_table(settings: Mapping[str, Any]) -> Row:
+    """Settings that can change the weights, with those of `LATER_DEFAULTS`; lists as text, for grouping."""
+    first = dict(flatten(LATER_DEFAULTS)) | {
+        "model.net.positions": DEFAULT_POSITIONS.get(settings["model.net._target_"])
+    }
+    hashed = (*(f"{group}." for group in HASHED_GROUPS), *(f"trainer.{key}" for key in HASHED_TRAINER_KEYS))
+    return {
+        key: str(value) if isinstance(value, list | dict) else value
+        for key, value in {**first, **settings}.items()
+        if key.startswith(hashed) and not key.endswith("_target_")
+    }

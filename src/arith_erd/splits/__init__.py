@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from ..bits import to_digits
+from ..digits import to_digits
 from ..errors import UserError, bad_value, require_integer
 from ..tasks import Examples
 
@@ -123,5 +123,5 @@ class LengthSplit:
     def __call__(self, examples: Examples) -> npt.NDArray[np.bool_]:
         if self.trained >= examples.bits:
             raise bad_value("split.trained", self.trained, f"fewer digits than task.bits={examples.bits}")
-        chosen = np.random.default_rng(self.seed).random(len(examples)) < self.fraction
-        return (examples.length > self.trained) | chosen
+        random = np.random.default_rng(self.seed).random(len(examples)) < self.fraction
+        return (examples.length > self.trained) | random

@@ -4,10 +4,10 @@ Exit statuses of ``train.py``, ``probe.py`` and the other programs:
 
 =====================  =================================================================================================
 0                      done; every job of a sweep is finished
-1 (`FAILED`)           refused input, a failed run (your own loss that raises, too), or a sweep with such a job
+1 (`EXIT_FAILED`)           refused input, a failed run (your own loss that raises, too), or a sweep with such a job
 2                      an option that Hydra or argparse does not know
-70 (`INTERNAL`)        an error of ours; the line names the file with the traceback
-75 (`BUSY`)            another process trains this run; try again later
+70 (`EXIT_INTERNAL`)        an error of ours; the line names the file with the traceback
+75 (`EXIT_BUSY`)            another process trains this run; try again later
 128 + signal           stopped: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP, 138 SIGUSR1 (Linux); see `signals`
 =====================  =================================================================================================
 """
@@ -24,31 +24,28 @@ from typing import Any, TextIO
 from ..errors import UserError, excerpt, first_line, printable
 from .files import InUseError
 
-FAILED = 1
-FAILURE = "failed: "
+EXIT_FAILED, EXIT_INTERNAL, EXIT_BUSY = 1, 70, 75  # the last two are EX_SOFTWARE and EX_TEMPFAIL of sysexits.h
+USER_CODE_NOTE = "failed: "
 """Prefix of the note that names the user's code in which an exception arose."""
-INTERNAL = 70
-"""EX_SOFTWARE of sysexits.h."""
-BUSY = 75
-"""EX_TEMPFAIL of sysexits.h."""
 
 
 def line_and_status(error: Exception) -> tuple[str, int]:
     """An error as one line, and the exit status. Its traceback is in the file that a note names, or in a new file."""
     if isinstance(error, UserError):
-        return str(error), BUSY if isinstance(error, InUseError) else FAILED
+        return str(error), EXIT_BUSY if isinstance(error, InUseError) else EXIT_FAILED
     if isinstance(error, OSError) and error.filename is not None:
-        safe = "files that were complete before are intact"
-        return printable(f"{excerpt(str(error.filename))}: {error.strerror or first_line(error)}; {safe}"), FAILED
-    noted, failure = (_notes(error, start) for start in ("see ", FAILURE))
-    where = noted[-1] if noted else "no file"
+        reassurance = "files that were complete before are intact"
+        line = f"{excerpt(str(error.filename))}: {error.strerror or first_line(error)}; {reassurance}"
+        return printable(line), EXIT_FAILED
+    files, user_code = (_notes(error, start) for start in ("see ", USER_CODE_NOTE))
+    where = files[-1] if files else "no file"
     with contextlib.suppress(OSError):
-        if not noted:
+        if not files:
             descriptor, where = tempfile.mkstemp(prefix="arith_erd-error-", suffix=".txt")
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 traceback.print_exception(error, file=file)
-    whose, status = (failure[-1], FAILED) if failure else ("internal error", INTERNAL)
-    return f"{whose}: {printable(first_line(error))}; the traceback is in {where}", status
+    origin, status = (user_code[-1], EXIT_FAILED) if user_code else ("internal error", EXIT_INTERNAL)
+    return f"{origin}: {printable(first_line(error))}; the traceback is in {where}", status
 
 
 def _notes(error: Exception, start: str) -> list[str]:
@@ -63,7 +60,7 @@ def one_line_errors() -> Iterator[None]:
     """
     before = sys.stdout, sys.stderr
     with open(os.devnull, "w") as nowhere:  # it takes the place of a closed descriptor, so that no other file does
-        sys.stdout, sys.stderr = (_lasting(stream or nowhere) for stream in before)
+        sys.stdout, sys.stderr = (_non_failing(stream or nowhere) for stream in before)
         try:
             yield
         except KeyboardInterrupt:
@@ -78,7 +75,7 @@ def one_line_errors() -> Iterator[None]:
             sys.stdout, sys.stderr = before
 
 
-class LastingFile(io.FileIO):
+class NonFailingFile(io.FileIO):
     """An open descriptor whose writes do not fail: what cannot be written goes nowhere."""
 
     def write(self, data: Any) -> int:
@@ -87,10 +84,10 @@ class LastingFile(io.FileIO):
         return len(data)
 
 
-def _lasting(stream: TextIO) -> TextIO:
-    """The same output by way of a `LastingFile`, and with characters escaped that its encoding lacks."""
+def _non_failing(stream: TextIO) -> TextIO:
+    """The same output by way of a `NonFailingFile`, and with characters escaped that its encoding lacks."""
     try:
-        buffer = io.BufferedWriter(LastingFile(stream.fileno(), "wb", closefd=False))
+        buffer = io.BufferedWriter(NonFailingFile(stream.fileno(), "wb", closefd=False))
     except OSError:  # not a file
         return stream
     by_line, at_once = (bool(getattr(stream, key, False)) for key in ("line_buffering", "write_through"))  # python -u

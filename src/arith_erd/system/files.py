@@ -12,26 +12,25 @@ from pathlib import Path
 
 from ..errors import UserError
 
-PARTIAL = ".partial-"
+PARTIAL_PREFIX = ".partial-"
 """Prefix of the names of unfinished files."""
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write text as UTF-8 by `replacing`; half of a surrogate pair is escaped."""
-    with replacing(path) as partial:
+    """Write text as UTF-8 by `atomic_file`; half of a surrogate pair is escaped."""
+    with atomic_file(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Write a file whole or not at all: the block writes to the path it is given, in the same folder.
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Write a file whole or not at all: the block writes to another path, which is flushed and then replaces ``path``.
 
-    After the block that file is flushed and replaces ``path``; if the block fails, it is removed. Several processes may
-    write the same file at once: the last one to finish wins. An `OSError` names ``path``.
+    Several processes may write the same file at once: the last one to finish wins. An `OSError` names ``path``.
     """
-    partial = path.with_name(f"{PARTIAL}{secrets.token_hex(8)}")
+    partial = path.with_name(f"{PARTIAL_PREFIX}{secrets.token_hex(8)}")
     try:
-        with naming(path):
+        with oserrors_naming(path):
             yield partial
             _flush(partial)
             partial.replace(path)
@@ -50,7 +49,7 @@ def _flush(path: Path) -> None:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def oserrors_naming(path: Path) -> Iterator[None]:
     """Make an `OSError` of the block name ``path``, since a failed write may name no file, or a temporary one."""
     try:
         yield
@@ -59,20 +58,20 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def remove_partial_files(folder: Path) -> None:
-    """Remove the files that a killed `replacing` left in a folder. Only the caller may write there."""
-    for path in folder.glob(f"{PARTIAL}*"):
+    """Remove the files that a killed `atomic_file` left in a folder. Only the caller may write there."""
+    for path in folder.glob(f"{PARTIAL_PREFIX}*"):
         path.unlink(missing_ok=True)
 
 
 def require_writable(key: str, folder: Path | str) -> None:
     """Raise a `UserError`, with the key, if a folder cannot be made or written; nothing is left behind."""
-    whole = Path(folder).absolute()
+    path = Path(folder).absolute()
     try:
-        with tempfile.TemporaryDirectory(dir=next(path for path in (whole, *whole.parents) if path.exists())):
+        with tempfile.TemporaryDirectory(dir=next(parent for parent in (path, *path.parents) if parent.exists())):
             pass
     except OSError as error:
-        accepted = f"cannot be written ({error.strerror}); expected a folder to write to"
-        raise UserError(f"{key}={folder}: {accepted}") from error
+        problem = f"cannot be written ({error.strerror}); expected a folder to write to"
+        raise UserError(f"{key}={folder}: {problem}") from error
 
 
 class InUseError(UserError):
@@ -83,9 +82,8 @@ class InUseError(UserError):
 def locked(folder: Path) -> Iterator[None]:
     """Hold ``folder/.lock`` within the block. The folder is made if it does not exist.
 
-    If another process holds the lock, an `InUseError` names the process and its host. The kernel releases a lock when
-    its holder ends, however it ends. The file stays: if it were removed, two processes could lock two files of one
-    name. On a file system without locks the block runs unlocked, with a message.
+    If another process holds the lock, an `InUseError` names it. The kernel releases a lock when its holder ends. The
+    file stays: if it were removed, two processes could lock two files of one name.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,8 +99,8 @@ def locked(folder: Path) -> Iterator[None]:
             file.seek(0)
             raise InUseError(f"{folder}: in use by {file.read().strip()}; wait for it, or end it") from None
         except OSError as error:
-            alone = "make sure that no other process trains the same run"
-            print(f"{folder}: cannot be locked here ({error.strerror}); {alone}")
+            advice = "make sure that no other process trains the same run"
+            print(f"{folder}: cannot be locked here ({error.strerror}); {advice}")
         yield
 
 

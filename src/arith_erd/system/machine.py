@@ -14,11 +14,10 @@ from .. import __version__
 if TYPE_CHECKING:
     import torch
 
-SPINS = "30000"
+SPIN_COUNT = "30000"
 """Number of turns, about 0.1 ms, that a waiting thread spins. GNU OpenMP's own 300,000 slow a step down several times
 if other programs compute too. Without any spinning a step takes twice as long: ``benchmarks/README.md``."""
-CHOSEN = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
-"""If one of these is set, we do not change how threads wait."""
+SPIN_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")  # if one is set, threads wait as it says
 
 
 def cpu_name() -> str:
@@ -40,11 +39,8 @@ def device_name(device: "torch.device") -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} {device.type}"
 
 
-def commit(checkout: Path = Path(__file__).parent) -> str | None:
-    """The commit, as ``4575d76``, with ``-dirty`` if code has changed since; None outside a git checkout.
-
-    Every change of a tracked file counts. New files count only in ``src`` and ``conf``, since others may be runs.
-    """
+def git_commit(checkout: Path = Path(__file__).parent) -> str | None:
+    """The commit, as ``4575d76``, with ``-dirty`` if code has changed since; None outside a git checkout."""
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(checkout), *words]
@@ -52,6 +48,7 @@ def commit(checkout: Path = Path(__file__).parent) -> str | None:
 
     with contextlib.suppress(OSError):
         if revision := git("describe", "--always", "--exclude=*"):
+            # New files count only in ``src`` and ``conf``, since others may be runs.
             changed = git("status", "--porcelain", "-uno") or git("status", "--porcelain", "--", ":/src", ":/conf")
             return f"{revision}-dirty" if changed else revision
     return None
@@ -60,21 +57,18 @@ def commit(checkout: Path = Path(__file__).parent) -> str | None:
 def versions() -> dict[str, str | None]:
     """The versions that can change a number: those of this package, Python, torch and Lightning."""
     packages = {name: version(name) for name in ("torch", "lightning")}
-    return {"arith_erd": __version__, "commit": commit(), "python": platform.python_version(), **packages}
+    return {"arith_erd": __version__, "commit": git_commit(), "python": platform.python_version(), **packages}
 
 
 def configure_threads() -> None:
-    """Set the number of threads, from affinity and the container's quota, and how long they spin; call before torch.
-
-    Neither depends on other programs, so results do not either. ``OMP_NUM_THREADS`` and `CHOSEN` are kept if set.
-    """
+    """Set the number of threads, from affinity and the container's quota, and how long they spin; call before torch."""
     from joblib import cpu_count  # not at the top: only a job that was accepted needs it
 
     usable = int(cpu_count())
     if usable < (os.cpu_count() or 1):
         os.environ.setdefault("OMP_NUM_THREADS", str(usable))
-    if not any(name in os.environ for name in CHOSEN):
-        os.environ["GOMP_SPINCOUNT"] = SPINS
+    if not any(name in os.environ for name in SPIN_VARIABLES):
+        os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
 
 
 def configure_matmul() -> None:

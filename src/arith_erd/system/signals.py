@@ -1,9 +1,7 @@
-"""Signals: SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C end a program between two steps of training.
+"""Signals: SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C end a program between two steps of training, after a checkpoint.
 
-A checkpoint is written first (`training.checkpoint.ResumePoint`), and the same command resumes at that step. Slurm
-sends SIGUSR1 ahead of a time limit (``#SBATCH --signal=USR1@60``). Third-party handlers of SIGUSR1 and SIGUSR2 keep
-their signals. They too are called between two steps: that of submitit, under hydra-submitit-launcher, requeues the job
-and exits. `cli_errors` documents the exit status.
+Slurm sends SIGUSR1 ahead of a time limit (``#SBATCH --signal=USR1@60``). Third-party handlers of SIGUSR1 and SIGUSR2
+keep their signals. They too are called between two steps: that of submitit requeues the job and exits.
 """
 
 import contextlib
@@ -19,13 +17,13 @@ from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
-OTHERS = (signal.SIGUSR1, signal.SIGUSR2)
-DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)
-GRACE = 3.0
+THIRD_PARTY_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+DEFAULT_HANDLERS = (signal.SIG_DFL, signal.default_int_handler)
+GRACE_SECONDS = 3.0
 """Seconds after a signal at which a process that is still running is ended by force."""
 
 
-class Preempted(SystemExit):
+class Interrupted(SystemExit):
     """Raised to end the program, including a sweep. No job's error handling catches it."""
 
     def __init__(self, number: signal.Signals) -> None:
@@ -38,42 +36,40 @@ class SignalQueue:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None  # for us
-        self.waiting: dict[int, Callable[[], object]] = {}  # calls of third-party handlers, by signal
+        self.deferred_calls: dict[int, Callable[[], object]] = {}  # of third-party handlers, by signal
         self.catching = self.deferring = False
 
     @contextlib.contextmanager
     def signals_caught(self) -> Iterator[None]:
-        """Turn the first of `SIGNALS` into `Preempted`: raised at once, or within `deferred` by `raise_pending`.
+        """Turn the first of `SIGNALS` into `Interrupted`: raised at once, or within `deferred` by `raise_pending`.
 
-        A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP), and SIGUSR1 stays
-        with a third-party handler if there is one. After a signal any other exception of the block becomes `Preempted`
-        too, since it may come from the clean-up of third-party code. Only the outermost of nested blocks prints that
-        the process stops, and requeues it.
+        A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP). After a signal any
+        other exception of the block becomes `Interrupted` too, since it may come from the clean-up of third-party code.
         """
         if not _in_main_thread():
             yield
             return
         outermost, self.catching = not self.catching, True
-        before: dict[signal.Signals, Any] = {}
+        handlers: dict[signal.Signals, Any] = {}
         for number in SIGNALS if outermost else ():
-            old = signal.getsignal(number)
-            if old in DEFAULTS or (number == signal.SIGTERM and old != signal.SIG_IGN):
-                before[number] = signal.signal(number, self._receive)
+            handler = signal.getsignal(number)
+            if handler in DEFAULT_HANDLERS or (number == signal.SIGTERM and handler != signal.SIG_IGN):
+                handlers[number] = signal.signal(number, self._receive)
         try:
             try:
                 yield
             except Exception as error:
                 if self.received is None:
                     raise
-                raise Preempted(self.received) from error
-        except Preempted as stop:
+                raise Interrupted(self.received) from error
+        except Interrupted as stop:
             if outermost:
                 print(f"{stop.signal.name}: stopped", file=sys.stderr)  # a run says where it will resume
                 requeue(stop.signal)
             raise
         finally:
-            for number, old in before.items():
-                signal.signal(number, old)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
             if outermost:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 self.received, self.catching = None, False
@@ -85,10 +81,12 @@ class SignalQueue:
             yield  # the outer block checks
             return
         self.deferring = True
-        handlers = {number: signal.getsignal(number) for number in OTHERS}
-        others = {number: old for number, old in handlers.items() if callable(old) and old != self._receive}
+        handlers = {number: signal.getsignal(number) for number in THIRD_PARTY_SIGNALS}
+        others: dict[int, Any] = {
+            number: old for number, old in handlers.items() if callable(old) and old != self._receive
+        }
         for number in others:
-            signal.signal(number, lambda *heard: self.waiting.update({heard[0]: partial(others[heard[0]], *heard)}))
+            signal.signal(number, lambda n, frame: self.deferred_calls.update({n: partial(others[n], n, frame)}))
         try:
             yield
         finally:
@@ -98,14 +96,14 @@ class SignalQueue:
             self.raise_pending()  # also replaces Lightning's own SIGTERMException
 
     def pending(self) -> bool:
-        return self.received is not None or bool(self.waiting)
+        return self.received is not None or bool(self.deferred_calls)
 
     def raise_pending(self) -> None:
-        """Call the waiting third-party handlers; then raise `Preempted` if a signal was for us."""
+        """Call the waiting third-party handlers; then raise `Interrupted` if a signal was for us."""
         if not _in_main_thread():
             return
-        while self.waiting:
-            _, handler = self.waiting.popitem()
+        while self.deferred_calls:
+            _, handler = self.deferred_calls.popitem()
             signal.setitimer(signal.ITIMER_REAL, 0)  # it may put the job back into the queue, which takes its time
             try:
                 handler()
@@ -113,7 +111,7 @@ class SignalQueue:
                 self.received = None  # the program ends here anyway, and the job may be back in the queue
                 raise
         if self.received is not None:
-            raise Preempted(self.received)
+            raise Interrupted(self.received)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
@@ -121,21 +119,21 @@ class SignalQueue:
                 _exit_immediately()
             return
         self.received = signal.Signals(number)
-        signal.signal(signal.SIGALRM, self._leave)
-        signal.setitimer(signal.ITIMER_REAL, GRACE)
+        signal.signal(signal.SIGALRM, self._exit_after_grace)
+        signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
         if not self.deferring:
             self.raise_pending()
 
-    def _leave(self, *_: object) -> None:
+    def _exit_after_grace(self, *_: object) -> None:
         """End a process that is stuck in a long step or waits for a server. Files are atomic: none is half-written."""
         if self.received is not None:
             requeue(self.received)
             os._exit(128 + self.received)
 
 
-_inbox = SignalQueue()
-signals_caught, deferred = _inbox.signals_caught, _inbox.deferred
-pending, raise_pending = _inbox.pending, _inbox.raise_pending
+_queue = SignalQueue()
+signals_caught, deferred = _queue.signals_caught, _queue.deferred
+pending, raise_pending = _queue.pending, _queue.raise_pending
 
 
 def _in_main_thread() -> bool:
@@ -161,8 +159,8 @@ def requeue(number: signal.Signals) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)  # else the alarm would requeue once more
     try:
         if number == signal.SIGTERM:  # a job that is preempted is RUNNING still, a cancelled one is COMPLETING
-            said = _scontrol("show", "job", "--oneliner", job)
-            if "JobState=RUNNING" not in said or not re.search(r"PreemptTime=\d", said):
+            output = _scontrol("show", "job", "--oneliner", job)
+            if "JobState=RUNNING" not in output or not re.search(r"PreemptTime=\d", output):
                 return
         _scontrol("requeue", job)
         print(f"Slurm job {job}: requeued", flush=True)

@@ -4,7 +4,7 @@ from .add import Add, Add3, AddScratchpad, Sub
 from .mod_add import ModAdd
 from .mul import Mul
 from .random_output import RandomOutput
-from .task import POSITION_ENCODINGS, SAMPLE, Examples, Layout, Task
+from .task import POSITION_ENCODINGS, SAMPLE_SIZE, Examples, Layout, Task
 
-__all__ = ["POSITION_ENCODINGS", "SAMPLE", "Add", "Add3", "AddScratchpad", "Examples", "Layout"]
+__all__ = ["POSITION_ENCODINGS", "SAMPLE_SIZE", "Add", "Add3", "AddScratchpad", "Examples", "Layout"]
 __all__ += ["ModAdd", "Mul", "RandomOutput", "Sub", "Task"]

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from .. import bits
-from ..bits import Array
+from ..digits import ZERO, Array, from_digits, num_digits, reorder, to_digits
 from .task import Task
 
 
@@ -22,7 +21,7 @@ class Add(Task):
 
     @property
     def width(self) -> int:
-        return bits.num_digits(self.num_operands * (self.limit - 1), self.base)
+        return num_digits(self.num_operands * (self.limit - 1), self.base)
 
     def answer(self, *operands: npt.ArrayLike) -> Array:
         return np.sum(np.broadcast_arrays(*operands), axis=0, dtype=np.int64)
@@ -45,7 +44,7 @@ class Add(Task):
 
         def digit_sums(operands: Array) -> Array:
             """The sums (N, width) of the digits at t, not yet reduced."""
-            return bits.to_digits(operands, width, base).sum(axis=1)
+            return to_digits(operands, width, base).sum(axis=1)
 
         def below(operands: Array) -> Array:
             """The sums at t - 1; 0 at t = 0."""
@@ -57,16 +56,16 @@ class Add(Task):
                 carry[:, t] = generate[:, t] | propagate[:, t] & carry[:, t - 1]
             return carry
 
-        looked_up: dict[str, Callable[..., npt.ArrayLike]] = {
+        carry_lookahead: dict[str, Callable[..., npt.ArrayLike]] = {
             "generate": lambda operands: below(operands) >= base,
             "propagate": lambda operands: below(operands) == base - 1,
             "carry": carries,
         }
-        summed = {"carry": lambda operands: (operands[:, :, None] % place).sum(axis=1) // place}
+        carry_of_sum = {"carry": lambda operands: (operands[:, :, None] % place).sum(axis=1) // place}
         return {
             digit_sum: lambda operands: digit_sums(operands) % base,
-            **(looked_up if self.num_operands == 2 else summed),
-            "sum": _joined(digit_sum, base),
+            **(carry_lookahead if self.num_operands == 2 else carry_of_sum),
+            "sum": _joined_digits(digit_sum, base),
             "sum_mod": lambda sum: sum[:, None] % (place * base),
             "prefix_remainder": lambda sum_mod: sum_mod - sum_mod % place,
             "answer": lambda prefix_remainder: prefix_remainder // place,
@@ -76,11 +75,11 @@ class Add(Task):
         return super()._concepts() | {"carries": self.carries}
 
 
-def _joined(digit_sum: str, base: int) -> Callable[..., npt.ArrayLike]:
+def _joined_digits(digit_sum: str, base: int) -> Callable[..., npt.ArrayLike]:
     """A function of ``carry`` and of the digits' own sum that gives the sum as a number."""
     if digit_sum == "xor":
-        return lambda xor, carry: bits.from_digits((xor + carry) % base, base)
-    return lambda digit_sum, carry: bits.from_digits((digit_sum + carry) % base, base)
+        return lambda xor, carry: from_digits((xor + carry) % base, base)
+    return lambda digit_sum, carry: from_digits((digit_sum + carry) % base, base)
 
 
 class Add3(Add):
@@ -105,12 +104,10 @@ class AddScratchpad(Add):
 
     @property
     def answer_names(self) -> list[str]:
-        return [
-            f"c{i}" for i in bits.reorder(np.arange(1, self.bits + 1), self.completion_order)
-        ] + super().answer_names
+        return [f"c{i}" for i in reorder(np.arange(1, self.bits + 1), self.completion_order)] + super().answer_names
 
     def completion(self, operands: Array, answer: Array) -> Array:
-        carries = bits.reorder(self.carries(*operands.T), self.completion_order) + bits.ZERO
+        carries = reorder(self.carries(*operands.T), self.completion_order) + ZERO
         return np.concatenate([carries, super().completion(operands, answer)], axis=1)
 
 

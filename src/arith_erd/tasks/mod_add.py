@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ..bits import Array, Order, num_digits, to_digits
+from ..digits import Array, Order, num_digits, to_digits
 from ..errors import require_integer
 from .task import MAX_ROWS, Task
 
@@ -39,8 +39,8 @@ class ModAdd(Task):
         self.modulus = modulus
 
     @classmethod
-    def _widths(cls, base: int) -> tuple[int, int]:
-        return super()._widths(base)[0], num_digits(MAX_ROWS, base) - 1
+    def _digit_range(cls, base: int) -> tuple[int, int]:
+        return super()._digit_range(base)[0], num_digits(MAX_ROWS, base) - 1
 
     @property
     def limit(self) -> int:

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from .. import bits
-from ..bits import Array
+from ..digits import Array, from_digits, to_digits
 from .task import Task
 
 
@@ -39,7 +38,7 @@ class Mul(Task):
         place = base ** np.arange(width, dtype=np.int64)
 
         def column_sums(operands: Array) -> Array:
-            first, second = bits.to_digits(operands.T, self.bits, base)
+            first, second = to_digits(operands.T, self.bits, base)
             columns = np.zeros((len(operands), width), dtype=np.int64)
             for i in range(self.bits):
                 columns[:, i : i + self.bits] += first[:, i, None] * second
@@ -55,7 +54,7 @@ class Mul(Task):
             "column_sum": column_sums,
             "carry": carries,
             "running_sum": lambda column_sum, carry: column_sum + carry,
-            "product": lambda running_sum: bits.from_digits(running_sum % base, base),
+            "product": lambda running_sum: from_digits(running_sum % base, base),
             "product_mod": lambda product: product[:, None] % (place * base),
             "answer": lambda product_mod: product_mod // place,
         }

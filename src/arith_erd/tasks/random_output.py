@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from ..bits import Array, Order, num_digits
+from ..digits import Array, Order, num_digits
 from ..errors import require_integer
 from .task import MAX_ROWS, Task
 
@@ -37,9 +37,9 @@ class RandomOutput(Task):
         self._table = np.random.default_rng(seed).integers(2 * self.limit - 1, size=self.size, dtype=np.int64)
 
     @classmethod
-    def _widths(cls, base: int) -> tuple[int, int]:
-        lowest, most = super()._widths(base)
-        return lowest, max(n for n in range(1, most) if base ** (2 * n) < MAX_ROWS)  # the table is in memory
+    def _digit_range(cls, base: int) -> tuple[int, int]:
+        low, high = super()._digit_range(base)
+        return low, max(n for n in range(1, high) if base ** (2 * n) < MAX_ROWS)  # the table is in memory
 
     @property
     def width(self) -> int:

@@ -12,15 +12,14 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from .. import bits as bit
-from ..bits import MAX_BASE, OPERATOR, ORDERS, PAD, ZERO, Array, Order, reorder
+from ..digits import MAX_BASE, OPERATOR, ORDERS, PAD, ZERO, Array, Order, from_digits, reorder, to_digits
 from ..errors import UserError, bad_value, excerpt, require_integer
 
 POSITION_ENCODINGS = ("learned", "sinusoidal", "none", "rope", "abacus", "coupled")
 """Position encodings of `models.positions`; here, since configurations are checked without torch."""
 
 MAX_ROWS = 2**20  # a table with this many rows or more is not listed
-SAMPLE = 4096  # number of examples in place of such a table
+SAMPLE_SIZE = 4096  # number of examples in place of such a table
 
 
 @dataclass(frozen=True)
@@ -84,10 +83,11 @@ class ClassName:
 class Task(ABC):
     """A function of one or more integers, written out as tokens.
 
+    >>> from arith_erd.digits import render
     >>> from arith_erd.tasks import Add
     >>> task = Add(bits=3)
     >>> examples = task.examples([3], [5])
-    >>> bit.render(examples.prompt), bit.render(examples.completion)
+    >>> render(examples.prompt), render(examples.completion)
     (['110+101'], ['0001'])
     >>> task.decode(examples.completion)
     array([8])
@@ -105,9 +105,6 @@ class Task(ABC):
         base: base of the digits, 2 to 16.
         interleaved: write ``a0 b0 a1 b1 ..``, without an operator, instead of ``a0 a1 .. + b0 b1 ..``.
         min_bits: smallest number of digits of operands of several lengths, up to ``bits``; None: all have ``bits``.
-
-    Raises:
-        UserError: for an option outside its range.
     """
 
     name: ClassVar[str] = cast(str, ClassName())
@@ -128,7 +125,7 @@ class Task(ABC):
             if not isinstance(getattr(self, attribute), str):
                 raise UserError(f"{type(self).__name__}: {attribute}: expected a string, as a class attribute")
         require_integer("task.base", base, 2, MAX_BASE)
-        require_integer("task.bits", bits, *self._widths(base))
+        require_integer("task.bits", bits, *self._digit_range(base))
         for key, order in (("prompt_order", prompt_order), ("completion_order", completion_order)):
             if order not in ORDERS:
                 raise bad_value(f"task.{key}", order, " or ".join(ORDERS))
@@ -147,16 +144,14 @@ class Task(ABC):
 
     def __repr__(self) -> str:
         """A text such as ``Add(bits=5)``: the bits, and other arguments that are not defaults."""
-        given = self._arguments()
-        shown = [f"{k}={x!r}" for k, (x, default) in given.items() if k == "bits" or not _equal(x, default)]
+        arguments = self._arguments().items()
+        shown = [f"{k}={x!r}" for k, (x, default) in arguments if k == "bits" or not np.array_equal(x, default)]
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def same_as(self, other: "Task") -> bool:
         """Whether another task has the same class and arguments, so that it has the same examples."""
-        if type(self) is not type(other):
-            return False
-        theirs = other._arguments()
-        return all(_equal(x, theirs[name][0]) for name, (x, _) in self._arguments().items())
+        values, others = ([value for value, _ in task._arguments().values()] for task in (self, other))
+        return type(self) is type(other) and all(map(np.array_equal, values, others))
 
     def _arguments(self) -> dict[str, tuple[Any, Any]]:
         """Arguments of the constructor: name -> value, from the attribute of this name, and default."""
@@ -164,7 +159,7 @@ class Task(ABC):
         return {p.name: (getattr(self, p.name, p.default), p.default) for p in parameters if p.kind != p.VAR_KEYWORD}
 
     @classmethod
-    def _widths(cls, base: int) -> tuple[int, int]:
+    def _digit_range(cls, base: int) -> tuple[int, int]:
         """The smallest and largest number of digits of an operand: the product of all operands is below 2 ** 62."""
         return 2 if base == 2 else 1, max(n for n in range(1, 32) if base ** (max(cls.num_operands, 2) * n) <= 2**62)
 
@@ -208,11 +203,12 @@ class Task(ABC):
         """Whether `examples` returns the whole table, and not a sample."""
         return self.min_bits is None and self.size < MAX_ROWS
 
-    def require_enumerable(self, asked: str) -> None:
-        """Raise a `UserError` unless the task is `enumerable`; ``asked`` names what needs the whole table."""
+    def require_enumerable(self, needed_by: str) -> None:
+        """Raise a `UserError`, which names what needs the whole table, unless the task is `enumerable`."""
         if not self.enumerable:
             what = "operands of several lengths" if self.min_bits else f"{self.size:,} examples"
-            raise UserError(f"task={self.name}: {what}; {asked} needs one length, and fewer than {MAX_ROWS:,} examples")
+            accepted = f"{needed_by} needs one length, and fewer than {MAX_ROWS:,} examples"
+            raise UserError(f"task={self.name}: {what}; {accepted}")
 
     @property
     def prompt_length(self) -> int:
@@ -244,11 +240,10 @@ class Task(ABC):
 
         Index 0 is the lowest digit. Names are unique: with three operands the operators are ``+1`` and ``+2``.
         """
-        operators = [
-            self.operator if self.num_operands == 2 else f"{self.operator}{i}" for i in range(self.num_operands)
-        ]
-        operands = self.operand_names
-        return [operators[i] if digit < 0 else f"{operands[i]}{digit}" for i, digit in self.prompt_places]
+        names = self.operand_names
+        numbered = self.num_operands > 2
+        operators = [f"{self.operator}{i}" if numbered else self.operator for i in range(self.num_operands)]
+        return [operators[i] if digit < 0 else f"{names[i]}{digit}" for i, digit in self.prompt_places]
 
     @property
     def answer_names(self) -> list[str]:
@@ -269,73 +264,68 @@ class Task(ABC):
         return Layout(places, self.min_bits is not None)
 
     def require_token_names(self) -> None:
-        """Raise a `UserError` unless the task names all its tokens, with distinct names."""
-        own = type(self)
-        overridden = own.examples is not Task.examples or own.completion is not Task.completion
-        if overridden and (own.prompt_names, own.answer_names) == (Task.prompt_names, Task.answer_names):
+        """Raise a `UserError` unless all tokens have distinct names."""
+        cls = type(self)
+        overridden = cls.examples is not Task.examples or cls.completion is not Task.completion
+        if overridden and (cls.prompt_names, cls.answer_names) == (Task.prompt_names, Task.answer_names):
             wanted = "its class to define answer_names, and prompt_names if it changes the prompt"
             raise UserError(f"task={self.name}: has tokens without names; expected {wanted}")
-        one = self.examples(*[0] * self.num_operands)
-        self.require_lengths(one)
+        self.require_lengths(self.examples(*[0] * self.num_operands))
         names = [*self.prompt_names, *self.answer_names]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise UserError(f"task={self.name}: {twice[0]} names two tokens; expected a distinct name for each token")
+        if clash := [name for name in names if names.count(name) > 1]:
+            raise UserError(f"task={self.name}: {clash[0]} names two tokens; expected a distinct name for each token")
 
     def require_lengths(self, examples: Examples) -> None:
         """Raise a `UserError` unless examples have as many tokens as the task has names."""
-        tokens = examples.prompt.shape[1], examples.completion.shape[1]
-        for what, names, number in zip(
-            ("prompt_names", "answer_names"), (self.prompt_names, self.answer_names), tokens, strict=True
-        ):
-            if len(names) != number:
-                raise UserError(f"task={self.name}: {len(names)} {what} for {number} tokens; expected one for each")
+        for attribute, tokens in (("prompt_names", examples.prompt), ("answer_names", examples.completion)):
+            names, number = len(getattr(self, attribute)), tokens.shape[1]
+            if names != number:
+                raise UserError(f"task={self.name}: {names} {attribute} for {number} tokens; expected one for each")
 
     def examples(self, *operands: npt.ArrayLike, length: npt.ArrayLike | None = None) -> Examples:
         """The examples with these operands, each (N,) or a number; without operands the whole table.
 
-        The table has ``size`` rows, with the first operand slowest. If it is not `enumerable`, `SAMPLE` examples are
-        drawn from it.
+        The table has ``size`` rows, with the first operand slowest. If it is not `enumerable`, `SAMPLE_SIZE` examples
+        are drawn from it.
 
         Args:
             length: written digits of each operand, (N,) or a number, at least ``min_bits``; by default ``bits``.
 
         Raises:
-            UserError: for a wrong number of operands, operands that are not integers in range, lengths too short for
-                them, or answers that are not integers of ``width`` digits.
+            UserError: for operands out of range, lengths too short for them, or answers that ``width`` digits lack.
         """
         if not operands and not self.enumerable:
-            return self.sample(SAMPLE)
+            return self.sample(SAMPLE_SIZE)
         columns = operands or tuple(np.indices(self.shape).reshape(self.num_operands, -1))
         if len(columns) != self.num_operands:
             raise UserError(f"{self.name}: received {len(columns)} operands; expected {self.num_operands}")
-        given = [np.atleast_1d(x) for x in columns]
-        if len({x.shape for x in given} - {(1,)}) > 1 or any(x.ndim > 1 for x in given):
-            shapes = ", ".join(str(x.shape) for x in given)
+        vectors = [np.atleast_1d(x) for x in columns]
+        if len({x.shape for x in vectors} - {(1,)}) > 1 or any(x.ndim > 1 for x in vectors):
+            shapes = ", ".join(str(x.shape) for x in vectors)
             raise UserError(f"{self.name}: received operands of shapes {shapes}; expected vectors of equal length")
-        for name, x, limit in zip(self.operand_names, given, self.shape, strict=True):
+        for name, x, limit in zip(self.operand_names, vectors, self.shape, strict=True):
             if x.size and (x.dtype.kind not in "iub" or x.min() < 0 or x.max() >= limit):
                 raise bad_value(name, excerpt(str(x.tolist())), f"integers from 0 to {limit - 1}")
-        table = np.stack(np.broadcast_arrays(*given), axis=1).astype(np.int64)
+        table = np.stack(np.broadcast_arrays(*vectors), axis=1).astype(np.int64)
         answer = np.asarray(self.answer(*table.T))
         if answer.dtype.kind not in "iu" or ((answer < 0) | (answer >= self.base**self.width)).any():
             accepted = f"integers from 0 to {self.base**self.width - 1}, which {self.width} {self.digit_noun} hold"
             raise UserError(f"task={self.name}: answers from {answer.min()} to {answer.max()}; expected {accepted}")
         operand, digit = np.array(self.prompt_places).T
-        tokens = bit.to_digits(table, self.bits, self.base) + ZERO  # (N, k, bits)
+        tokens = to_digits(table, self.bits, self.base) + ZERO  # (N, k, bits)
         tokens = np.concatenate([tokens, np.full((*table.shape, 1), OPERATOR)], axis=2)
         prompt, completion = tokens[:, operand, digit], np.array(self.completion(table, answer))
-        least = self.min_bits or self.bits
-        written = np.broadcast_to(self.bits if length is None else length, len(table))
-        longest = self.base ** np.clip(written, 0, self.bits).astype(np.int64)
-        fits = (least <= written) & (written <= self.bits) & (table < longest[:, None]).all(axis=1)
-        if written.dtype.kind not in "iu" or not fits.all():
-            raise bad_value(
-                "length", excerpt(str(written.tolist())), f"{least} to {self.bits}, enough for the operands"
-            )
+        shortest = self.min_bits or self.bits
+        lengths = np.broadcast_to(self.bits if length is None else length, len(table))
+        limits = self.base ** np.clip(lengths, 0, self.bits).astype(np.int64)
+        fits = (shortest <= lengths) & (lengths <= self.bits) & (table < limits[:, None]).all(axis=1)
+        if lengths.dtype.kind not in "iu" or not fits.all():
+            accepted = f"{shortest} to {self.bits}, enough for the operands"
+            raise bad_value("length", excerpt(str(lengths.tolist())), accepted)
         if self.min_bits is not None:
-            prompt[digit >= written[:, None]] = PAD
-            widths = np.array([self._width_of(n) for n in range(self.bits + 1)])
-            completion[np.arange(self.width) >= widths[written][:, None]] = PAD
+            prompt[digit >= lengths[:, None]] = PAD
+            widths = np.array([self._answer_width(n) for n in range(self.bits + 1)])
+            completion[np.arange(self.width) >= widths[lengths][:, None]] = PAD
         return Examples(
             bits=self.bits,
             base=self.base,
@@ -344,10 +334,10 @@ class Task(ABC):
             answer=answer,
             prompt=prompt,
             completion=completion,
-            length=written,
+            length=lengths,
         )
 
-    def _width_of(self, bits: int) -> int:
+    def _answer_width(self, bits: int) -> int:
         """Number of digits of the answer to operands of ``bits`` digits."""
         shorter = copy(self)
         shorter.bits = bits
@@ -355,7 +345,7 @@ class Task(ABC):
 
     def completion(self, operands: Array, answer: Array) -> Array:
         """Operands (N, k) and answers (N,) -> answer tokens (N, m), as named by `answer_names`."""
-        return reorder(bit.to_digits(answer, self.width, self.base), self.completion_order) + ZERO
+        return reorder(to_digits(answer, self.width, self.base), self.completion_order) + ZERO
 
     def sample(self, count: int, seed: int = 0) -> Examples:
         """Draw up to ``count`` different examples, an equal share of each length: at least one, at most all."""
@@ -384,34 +374,30 @@ class Task(ABC):
         return longest
 
     def decode(self, tokens: npt.ArrayLike) -> Array:
-        """Completion tokens (..., m) -> the integers (...,) that they encode.
-
-        A model may answer with a token that is not a digit. Such a token counts as 0 here, and as wrong if tokens are
-        compared.
-        """
+        """Completion tokens (..., m) -> the integers (...,) that they encode; a token that is no digit counts as 0."""
         digits = np.asarray(tokens, dtype=np.int64)[..., self.answer_positions] - ZERO  # the lowest first
-        return bit.from_digits(np.where((digits >= 0) & (digits < self.base), digits, 0), self.base)
+        return from_digits(np.where((digits >= 0) & (digits < self.base), digits, 0), self.base)
 
     def concepts(self, *operands: npt.ArrayLike | Examples) -> dict[str, Array]:
         """Quantities for which a probe searches in an embedding: name -> (N, k), k numbers for each example.
 
         The arguments are operands, each (N,), or examples; by default all `examples`.
         """
-        given: Any = operands
-        examples = given[0] if given and isinstance(given[0], Examples) else self.examples(*given)
+        args: Any = operands
+        examples = args[0] if args and isinstance(args[0], Examples) else self.examples(*args)
         return {name: compute(*examples.operands.T) for name, compute in self._concepts().items()}
 
     def _concepts(self) -> dict[str, Callable[..., Array]]:
         return {
             "value": lambda *x: self.answer(*x)[:, None],
-            f"completion_{self.digit_noun}": lambda *x: bit.to_digits(self.answer(*x), self.width, self.base),
+            f"completion_{self.digit_noun}": lambda *x: to_digits(self.answer(*x), self.width, self.base),
             f"operand_{self.digit_noun}": lambda *x: self.operand_digits(np.stack(x, axis=1)),
             "operand_values": lambda *x: np.stack(x, axis=1),
         }
 
     def operand_digits(self, operands: npt.ArrayLike) -> Array:
         """Operands (N, k) -> their digits (N, k * bits), with the first operand's first."""
-        digits = bit.to_digits(operands, self.bits, self.base)  # (N, k, bits)
+        digits = to_digits(operands, self.bits, self.base)  # (N, k, bits)
         return digits.reshape(len(digits), -1)
 
     def variables(self) -> dict[str, Callable[..., npt.ArrayLike]]:
@@ -421,16 +407,9 @@ class Task(ABC):
         (N, width) with one for each digit t of the answer, lowest first. ``answer`` is the output. By default it is the
         only variable.
         """
-        return {"answer": lambda operands: bit.to_digits(self.answer(*operands.T), self.width, self.base)}
+        return {"answer": lambda operands: to_digits(self.answer(*operands.T), self.width, self.base)}
 
     @property
     def concept_names(self) -> tuple[str, ...]:
         """The keys of `concepts`."""
         return tuple(self._concepts())
-
-
-def _equal(x: Any, y: Any) -> bool:
-    try:
-        return bool(x == y)
-    except ValueError:  # of arrays
-        return np.array_equal(x, y)

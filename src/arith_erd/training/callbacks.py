@@ -11,15 +11,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ..loggers import Logger
-from ..runs.directory import METRICS, SLICES, MetricRow, Run, append_rows, begin_rows, kept_epochs
+from ..runs.directory import METRIC_COLUMNS, SLICE_COLUMNS, Row, Run, append_rows, epochs_to_keep, start_rows
 from .checkpoint import progress_text, save_weights
 
 
 class MetricsWriter(L.Callback):
-    """After every epoch, writes rows of metrics, tokens and slices, calls the logger, and keeps weights (``keep``).
-
-    When a run resumes, it drops the rows and weights of epochs that ended after the checkpoint.
-    """
+    """Writes rows and keeps weights after every epoch; on resuming drops those of epochs after the checkpoint."""
 
     def __init__(self, run: Run, logger: Logger, tokens: Sequence[str] = (), keep: str = "none") -> None:
         self.run, self.logger, self.tokens, self.keep = run, logger, tokens, keep
@@ -43,11 +40,11 @@ class MetricsWriter(L.Callback):
         run, epochs = self.run, trainer.current_epoch
         if trainer.global_step > 0:
             print(f"{run.path}: resuming from {progress_text(trainer)}")
-        begin_rows(run.metrics_file, METRICS[2:], epochs)
-        begin_rows(run.tokens_file, ("split", *self.tokens), epochs)
+        start_rows(run.metrics_file, METRIC_COLUMNS[2:], epochs)
+        start_rows(run.tokens_file, ("split", *self.tokens), epochs)
         if trainer.datamodule.kinds:  # type: ignore[attr-defined]
-            begin_rows(run.slices_file, SLICES, epochs)
-        run.drop_kept_after(epochs)
+            start_rows(run.slices_file, SLICE_COLUMNS, epochs)
+        run.delete_weights_after(epochs)
         # The run began with another ``checkpoint.keep``, or they were deleted.
         if missing := run.missing_epochs(self.keep, pl_module.pack.seeds, epochs):
             print(f"{run.path}: the weights of {len(missing)} earlier epochs were not kept; resuming cannot add them")
@@ -61,16 +58,16 @@ class MetricsWriter(L.Callback):
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         seconds, epoch = self.seconds, trainer.current_epoch + 1
-        rows: list[MetricRow] = [{**row, "seconds": seconds} for row in pl_module.rows]
+        rows: list[Row] = [{**row, "seconds": seconds} for row in pl_module.rows]
         append_rows(self.run.tokens_file, ((*key, *accuracies) for *key, accuracies in pl_module.tokens))
         if pl_module.slices:
             append_rows(self.run.slices_file, pl_module.slices)
-        append_rows(self.run.metrics_file, ([row[name] for name in METRICS] for row in rows))
-        of_seed = {row["seed"]: {**row, "learning_rate": self.learning_rate} for row in rows}
+        append_rows(self.run.metrics_file, ([row[name] for name in METRIC_COLUMNS] for row in rows))
+        logged = {row["seed"]: {**row, "learning_rate": self.learning_rate} for row in rows}
         for _epoch, seed, name, value, accuracy in pl_module.slices:
-            of_seed[seed][f"val_seq_acc/{name}={value}"] = accuracy
-        self.logger.log([*of_seed.values()])
-        if epoch in kept_epochs(self.keep, epoch):
+            logged[seed][f"val_seq_acc/{name}={value}"] = accuracy
+        self.logger.log([*logged.values()])
+        if epoch in epochs_to_keep(self.keep, epoch):
             save_weights(self.run, pl_module.pack, epoch)
 
 
@@ -78,13 +75,12 @@ class StopAtAccuracy(L.Callback):
     """Ends each replica after the first epoch in which its validation sequence accuracy reaches ``accuracy``.
 
     A replica that has ended waits for the others of its pack: its weights are restored after every step, and its row of
-    results is repeated. So it has the same weights and results as if its seed were trained alone. The run ends with its
-    last replica. The checkpoint does not store this: the rows of the last epoch show which replicas have ended.
+    results is repeated. The checkpoint does not store this: the rows of the last epoch show which replicas have ended.
     """
 
     def __init__(self, run: Run, accuracy: float) -> None:
         self.run, self.accuracy = run, accuracy
-        self.ended: dict[int, tuple[MetricRow, list[torch.Tensor]]] = {}  # last row and final weights by replica
+        self.ended: dict[int, tuple[Row, list[torch.Tensor]]] = {}  # last row and final weights by replica
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         if epoch := trainer.current_epoch:  # else the rows are started again, which may be damaged
@@ -101,7 +97,7 @@ class StopAtAccuracy(L.Callback):
             pl_module.rows[index] = {**row, "epoch": trainer.current_epoch + 1}
         self._end(trainer, pl_module, pl_module.rows)
 
-    def _end(self, trainer: L.Trainer, pl_module: Any, rows: list[MetricRow]) -> None:
+    def _end(self, trainer: L.Trainer, pl_module: Any, rows: list[Row]) -> None:
         for index, row in enumerate(rows):
             if index not in self.ended and row["val_seq_acc"] >= self.accuracy:
                 self.ended[index] = row, [p[index].detach().clone() for p in pl_module.pack.parameters()]

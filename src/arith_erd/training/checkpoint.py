@@ -1,8 +1,7 @@
 """Write checkpoints atomically between two steps, check them, and resume from them; write the replicas' weights.
 
-Random streams need no state, since they are functions of the step. A run with more epochs continues from the end of a
-shorter run that still has its ``last.ckpt`` (`continue_shorter`): two runs that differ only in ``trainer.max_epochs``
-share their first epochs bit for bit. Runs with a schedule differ in more, as its options have the number of epochs.
+Random streams need no state, since they are functions of the step. So two runs that differ only in
+``trainer.max_epochs`` share their first epochs bit for bit, and the longer one continues the shorter one.
 """
 
 import errno
@@ -12,6 +11,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,15 @@ from safetensors.torch import save
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..models.weights import is_float_tensor, load_tensors
-from ..runs.directory import Run, identity
+from ..runs.directory import NAMED_GROUPS, Run, hashed_config
 from ..system import signals
-from ..system.files import replacing
+from ..system.files import atomic_file
 from .module import LitPack
 from .pack import Pack
 
 
-class ResumePoint(Checkpoint):
-    """Writes ``last.ckpt`` every few epochs and when a signal stops the run, and then prints where it will resume.
-
-    With ``at_end`` it also writes one after the last epoch, from which a longer run can continue.
-    """
+class CheckpointWriter(Checkpoint):
+    """Writes ``last.ckpt`` every few epochs, when a signal stops the run, and with ``at_end`` after the last epoch."""
 
     def __init__(self, run: Run, every_n_epochs: int = 1, at_end: bool = True) -> None:
         self.run, self.every_n_epochs, self.at_end = run, every_n_epochs, at_end
@@ -71,7 +68,7 @@ class ResumePoint(Checkpoint):
 
     def save(self, trainer: L.Trainer, where: str) -> None:
         """Replace the checkpoint; ``where`` names the epoch and step at which the run will resume."""
-        with replacing(self.run.checkpoint) as partial:
+        with atomic_file(self.run.checkpoint_file) as partial:
             trainer.save_checkpoint(partial)
         self.after_restart = f"resumes from {where}"
 
@@ -87,18 +84,18 @@ def progress_text(trainer: L.Trainer) -> str:
     return f"epoch {trainer.current_epoch + 1}" + (f", after {taken} of {steps} steps" if taken else "")
 
 
-class CheckpointFile(TorchCheckpointIO):
+class DirectCheckpointIO(TorchCheckpointIO):
     """Writes a checkpoint to the given path at once. Lightning writes elsewhere first; PyTorch raises no `OSError`."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        whole = io.BytesIO()
-        torch.save(checkpoint, whole)
-        Path(path).write_bytes(whole.getbuffer())
+        buffer = io.BytesIO()
+        torch.save(checkpoint, buffer)
+        Path(path).write_bytes(buffer.getbuffer())
 
 
 def find_checkpoint(run: Run, module: LitPack) -> Path | None:
     """The last checkpoint; None if there is none; a `UserError` if the run cannot continue from it."""
-    path = run.checkpoint
+    path = run.checkpoint_file
     if not path.is_file():
         return None
     try:
@@ -106,81 +103,81 @@ def find_checkpoint(run: Run, module: LitPack) -> Path | None:
         with zipfile.ZipFile(path) as archive:
             intact = archive.testzip() is None  # the checksums, which `torch.load` ignores
         states = saved["state_dict"], module.state_dict()
-        theirs, own = ({name: x.shape for name, x in state.items()} for state in states)
+        saved_shapes, shapes = ({name: x.shape for name, x in state.items()} for state in states)
         (optimizer,) = saved["optimizer_states"]
-        fits = theirs == own and _moments_fit(optimizer, module)
+        fits = saved_shapes == shapes and _moments_fit(optimizer, module)
         epochs = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
     except Exception as error:  # damaged bytes can make an unpickler raise anything
         intact = False
         # Others say nothing about what is in it. A damaged archive names places before its beginning: EINVAL.
         if isinstance(error, OSError | MemoryError) and getattr(error, "errno", None) != errno.EINVAL:
-            why = getattr(error, "strerror", None) or first_line(error)
-            raise UserError(f"{path}: cannot be read ({why}); the same command tries again") from error
+            reason = getattr(error, "strerror", None) or first_line(error)
+            raise UserError(f"{path}: cannot be read ({reason}); the same command tries again") from error
     if not (intact and fits):
         raise UserError(f"{path}: damaged, or of another version; delete it to start again")
-    require_rows(run, epochs, module.pack.seeds)
+    require_all_rows(run, epochs, module.pack.seeds)
     return path
 
 
-def require_rows(run: Run, epochs: int, seeds: Sequence[int]) -> None:
+def require_all_rows(run: Run, epochs: int, seeds: Sequence[int]) -> None:
     """Raise a `UserError` unless ``metrics.csv`` has one row per seed for each of the first ``epochs`` (untrusted)."""
     counts = Counter((row["epoch"], row["seed"]) for row in run.metrics() if row["epoch"] <= epochs)
-    lacking = (epoch for epoch in range(1, epochs + 1) if not all(counts[epoch, seed] for seed in seeds))
-    if (epoch := next(lacking, None)) or counts.total() != epochs * len(seeds):
-        fault = f"lacks epoch {epoch}" if epoch else "has more than one row for each epoch and seed"
-        raise UserError(f"{run.path}: metrics.csv {fault}; delete {run.checkpoint.name} to start again")
+    incomplete = (epoch for epoch in range(1, epochs + 1) if not all(counts[epoch, seed] for seed in seeds))
+    if (epoch := next(incomplete, None)) or counts.total() != epochs * len(seeds):
+        problem = f"lacks epoch {epoch}" if epoch else "has more than one row for each epoch and seed"
+        raise UserError(f"{run.path}: metrics.csv {problem}; delete {run.checkpoint_file.name} to start again")
 
 
-def continue_shorter(job: Job, module: LitPack, sources: Mapping[str, str]) -> None:
+def continue_shorter_run(job: Job, module: LitPack, sources: Mapping[str, str]) -> None:
     """Copy the state of the longest readable shorter run into the new directory of a job's run, if there is any."""
     run = job.run
-    for shorter, epochs in sorted(_shorter_runs(job), key=lambda found: found[1], reverse=True):
+    for shorter, epochs in sorted(_shorter_runs(job), key=itemgetter(1), reverse=True):
         try:
             find_checkpoint(shorter, module)
-            kept = *shorter.path.glob("weights/epoch=*/seed=*.safetensors"), *shorter.path.glob("*.csv")
-            for path in (*kept, shorter.checkpoint):  # the checkpoint last, since it is what counts
+            files = *shorter.path.glob("weights/epoch=*/seed=*.safetensors"), *shorter.path.glob("*.csv")
+            for path in (*files, shorter.checkpoint_file):  # the checkpoint last, since it is what counts
                 target = run.path / path.relative_to(shorter.path)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with replacing(target) as partial:
+                with atomic_file(target) as partial:
                     shutil.copyfile(path, partial)
         except (UserError, OSError) as error:
             print(f"{shorter.path}: not continued ({error})")
             continue
-        changes = shorter.code_changes(sources)
+        changes = shorter.describe_code_changes(sources)
         print(f"{run.path}: continues {shorter.path}, which was trained for {epochs} epochs{changes}")
         return
 
 
 def _shorter_runs(job: Job) -> Iterator[tuple[Run, int]]:
     """Finished runs that differ from a job's own only in a smaller number of epochs, with that number."""
-    own = identity(job.resolved)
-    start = "-".join(own[group]["name"] for group in ("task", "split", "model", "ablation"))
-    for run in map(Run, job.runs_dir.glob(f"{start}-*")):
-        if not (run.checkpoint.is_file() and run.finished):
+    config = hashed_config(job.resolved)
+    names = "-".join(config[group]["name"] for group in NAMED_GROUPS)
+    for run in map(Run, job.runs_dir.glob(f"{names}-*")):
+        if not (run.checkpoint_file.is_file() and run.finished):
             continue
         with suppress(UserError, KeyError, TypeError, AttributeError):  # not the configuration of a run
-            other = identity(run.config())
-            epochs, more = other["trainer"]["max_epochs"], own["trainer"]["max_epochs"]
-            same = other | {"trainer": other["trainer"] | {"max_epochs": more}} == own
-            if same and type(epochs) is int and epochs < more and run.summary().get("epochs") == epochs:
+            other = hashed_config(run.config())
+            epochs, longer = other["trainer"]["max_epochs"], config["trainer"]["max_epochs"]
+            same = other | {"trainer": other["trainer"] | {"max_epochs": longer}} == config
+            if same and type(epochs) is int and epochs < longer and run.summary().get("epochs") == epochs:
                 yield run, epochs
 
 
 def _moments_fit(saved: dict[str, Any], module: LitPack) -> bool:
     """Whether the moments in an optimizer's state have the parameters' shapes, which a fused step does not check."""
-    places = [place for group in saved["param_groups"] for place in group["params"]]
-    shapes = [parameter.shape for group in module.parameter_groups() for parameter in group["params"]]
-    shape = dict(zip(places, shapes, strict=True))
+    indices = [index for group in saved["param_groups"] for index in group["params"]]
+    parameters = [parameter for group in module.parameter_groups() for parameter in group["params"]]
+    shapes = {index: parameter.shape for index, parameter in zip(indices, parameters, strict=True)}
     states = saved["state"].items()
-    moments = [(place, x) for place, state in states for name, x in state.items() if "exp_avg" in name]
-    return all(x.shape == shape[place] and is_float_tensor(x) and x.is_contiguous() for place, x in moments)
+    moments = [(index, x) for index, state in states for name, x in state.items() if "exp_avg" in name]
+    return all(x.shape == shapes[index] and is_float_tensor(x) and x.is_contiguous() for index, x in moments)
 
 
 def save_weights(run: Run, pack: Pack, epoch: int | None = None) -> None:
     """Write ``weights/seed=K.safetensors`` for every replica, or ``weights/epoch=E/seed=K.safetensors``."""
     for index, seed in enumerate(pack.seeds):
-        path = run.weights(seed, epoch)
+        path = run.weights_file(seed, epoch)
         path.parent.mkdir(exist_ok=True)
-        with replacing(path) as partial:
+        with atomic_file(path) as partial:
             # Raises an OSError if the disk is full, unlike the library's own writer.
             partial.write_bytes(save(pack.replica_state(index)))

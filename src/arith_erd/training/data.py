@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..losses import CrossEntropy, Loss
-from ..seeds import RandomStream, derive
+from ..seeds import RandomStream, derive_seed
 from ..splits import Split
 from ..tasks import Task
 
@@ -17,11 +17,10 @@ Batch = tuple[Tensor, ...]
 
 
 class TrainBatches:
-    """The training batches of an epoch for R replicas, each in its own order.
+    """The training batches of an epoch for R replicas, each in its own order: a pure function of seed and step.
 
-    A batch is a pure function of (seed, step), so a replica gets the same batches alone, in a pack, or after an
-    interruption. Iteration continues after ``step()`` optimizer steps. The last batch of an epoch may be smaller.
-    ``examples`` are all prompts (N, P), completions (N, m), and targets (N, k) if the loss has any.
+    Iteration continues after ``step()`` optimizer steps. The last batch of an epoch may be smaller. ``examples`` are
+    all prompts (N, P), completions (N, m), and targets (N, k) if the loss has any.
     """
 
     def __init__(self, examples: Batch, seeds: Sequence[int], batch_size: int, step: Callable[[], int]) -> None:
@@ -32,7 +31,7 @@ class TrainBatches:
 
     def order(self, seed: int, epoch: int) -> Tensor:
         """A seed's permutation (N,) of the examples, drawn on the CPU for any device."""
-        generator = torch.Generator().manual_seed(derive(seed, RandomStream.BATCHES, epoch))
+        generator = torch.Generator().manual_seed(derive_seed(seed, RandomStream.BATCHES, epoch))
         return torch.randperm(len(self.examples[0]), generator=generator)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -53,11 +52,11 @@ class EvaluationBatches(list[Batch]):
         super().__init__(zip(prompt.split(batch_size), completion.split(batch_size), strict=True))
 
 
-class TableData(L.LightningDataModule):
-    """A task's table, divided by a split into ``train`` and ``validation``, with targets if the loss has any.
+class TaskData(L.LightningDataModule):
+    """A task's table, or ``drawn`` examples of it, divided by a split into ``train`` and ``validation``.
 
-    If the table is not listed, ``drawn`` examples are drawn. Then ``slices`` (N, G) marks to which of the G ``kinds``,
-    such as ``("length", 5)``, each example of ``validation`` belongs.
+    For drawn examples ``slices`` (N, G) marks to which of the G ``kinds``, such as ``("length", 5)``, each example of
+    ``validation`` belongs.
     """
 
     def __init__(
@@ -83,9 +82,9 @@ class TableData(L.LightningDataModule):
         extra = () if targets is None else (torch.from_numpy(targets.copy()).to(torch.get_default_dtype()),)
         self.train: Batch = tuple(x[~held_out] for x in (*tokens, *extra))
         self.validation: Batch = tuple(x[held_out] for x in tokens)
-        by = {} if task.enumerable else {name: values[held_out] for name, values in task.slices(examples).items()}
-        self.kinds = [(name, int(value)) for name, values in by.items() for value in np.unique(values)]
-        columns = [torch.from_numpy(by[name] == value) for name, value in self.kinds]
+        kinds = {} if task.enumerable else {name: kind[held_out] for name, kind in task.slices(examples).items()}
+        self.kinds = [(name, int(value)) for name, kind in kinds.items() for value in np.unique(kind)]
+        columns = [torch.from_numpy(kinds[name] == value) for name, value in self.kinds]
         self.slices = torch.stack(columns, dim=1).double() if columns else torch.empty(len(self.validation[0]), 0)
 
     def setup(self, stage: str) -> None:
@@ -110,11 +109,8 @@ class TableData(L.LightningDataModule):
 
 
 def evaluation_batch_size(device: torch.device, replicas: int) -> int:
-    """Number of examples in a forward pass without gradients: few enough for a CPU's caches, enough for a GPU.
-
-    It is a power of two up to 4096, so that the paper's examples make batches of one size, since each size is compiled.
-    """
+    """Number of examples in a forward pass without gradients: a power of two, since each batch size is compiled."""
     if device.type == "cpu":
-        return 256
+        return 256  # fits the caches
     examples = max(256, 32768 // replicas)  # about two gigabytes of activations
     return min(4096, 1 << examples.bit_length() - 1)

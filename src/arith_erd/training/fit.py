@@ -8,10 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..config.build import trust_classes
+from ..config.class_spec import trust_modules_of
 from ..config.compose import compose_config
 from ..config.job import read_job
-from ..config.names import option_of
+from ..config.run_names import option_for_class
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.loading import load_seeds
@@ -65,14 +65,14 @@ def fit(
         raise UserError(f"fit: model: received {model!r}; expected a subclass of Network, such as NanoGPT")
     if inspect.isfunction(split) or not callable(split):
         raise UserError(f"fit: split: received {split!r}; expected a Split, such as ValueSplit()")
-    own, recipe = option_of("task", public_path(type(task))), option_of("model", public_path(model))
-    _require_further(overrides, own_model=recipe is None, epochs=epochs)
-    trust_classes(type(task), type(split), model)
-    typed = [f"model={recipe or 'nanogpt'}", *([f"task={own}"] if own else [])]
-    typed += [f"seed='{format_seeds(parse_seeds(seeds if isinstance(seeds, int | str) else [*seeds]))}'"]
-    typed += [] if epochs is None else [f"trainer.max_epochs={epochs}"]
-    config = compose_config([*typed, *overrides])
-    config |= {"task": described("task", task), "split": described("split", split)}
+    option, recipe = option_for_class("task", public_path(type(task))), option_for_class("model", public_path(model))
+    _require_no_repetition(overrides, own_model=recipe is None, epochs=epochs)
+    trust_modules_of(type(task), type(split), model)
+    cli_overrides = [f"model={recipe or 'nanogpt'}", *([f"task={option}"] if option else [])]
+    cli_overrides += [f"seed='{format_seeds(parse_seeds(seeds if isinstance(seeds, int | str) else [*seeds]))}'"]
+    cli_overrides += [] if epochs is None else [f"trainer.max_epochs={epochs}"]
+    config = compose_config([*cli_overrides, *overrides])
+    config |= {"task": group_of_object("task", task), "split": group_of_object("split", split)}
     if recipe is None:
         config["model"] |= {"name": model.__name__.lower(), "net": {"_target_": public_path(model)}}
     with tempfile.TemporaryDirectory(prefix="arith_erd-") as folder:
@@ -80,11 +80,11 @@ def fit(
         return [model for run in train(job) for model in load_seeds(run.path)]
 
 
-def _require_further(overrides: Sequence[str], own_model: bool, epochs: int | None) -> None:
+def _require_no_repetition(overrides: Sequence[str], own_model: bool, epochs: int | None) -> None:
     """Raise a `UserError` if an override repeats another argument of `fit`: one of the two would be ignored."""
     if isinstance(overrides, str) or not all(isinstance(one, str) for one in overrides):
         raise UserError(f"fit: overrides: received {overrides!r}; expected a list of strings")
-    said = {
+    argument_keys = {
         "task": r"task\b.*",
         "model": r"model(\.net\b.*)?" if own_model else "model",
         "seeds": "seed",
@@ -96,27 +96,27 @@ def _require_further(overrides: Sequence[str], own_model: bool, epochs: int | No
         key = override.partition("=")[0].lstrip("+~")
         if key == "experiment":
             raise UserError(f"fit: overrides: {override}: is a sweep of several jobs; call fit once for each")
-        if argument := next((name for name, keys in said.items() if re.fullmatch(keys, key)), None):
+        if argument := next((name for name, keys in argument_keys.items() if re.fullmatch(keys, key)), None):
             raise UserError(f"fit: overrides: {override}: use the argument {argument} instead")
 
 
-def described(group: str, made: Any) -> dict[str, Any]:
+def group_of_object(group: str, instance: Any) -> dict[str, Any]:
     """An object as its group in a configuration: ``{"name": "add", "_target_": "arith_erd.tasks.Add", "bits": 5}``.
 
     Raises a `UserError` if the constructor takes an argument that the object does not keep under the same name.
     """
-    kind = type(made)
-    parameters = inspect.signature(kind).parameters.values()
+    cls = type(instance)
+    parameters = inspect.signature(cls).parameters.values()
     names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if missing := [name for name in names if not hasattr(made, name)]:
+    if missing := [name for name in names if not hasattr(instance, name)]:
         accepted = f"an attribute {missing[0]}, as its constructor has such an argument"
-        raise UserError(f"{group}={kind.__name__}: needs {accepted}")
-    own = option_of(group, public_path(kind)) or getattr(made, "name", kind.__name__.lower())
-    return {"name": own, "_target_": public_path(kind), **{name: getattr(made, name) for name in names}}
+        raise UserError(f"{group}={cls.__name__}: needs {accepted}")
+    option = option_for_class(group, public_path(cls)) or getattr(instance, "name", cls.__name__.lower())
+    return {"name": option, "_target_": public_path(cls), **{name: getattr(instance, name) for name in names}}
 
 
-def public_path(made: type) -> str:
+def public_path(cls: type) -> str:
     """The import path of a class: from its package if possible, as ``arith_erd.tasks.Add``, else from its module."""
-    package = made.__module__.rpartition(".")[0]
-    above = getattr(import_module(package), made.__name__, None) if "." in package else None
-    return f"{package if above is made else made.__module__}.{made.__name__}"
+    package = cls.__module__.rpartition(".")[0]
+    exported = getattr(import_module(package), cls.__name__, None) if "." in package else None
+    return f"{package if exported is cls else cls.__module__}.{cls.__name__}"

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import CatMetric
 
-from ..bits import PAD
+from ..digits import PAD
 from ..errors import UserError, first_line
 from ..models.network import sequence_correct, shift_right
-from ..runs.directory import MetricRow
-from ..system.cli_errors import FAILURE
+from ..runs.directory import Row
+from ..system.cli_errors import USER_CODE_NOTE
 from .data import Batch
 from .pack import Pack
 
@@ -24,21 +24,18 @@ def accuracies(predicted: Tensor, completion: Tensor) -> Tensor:
     """Accuracies (R, 2 + m): of all tokens, of whole answers, and of each token (NaN if it is always padding).
 
     Tokens (R, N, m) are predicted under teacher forcing (paper, section 3.2); completions are (N, m). The accuracy of
-    whole answers is exactly that of greedy decoding: see `arith_erd.models.network.greedy_tokens`.
+    whole answers is exactly that of greedy decoding.
     """
     used = completion != PAD  # (N, m)
     hits = (predicted == completion) & used  # (R, N, m)
-    of_tokens = hits.sum(dim=1).double() / used.sum(dim=0)  # (R, m)
-    of_all = hits.sum(dim=(1, 2)).double() / used.sum()  # (R,)
-    whole = sequence_correct(predicted, completion).double().mean(dim=1)  # (R,)
-    return torch.cat([of_all[:, None], whole[:, None], of_tokens], dim=1)
+    by_token = hits.sum(dim=1).double() / used.sum(dim=0)  # (R, m)
+    all_tokens = hits.sum(dim=(1, 2)).double() / used.sum()  # (R,)
+    sequences = sequence_correct(predicted, completion).double().mean(dim=1)  # (R,)
+    return torch.cat([all_tokens[:, None], sequences[:, None], by_token], dim=1)
 
 
 class LitPack(L.LightningModule):
-    """Trains a pack on the sum of its replicas' losses, so no gradient crosses from one replica to another.
-
-    ``schedule`` makes the scheduler that changes the optimizer's rate after each ``interval``; None keeps it constant.
-    """
+    """Trains a pack on the sum of its replicas' losses, so no gradient crosses from one replica to another."""
 
     loss_sum: Tensor  # (R,), over the examples that this epoch has seen
     examples_seen: Tensor  # ()
@@ -55,11 +52,11 @@ class LitPack(L.LightningModule):
         self.pack, self.optimizer, self.gradient_clip = pack, optimizer, gradient_clip
         self.schedule, self.interval = schedule, interval
         # The tokens (N, R, m) predicted in an evaluation. To look for nan would make the host wait at each batch.
-        self.of_train, self.of_validation = CatMetric("disable"), CatMetric("disable")
+        self.train_tokens, self.validation_tokens = CatMetric("disable"), CatMetric("disable")
         # In the checkpoint, which may be written in the middle of an epoch.
         self.register_buffer("loss_sum", torch.zeros(len(pack.seeds)))
         self.register_buffer("examples_seen", torch.zeros(()))
-        self.rows: list[MetricRow] = []  # after the last epoch: one for each seed, without the seconds
+        self.rows: list[Row] = []  # after the last epoch: one for each seed, without the seconds
         self.tokens: list[tuple[int, int, str, list[float]]] = []  # rows of ``tokens.csv`` after the last epoch
         self.slices: list[tuple[int, int, str, int, float]] = []  # rows of ``slices.csv``
 
@@ -87,9 +84,9 @@ class LitPack(L.LightningModule):
             losses = self.pack.losses(prompt, completion, self.global_step, *targets)  # (R,)
         except Exception as error:
             kinds = [type(part) for part in (self.pack.stacked, self.pack.loss)]
-            if own := [f"{k.__module__}.{k.__name__}" for k in kinds if not k.__module__.startswith("arith_erd.")]:
+            if names := [f"{k.__module__}.{k.__name__}" for k in kinds if not k.__module__.startswith("arith_erd.")]:
                 # A user's network or loss failed, which is no fault of this package.
-                error.add_note(f"{FAILURE}step {self.global_step + 1}: {' or '.join(own)}")
+                error.add_note(f"{USER_CODE_NOTE}step {self.global_step + 1}: {' or '.join(names)}")
             raise
         self.loss_sum += losses.detach() * completion.shape[1]
         self.examples_seen += completion.shape[1]
@@ -106,26 +103,23 @@ class LitPack(L.LightningModule):
             gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
-        change_rate(scheduler)
+        step_scheduler(scheduler)
 
     def on_validation_epoch_start(self) -> None:
-        self.of_train.reset()
-        self.of_validation.reset()
+        self.train_tokens.reset()
+        self.validation_tokens.reset()
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int) -> None:
         prompt, completion = batch  # (B, P), (B, m)
         tokens = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
-        (self.of_validation if dataloader_idx else self.of_train).update(tokens.movedim(1, 0))
+        (self.validation_tokens if dataloader_idx else self.train_tokens).update(tokens.movedim(1, 0))
 
     def on_validation_epoch_end(self) -> None:
-        """Collect `rows`, `tokens` and `slices`. Nowhere else in an epoch does the host wait for the device.
-
-        A loss or a weight that is not finite raises a `UserError`.
-        """
+        """Collect `rows`, `tokens` and `slices`. Nowhere else in an epoch does the host wait for the device."""
         epoch, seeds = self.current_epoch + 1, self.pack.seeds
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         finite = torch.stack([p.isfinite().flatten(1).all(dim=1) for p in self.pack.parameters()]).all(dim=0)  # (R,)
-        train, val = (metric.compute().movedim(0, 1) for metric in (self.of_train, self.of_validation))  # (R, N, m)
+        train, val = (x.compute().movedim(0, 1) for x in (self.train_tokens, self.validation_tokens))  # (R, N, m)
         table = [
             (self.loss_sum.double() / self.examples_seen)[:, None],
             finite[:, None].double(),
@@ -133,28 +127,28 @@ class LitPack(L.LightningModule):
             accuracies(val, data.validation[1]),
         ]
         self.rows, self.tokens, self.slices = [], [], []
-        for seed, (loss, is_finite, *found) in zip(seeds, torch.cat(table, dim=1).tolist(), strict=True):
+        for seed, (loss, is_finite, *shares) in zip(seeds, torch.cat(table, dim=1).tolist(), strict=True):
             if not (is_finite and math.isfinite(loss)):
                 what = "a weight became infinite or nan" if math.isfinite(loss) else f"the loss became {loss}"
                 raise UserError(f"{what} in epoch {epoch}, seed {seed}; a lower model.optimizer.lr may help")
-            row: MetricRow = {"epoch": epoch, "seed": seed, "train_loss": loss}
-            half = len(found) // 2
-            for split, (of_all, of_answers, *of_tokens) in (("train", found[:half]), ("val", found[half:])):
-                row |= {f"{split}_token_acc": of_all, f"{split}_seq_acc": of_answers}
-                self.tokens.append((epoch, seed, split, of_tokens))
+            row: Row = {"epoch": epoch, "seed": seed, "train_loss": loss}
+            half = len(shares) // 2
+            for split, (all_tokens, sequences, *by_token) in (("train", shares[:half]), ("val", shares[half:])):
+                row |= {f"{split}_token_acc": all_tokens, f"{split}_seq_acc": sequences}
+                self.tokens.append((epoch, seed, split, by_token))
             self.rows.append(row)
         for index, seed in enumerate(seeds):
             reported = self.pack.loss.report(partial(self.pack.replica, index), data.held_out)
             self.tokens += [(epoch, seed, name, [*values]) for name, values in reported.items()]
         if data.kinds:
             right = sequence_correct(val, data.validation[1]).double()  # (R, N)
-            of_kinds = right @ data.slices / data.slices.sum(dim=0)  # (R, G)
-            for seed, values in zip(seeds, of_kinds.tolist(), strict=True):
-                named = zip(data.kinds, values, strict=True)
-                self.slices += [(epoch, seed, name, kind, accuracy) for (name, kind), accuracy in named]
+            by_kind = right @ data.slices / data.slices.sum(dim=0)  # (R, G)
+            for seed, values in zip(seeds, by_kind.tolist(), strict=True):
+                for (name, kind), accuracy in zip(data.kinds, values, strict=True):
+                    self.slices.append((epoch, seed, name, kind, accuracy))
 
 
-def change_rate(scheduler: LRScheduler) -> None:
+def step_scheduler(scheduler: LRScheduler) -> None:
     """Advance a scheduler by one step; a `UserError` if it raises, as `OneCycleLR` does after its last step."""
     try:
         scheduler.step()

@@ -3,7 +3,7 @@
 A network of 0.7M parameters leaves a GPU idle. So each parameter of a pack is the stack of its replicas' parameters,
 ``(R, ...)``, and one `torch.func.vmap` evaluates them all. On a CPU one replica is enough work: a compiled pack runs
 its replicas one after another. Replicas are independent: each has its own initial weights and dropout masks, and Adam
-on stacked parameters is R Adams (see `assemble`).
+on stacked parameters is R Adams (see `build_module`).
 """
 
 import os
@@ -26,19 +26,16 @@ from ..losses import CrossEntropy, Loss
 from ..models.dropout import dropout_keys, dropout_sites
 from ..models.network import Network, shift_right
 from ..models.weights import initialise
-from ..seeds import RandomStream, derive
+from ..seeds import RandomStream, derive_seed
 
 Keys = tuple[Tensor, ...]  # the dropout keys of one step: one for each site of the network
 
-LONG = 20e12  # operations from which compiling pays on a CPU; see benchmarks/README.md
-LARGE = 100_000  # parameters from which a replica keeps two CPU cores busy by itself
+MIN_OPERATIONS_TO_COMPILE = 20e12  # operations from which compiling pays on a CPU; see benchmarks/README.md
+LARGE_NETWORK = 100_000  # parameters from which a replica keeps two CPU cores busy by itself
 
 
 class Pack(nn.Module):
-    """R replicas of one network, one for each seed, with the parameters of their loss.
-
-    PyTorch's global generator must be the only randomness of ``make_network``.
-    """
+    """R replicas of one network, one for each seed, with the parameters of their loss."""
 
     replica_keys: Tensor  # (R, 2) int32, from which every dropout mask follows
 
@@ -56,32 +53,31 @@ class Pack(nn.Module):
         networks = [initialise(make_network, seed) for seed in seeds]
         stacks, _ = stack_module_state(networks)
         self.stacked = networks[0]  # a network's own module tree, so that each stack has the plain parameter's name
-        self._stack_places = {name: _place(self.stacked, name) for name in stacks}
-        for name, (registry, leaf) in self._stack_places.items():
+        self._stack_slots = {name: _slot(self.stacked, name) for name in stacks}
+        for name, (registry, leaf) in self._stack_slots.items():
             registry[leaf] = nn.Parameter(stacks[name].detach(), stacks[name].requires_grad)
-        self._constant_places = {name: _place(self.stacked, name) for name, _ in self.stacked.named_buffers()}
+        self._constant_slots = {name: _slot(self.stacked, name) for name, _ in self.stacked.named_buffers()}
         with torch.device("meta"):
             # In a tuple, hence in no module registry: Lightning would try to move its meta tensors.
             self._skeleton = (make_network(),)
         self.loss = loss or CrossEntropy()
         self._key_names = [f"{site}.key" for site in dropout_sites(self.stacked)]
-        names = [*self._stack_places, *self._constant_places, *self._key_names]
-        self._places = {name: _place(self._skeleton[0], name) for name in names}
-        keys = [[derive(seed, RandomStream.DROPOUT, half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
+        names = [*self._stack_slots, *self._constant_slots, *self._key_names]
+        self._slots = {name: _slot(self._skeleton[0], name) for name in names}
+        keys = [[derive_seed(seed, RandomStream.DROPOUT, half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
         self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
         self._evaluate, self._train = self._logits, self._losses
-        self._in_turn = len(seeds) == 1  # without vmap, which on a CPU makes slower batched products
-        self.compiled = self._to_compile = compile
+        self._one_by_one = len(seeds) == 1  # without vmap, which on a CPU makes slower batched products
+        self.compiled = self._compile_pending = compile
         self._graphs = compile and cuda_graphs
 
     def _compile(self) -> None:
-        """Set up compilation at the first run; called once the device is known.
+        """Set up compilation at the first run, once the device is known.
 
-        On a CPU layers are compiled one by one, and replicas run in turn. Equal layers share their code, so compiling
-        six costs as much as one. For the same reason a layer inside which the loss reads stays eager (torch 2.13).
-        Elsewhere the whole pack is one graph, from the embedding to the loss, with `torch.compile` outside `vmap`.
+        On a CPU layers are compiled one by one, and replicas run in turn. Equal layers share their code, so a layer
+        inside which the loss reads stays eager (torch 2.13). Elsewhere the whole pack is one graph.
         """
-        self._to_compile = False
+        self._compile_pending = False
         # By default the ninth version of a function runs eager, and each size of a batch and kind of layer is one.
         # Which of them comes ninth would depend on where a run was interrupted.
         dynamo_config.recompile_limit = 64
@@ -90,8 +86,8 @@ class Pack(nn.Module):
         chosen = compile_options(device, self._graphs)
         (skeleton,) = self._skeleton
         if compiles_layers(skeleton, len(self.seeds), device):
-            self._in_turn = True
-            for region in regions(skeleton):
+            self._one_by_one = True
+            for region in layers_to_compile(skeleton):
                 inside = (module for module in region.modules() if module is not region)
                 if not any(module._forward_hooks for module in inside):
                     region.compile(dynamic=False, options=chosen)
@@ -104,14 +100,14 @@ class Pack(nn.Module):
 
         Dropout masks are those of an optimizer ``step``; None evaluates without dropout.
         """
-        self._begin(training=step is not None)
-        keys = self._keys(step or 0)
+        self._prepare(training=step is not None)
+        keys = self._dropout_keys(step or 0)
         return self._evaluate(self._stacks(), keys, prompt, answer_in)
 
     def losses(self, prompt: Tensor, completion: Tensor, step: int, *targets: Tensor) -> Tensor:
         """The losses (R,) of an optimizer step, from prompt (R, B, P), completion (R, B, m) and targets (R, B, k)."""
-        self._begin(training=True)
-        keys = self._keys(step)
+        self._prepare(training=True)
+        keys = self._dropout_keys(step)
         # Inductor would keep dropout masks and the signs before each ReLU as booleans for the backward pass. On a CPU
         # it writes these one by one: 90 of the 220 ms of a compiled step. Computed once more they cost next to nothing.
         with functorch_config.patch(aggressive_recomputation=self.replica_keys.device.type == "cpu"):
@@ -120,40 +116,40 @@ class Pack(nn.Module):
     def dry_run(self, prompt: Tensor, completion: Tensor, *targets: Tensor, loss: bool = False) -> Tensor:
         """Logits (R, B, m, V) or losses (R,) of the first step, always by vmap and without compilation."""
         self._skeleton[0].train()
-        in_turn, self._in_turn = self._in_turn, False
+        one_by_one, self._one_by_one = self._one_by_one, False
         try:
             if loss:
-                return self._losses(self._stacks(), self._keys(0), prompt, completion, *targets)
-            return self._logits(self._stacks(), self._keys(0), prompt, shift_right(completion))
+                return self._losses(self._stacks(), self._dropout_keys(0), prompt, completion, *targets)
+            return self._logits(self._stacks(), self._dropout_keys(0), prompt, shift_right(completion))
         finally:
-            self._in_turn = in_turn
+            self._one_by_one = one_by_one
 
-    def begin_loss(self, prompt: Tensor, completion: Tensor) -> None:
+    def setup_loss(self, prompt: Tensor, completion: Tensor) -> None:
         """Let the loss make its parameters, from a few examples (B, P), (B, m). Each replica gets a copy of them."""
         self.loss.begin(self._skeleton[0].eval(), prompt.to("meta"), completion.to("meta"))
         for name, parameter in [*self.loss.named_parameters()]:
-            registry, leaf = place = _place(self.loss, name)
+            registry, leaf = slot = _slot(self.loss, name)
             registry[leaf] = nn.Parameter(parameter.detach().expand(len(self.seeds), *parameter.shape).clone())
-            self._stack_places[f"loss:{name}"] = self._places[f"loss:{name}"] = place
+            self._stack_slots[f"loss:{name}"] = self._slots[f"loss:{name}"] = slot
 
     def _stacks(self) -> dict[str, Tensor]:
-        """The result of ``stacked.named_parameters()``, whose walk through all modules takes 1% of a step on a CPU."""
-        return {name: registry[leaf] for name, (registry, leaf) in self._stack_places.items()}
+        """As ``stacked.named_parameters()``, whose walk through all modules takes 1% of a step on a CPU."""
+        return {name: registry[leaf] for name, (registry, leaf) in self._stack_slots.items()}
 
     def _swap(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         """Set values in the skeleton and return its own, which saves 4% of a step over `functional_call` on a CPU."""
         before = {}
         for name, value in values.items():
-            registry, leaf = self._places[name]
+            registry, leaf = self._slots[name]
             before[name], registry[leaf] = registry[leaf], value
         return before
 
-    def _keys(self, step: int) -> Keys:
+    def _dropout_keys(self, step: int) -> Keys:
         """The dropout keys of a step, a tensor (R, 2) for each site, so that equal layers share kernels."""
         return dropout_keys(self.replica_keys, step, len(self._key_names)).unbind(1)
 
-    def _begin(self, training: bool) -> None:
-        if self._to_compile:
+    def _prepare(self, training: bool) -> None:
+        if self._compile_pending:
             self._compile()
         (skeleton,) = self._skeleton
         if skeleton.training != training:  # `train` walks through all modules, which takes a millisecond
@@ -162,26 +158,26 @@ class Pack(nn.Module):
             torch.compiler.cudagraph_mark_step_begin()
 
     def _logits(self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor) -> Tensor:
-        return self._each(lambda network, *tokens: network(*tokens), parameters, keys, prompt, answer_in)
+        return self._map_replicas(lambda network, *tokens: network(*tokens), parameters, keys, prompt, answer_in)
 
     def _losses(self, parameters: dict[str, Tensor], keys: Keys, *batch: Tensor) -> Tensor:
-        return self._each(self.loss, parameters, keys, *batch)
+        return self._map_replicas(self.loss, parameters, keys, *batch)
 
-    def _each(
+    def _map_replicas(
         self, function: Callable[..., Tensor], parameters: dict[str, Tensor], keys: Keys, *batch: Tensor
     ) -> Tensor:
         """Apply a function of a network and its part of a batch to each replica -> (R, ...)."""
 
-        def of_replica(weights: dict[str, Tensor], own_keys: Keys, *own: Tensor) -> Tensor:
+        def of_replica(weights: dict[str, Tensor], own_keys: Keys, *own_batch: Tensor) -> Tensor:
             (skeleton,) = self._skeleton
-            constants = {name: registry[leaf] for name, (registry, leaf) in self._constant_places.items()}
+            constants = {name: registry[leaf] for name, (registry, leaf) in self._constant_slots.items()}
             before = self._swap(weights | constants | dict(zip(self._key_names, own_keys, strict=True)))
             try:
-                return function(skeleton, *own)
+                return function(skeleton, *own_batch)
             finally:
                 self._swap(before)
 
-        if not self._in_turn:
+        if not self._one_by_one:
             in_dims = (0, 0, *(0 if x.dim() == 3 else None for x in batch))
             return vmap(of_replica, in_dims)(parameters, keys, *batch)  # None: not a stack
         number = len(self.seeds)
@@ -203,8 +199,8 @@ class Pack(nn.Module):
         return network.to(self.replica_keys.device).eval()
 
 
-def _place(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
-    """The place of a parameter or a buffer: the registry of its module, and its name there."""
+def _slot(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
+    """The slot of a parameter or a buffer: the registry of its module, and its key there."""
     path, _, leaf = name.rpartition(".")
     module = network.get_submodule(path)
     return (module._parameters if leaf in module._parameters else module._buffers), leaf
@@ -224,7 +220,8 @@ def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
         network = job.network()
     parameters = len(job.seeds) * sum(p.numel() for p in network.parameters())
     tokens = min(job.data.batch_size, job.task.size) * (job.task.prompt_length + job.task.answer_length)
-    long = 6 * parameters * tokens * steps_per_epoch * job.trainer.max_epochs >= LONG  # 6 N T, the usual estimate
+    operations = 6 * parameters * tokens * steps_per_epoch * job.trainer.max_epochs  # 6 N T, the usual estimate
+    long = operations >= MIN_OPERATIONS_TO_COMPILE
     return long and compiles_layers(network, len(job.seeds), device) and _has_compiler()
 
 
@@ -235,18 +232,17 @@ def _has_compiler() -> bool:
 
 def compiles_layers(network: nn.Module, replicas: int, device: torch.device) -> bool:
     """Whether a pack is compiled as one graph per kind of layer, used by replicas in turn, and not as one graph."""
-    large = sum(parameter.numel() for parameter in network.parameters()) >= LARGE
+    large = sum(parameter.numel() for parameter in network.parameters()) >= LARGE_NETWORK
     return device.type == "cpu" and (replicas == 1 or large)
 
 
-def regions(network: Network) -> list[nn.Module]:
+def layers_to_compile(network: Network) -> list[nn.Module]:
     """The modules to compile: the repeated layers of a network, or the whole network if it has none."""
     stacks = [module for module in network.children() if isinstance(module, nn.ModuleList)]
     return [layer for stack in stacks for layer in stack] or [network]
 
 
 def compile_options(device: torch.device, cuda_graphs: bool) -> dict[str, Any]:
-    """The options of Inductor, the compiler of `torch.compile`."""
     # Inductor keeps a result of more operations than this that is used twice, and computes others again. At the default
     # for CPUs, 50 (torch 2.13), each loop of a layer norm would hash the dropout mask before it anew.
     chosen: dict[str, Any] = {"realize_opcount_threshold": 30}

@@ -1,4 +1,4 @@
-"""Train one pack, from its job to a finished directory: check memory, assemble, resume, train, summarise."""
+"""Train one pack, from its job to a finished directory: check memory, build, resume, train, summarise."""
 
 import gc
 import os
@@ -12,60 +12,57 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ..bits import PAD
-from ..config.build import source_hashes
+from ..config.class_spec import source_hashes
 from ..config.job import Job
+from ..digits import PAD
 from ..errors import UserError, first_line
 from ..loggers import Logger
 from ..models.network import Network, greedy_tokens, teacher_forced_tokens
 from ..plots.curves import draw_learning_curves
 from ..plots.style import save_png
-from ..runs.directory import Run, SeedSummary, epochs_to
+from ..runs.directory import Row, Run, epochs_to
 from ..seeds import format_seeds
 from ..stats import TokenCounts, stuck_status
 from ..system import signals
-from ..system.files import locked, replacing, write_atomically
+from ..system.files import atomic_file, locked, write_atomically
 from ..system.machine import device_name, versions
-from .assemble import assemble, make_trainer, table_data
+from .build import build_module, build_task_data, make_trainer
 from .callbacks import EpochProgress, MetricsWriter, StopAtAccuracy
-from .checkpoint import ResumePoint, continue_shorter, find_checkpoint, require_rows, save_weights
-from .data import TableData
+from .checkpoint import CheckpointWriter, continue_shorter_run, find_checkpoint, require_all_rows, save_weights
+from .data import TaskData
 from .pack import Pack
 
-COPIES = 4  # of each weight: itself, its gradient and Adam's two moments
+COPIES_PER_WEIGHT = 4  # of each weight: itself, its gradient and Adam's two moments
 
 
 def train_pack(job: Job) -> None:
-    """Train the seeds of a job as one pack, and write its run directory.
-
-    It raises `signals.Preempted` after a signal to stop. The same call then resumes.
-    """
+    """Train the seeds of a job as one pack, and write its run directory; after an interruption it resumes."""
     run = job.run
     # Assemble: every refusal comes before anything is written.
     logger = job.logger.build(Logger)
-    rows = MetricsWriter(run, logger, job.task.answer_names, job.checkpoint.keep)
+    metrics_writer = MetricsWriter(run, logger, job.task.answer_names, job.checkpoint.keep)
+    checkpoint_writer = CheckpointWriter(run, job.checkpoint.every_n_epochs, job.checkpoint.keep_last)
     stop_at = job.trainer.stop_at
     stopping = [] if stop_at is None else [StopAtAccuracy(run, stop_at)]  # first, since it repeats rows
-    resume_point = ResumePoint(run, job.checkpoint.every_n_epochs, job.checkpoint.keep_last)
-    trainer = make_trainer(job.trainer, [*stopping, rows, EpochProgress(), resume_point])
+    trainer = make_trainer(job.trainer, [*stopping, metrics_writer, EpochProgress(), checkpoint_writer])
     device = trainer.strategy.root_device
     with memory_errors_explained(job, device):
-        require_room(job, device)
-        data = table_data(job)
-        module = assemble(job, device, data)
-    code = source_hashes(job.resolved)  # before training: they may be edited meanwhile
+        require_memory(job, device)
+        data = build_task_data(job)
+        module = build_module(job, device, data)
+    sources = source_hashes(job.resolved)  # before training: they may be edited meanwhile
 
     if job.overwrite:
-        run.set_aside()
-    with locked(run.path), errors_kept(run), memory_errors_explained(job, device):
+        run.move_to_backup()
+    with locked(run.path), errors_recorded(run), memory_errors_explained(job, device):
         if run.finished:  # by the process that held the lock until now
-            print(run.skip_message(job.checkpoint.keep, code))
+            print(run.skip_message(job.checkpoint.keep, sources))
             return
 
         # Resume, or start.
-        run.error.unlink(missing_ok=True)  # of an earlier attempt
-        if not (run.checkpoint.is_file() or job.overwrite):
-            continue_shorter(job, module, code)
+        run.error_file.unlink(missing_ok=True)  # of an earlier attempt
+        if not (run.checkpoint_file.is_file() or job.overwrite):
+            continue_shorter_run(job, module, sources)
         checkpoint = find_checkpoint(run, module)
         run.create(job.resolved)
         seeds = f"seed{'s' if len(job.seeds) > 1 else ''} {format_seeds(job.seeds)}"
@@ -74,37 +71,37 @@ def train_pack(job: Job) -> None:
             print(f"{run.path}: compiling, which takes a minute or more the first time", flush=True)
 
         # Train.
-        summaries: list[SeedSummary] = []
+        summaries: list[Row] = []
         try:
             logger.start(run.name, job.seeds, job.resolved, run.path)
             try:
                 with signals.deferred():
                     trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
             except Exception as error:
-                if checkpoint is None or rows.started is not None or isinstance(error, UserError):
+                if checkpoint is None or metrics_writer.started is not None or isinstance(error, UserError):
                     raise
                 reason = f"training cannot continue from it ({first_line(error)}); delete it to start again"
                 raise UserError(f"{checkpoint}: {reason}") from error
-            require_rows(run, trainer.current_epoch, job.seeds)
+            require_all_rows(run, trainer.current_epoch, job.seeds)
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)
-            with replacing(run.curves) as partial:
+            with atomic_file(run.curves_file) as partial:
                 slices = pd.read_csv(run.slices_file) if data.kinds else None
                 save_png(draw_learning_curves(run.metrics(), job.title, slices), partial)
-            summaries += summarise(run, module.pack, data)
+            summaries += seed_summaries(run, module.pack, data)
         finally:
             logger.finish(summaries)
 
         # Finish.
-        finish(run, module.pack, data, summaries, code)
+        write_summary(run, module.pack, data, summaries, sources)
         if not job.checkpoint.keep_last:
-            run.checkpoint.unlink(missing_ok=True)
+            run.checkpoint_file.unlink(missing_ok=True)
     for summary in summaries:
-        print(describe(summary))
+        print(seed_line(summary))
 
 
 @contextmanager
-def errors_kept(run: Run) -> Iterator[None]:
+def errors_recorded(run: Run) -> Iterator[None]:
     """If a run fails, write ``error.txt`` into its directory: the message of a `UserError`, else the traceback."""
     try:
         yield
@@ -112,19 +109,19 @@ def errors_kept(run: Run) -> Iterator[None]:
         with suppress(OSError, ValueError):  # the disk may be full; the error itself comes first
             run.path.mkdir(parents=True, exist_ok=True)
             text = f"{error}\n" if isinstance(error, UserError) else traceback.format_exc()
-            write_atomically(run.error, text)
-            error.add_note(f"see {run.error}")
+            write_atomically(run.error_file, text)
+            error.add_note(f"see {run.error_file}")
         raise
 
 
 # Memory
 
 
-def require_room(job: Job, device: torch.device) -> None:
+def require_memory(job: Job, device: torch.device) -> None:
     """Refuse a pack whose weights, gradients and moments of Adam alone need more memory than there is."""
     with torch.device("meta"):
         parameters = sum(p.numel() for p in job.network().parameters())
-    needed = COPIES * len(job.seeds) * parameters * (8 if job.trainer.precision == "64-true" else 4)
+    needed = COPIES_PER_WEIGHT * len(job.seeds) * parameters * (8 if job.trainer.precision == "64-true" else 4)
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):  # of a container, if it has a limit
         free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()))
@@ -133,7 +130,7 @@ def require_room(job: Job, device: torch.device) -> None:
         torch.cuda.empty_cache()  # left by an earlier job of a sweep
         free = torch.cuda.mem_get_info(device)[0]
     if needed > free:
-        raise _does_not_fit(job, device, f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
+        raise _memory_error(job, device, f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
 
 
 @contextmanager
@@ -143,11 +140,11 @@ def memory_errors_explained(job: Job, device: torch.device) -> Iterator[None]:
         yield
     except (RuntimeError, MemoryError) as error:
         if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
-            raise _does_not_fit(job, device, "out of memory") from error
+            raise _memory_error(job, device, "out of memory") from error
         raise
 
 
-def _does_not_fit(job: Job, device: torch.device, why: str) -> UserError:
+def _memory_error(job: Job, device: torch.device, why: str) -> UserError:
     smaller = "pack.max_replicas" if len(job.seeds) > 1 else "data.batch_size or model.net"
     return UserError(
         f"seed={format_seeds(job.seeds)}: a pack of {len(job.seeds)} at data.batch_size={job.data.batch_size}: too "
@@ -158,7 +155,7 @@ def _does_not_fit(job: Job, device: torch.device, why: str) -> UserError:
 # Summary
 
 
-def summarise(run: Run, pack: Pack, data: TableData) -> list[SeedSummary]:
+def seed_summaries(run: Run, pack: Pack, data: TaskData) -> list[Row]:
     """The summary of each replica. Only here are answers decoded, and only those that teacher forcing gets wrong."""
     rows, summaries = run.metrics(), []
     prompt, completion = data.validation
@@ -177,33 +174,33 @@ def summarise(run: Run, pack: Pack, data: TableData) -> list[SeedSummary]:
     return summaries
 
 
-def never_learnt(network: Network, data: TableData) -> list[str]:
+def never_learnt(network: Network, data: TaskData) -> list[str]:
     """The answer tokens that are no better than the most common answer, on training and held-out examples."""
     if data.task.min_bits is not None:  # of the tokens of the longest operands training may have none
         return []
-    counted = (_counts(network, *half[:2]) for half in (data.train, data.validation))
+    counted = (_token_counts(network, *half[:2]) for half in (data.train, data.validation))
     tokens = zip(data.task.answer_names, *counted, strict=True)
     return [name for name, *counts in tokens if stuck_status(*counts) == "never learnt"]
 
 
-def _counts(network: Network, prompt: Tensor, completion: Tensor) -> list[TokenCounts]:
+def _token_counts(network: Network, prompt: Tensor, completion: Tensor) -> list[TokenCounts]:
     """The counts of each answer token under teacher forcing, from prompts (N, P) and completions (N, m)."""
     n, hits = len(completion), (teacher_forced_tokens(network, prompt, completion) == completion).sum(dim=0)
     most_common = (int(token.bincount().max()) for token in completion.cpu().T)
     return [(right, n, most / n) for right, most in zip(hits.tolist(), most_common, strict=True)]
 
 
-def finish(run: Run, pack: Pack, data: TableData, summaries: list[SeedSummary], sources: Mapping[str, str]) -> None:
+def write_summary(run: Run, pack: Pack, data: TaskData, summaries: list[Row], sources: Mapping[str, str]) -> None:
     """Write ``summary.json``; device, versions and sources are those of the process that finishes the run."""
-    rows = run.metrics()
+    rows, parameters = run.metrics(), num_parameters(pack)
     epochs = rows[-1]["epoch"]
     tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.answer_length)
     run.finish(
         {
-            "params": num_parameters(pack),
+            "params": parameters,
             "epochs": epochs,
             "wall_seconds": sum(row["seconds"] for row in rows if row["seed"] == pack.seeds[0]),
-            "train_flops": 6 * num_parameters(pack) * tokens,  # of one replica: 6 N T, the usual estimate
+            "train_flops": 6 * parameters * tokens,  # of one replica: 6 N T, the usual estimate
             "device": device_name(pack.replica_keys.device),
             "versions": versions(),
             **({"sources": sources} if sources else {}),
@@ -213,11 +210,11 @@ def finish(run: Run, pack: Pack, data: TableData, summaries: list[SeedSummary], 
 
 
 def num_parameters(pack: Pack) -> int:
-    """Learnable parameters of one replica."""
+    """The number of learnable parameters of one replica."""
     return sum(p.numel() for p in pack.stacked.parameters()) // len(pack.seeds)
 
 
-def describe(summary: SeedSummary) -> str:
+def seed_line(summary: Row) -> str:
     reached = summary["epochs_to_95"]
     return (
         f"seed {summary['seed']}: train {summary['train_seq_acc']:.2%}, validation {summary['val_seq_acc']:.2%} of "

@@ -2,7 +2,7 @@
 
 import sys
 
-from ..config.build import source_hashes
+from ..config.class_spec import source_hashes
 from ..config.job import Job
 from ..runs.directory import Run
 from ..system.files import require_writable
@@ -33,5 +33,5 @@ def train(job: Job) -> list[Run]:
 
         train_pack(pack)
     for pack in packs:  # after the last one: until then the old runs show which packs are new
-        pack.run.drop_backup()
+        pack.run.delete_backup()
     return [pack.run for pack in packs]

@@ -12,10 +12,10 @@ from hydra import compose as hydra_compose
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 
-from arith_erd.bits import START
-from arith_erd.config import build
+from arith_erd.config import class_spec
 from arith_erd.config import compose as compose_module
 from arith_erd.config.compose import compose, hydra_over_conf
+from arith_erd.digits import START
 from arith_erd.errors import UserError
 from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.probes.probe import Probe
@@ -34,7 +34,7 @@ def test_run_of_the_program_composes_hydra_once(main, tmp_path, monkeypatch):
         return real(loader, config_name, overrides, *others, **named)
 
     monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", counted)
-    compose_module._composed.cache_clear()
+    compose_module._known_keys.cache_clear()
     monkeypatch.setattr("arith_erd.training.__main__.train", lambda job: [])
     monkeypatch.setattr("arith_erd.training.__main__.load_table", lambda runs: pd.DataFrame({"val_seq_acc": [0.0]}))
     assert main("train.py", "task=mul", "model=nanogpt", "seed=0-4", f"runs_dir={tmp_path}").returncode == 0
@@ -51,14 +51,14 @@ def test_hydra_of_the_caller_stays_initialised():
 
 
 def test_sweep_of_a_file_and_what_is_typed_are_allowed(monkeypatch):
-    monkeypatch.setattr(build, "_trusted", set())
+    monkeypatch.setattr(class_spec, "_trusted_packages", set())
     compose("train", ["experiment=fig1", "hydra.verbose=true", "trust=[json]"])
-    assert build._trusted == {"json"}
+    assert class_spec._trusted_packages == {"json"}
 
 
 @pytest.mark.parametrize("typed", [[], ["trust=[mine]"]])
 def test_package_of_the_current_folder_is_found_only_if_trust_is_typed(typed, monkeypatch, tmp_path):
-    monkeypatch.setattr(build, "_trusted", set())
+    monkeypatch.setattr(class_spec, "_trusted_packages", set())
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])  # as ``arith-train`` has it
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()

@@ -10,8 +10,8 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from arith_erd.bundled import CONF
-from arith_erd.config.build import Factory, trust
-from arith_erd.config.compose import GROUPS, PRESETS, compose
+from arith_erd.config.class_spec import ClassSpec, trust
+from arith_erd.config.compose import OPTION_GROUPS, PRESET_GROUPS, compose
 from arith_erd.config.job import read_job
 from arith_erd.errors import UserError
 
@@ -185,7 +185,7 @@ def test_path_that_hydra_reads_in_quotes_only_is_answered_with_them(path):
     assert compose("train", [hint[1]]).runs_dir == Path(path)
 
 
-@pytest.mark.parametrize("key", [*GROUPS, *PRESETS])
+@pytest.mark.parametrize("key", [*OPTION_GROUPS, *PRESET_GROUPS])
 def test_group_takes_one_option(key):
     program = "probe" if key in ("figure", "probe") else "train"
     with pytest.raises(UserError, match=rf"^{key}=a,b: expected -m too, for a job of each value, or"):
@@ -213,7 +213,7 @@ def test_why_a_module_cannot_be_imported_is_one_line(package, target, message):
     package("somebody", broken="def f(:\n", needy="import nothing_there\n", empty="")
     trust("somebody")
     with pytest.raises(UserError, match=rf"^group\._target_=somebody\.{target}: {message}"):
-        Factory.read("group", {"_target_": f"somebody.{target}"}).build(object)
+        ClassSpec.from_group("group", {"_target_": f"somebody.{target}"}).build(object)
     for name in ("nothing_there", "somebody.absent"):
         with pytest.raises(UserError, match=rf"^trust={name}: expected a package that Python finds"):
             trust(name)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from arith_erd.bits import to_digits
+from arith_erd.digits import to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp import algorithms
 from arith_erd.interp.causal_model import CausalModel

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 import arith_erd as ae
-from arith_erd.bits import ZERO, to_digits
+from arith_erd.digits import ZERO, to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset

@@ -38,7 +38,7 @@ def logits(model) -> torch.Tensor:
 @pytest.mark.parametrize(("index", "seed"), [(0, 3), (1, 5)])
 def test_loaded_network_is_the_trained_replica_and_has_its_reported_accuracy(trained_pack, index, seed):
     model = load_run(trained_pack.path, seed)
-    stacks = torch.load(trained_pack.checkpoint, weights_only=True)["state_dict"]
+    stacks = torch.load(trained_pack.checkpoint_file, weights_only=True)["state_dict"]
     for name, value in model.network.state_dict().items():
         assert torch.equal(value, stacks[f"pack.stacked.{name}"][index])
     assert (model.name, model.seed) == (trained_pack.name, seed)
@@ -76,7 +76,7 @@ def test_unfinished_run_loads_from_its_last_checkpoint(run, trained_pack):
     assert load_run(run.path, 3).epoch == 4
     for seed in (3, 5):
         assert torch.equal(logits(load_run(run.path, seed)), logits(load_run(trained_pack.path, seed)))
-    run.checkpoint.unlink()
+    run.checkpoint_file.unlink()
     with pytest.raises(UserError, match="no weights of seed 5"):
         load_run(run.path, 5)
 
@@ -103,8 +103,8 @@ def test_other_epochs_are_refused(trained_pack, epoch, said):
 @pytest.mark.parametrize(("name", "size"), [("head.bias", 0), ("head.scale", 5), ("head.bias", 7)])
 def test_weights_that_do_not_fit_are_refused_by_name(run, name, size):
     """One that is missing, one too many, and one of another shape."""
-    state = load_file(run.weights(3)) | ({name: torch.ones(size)} if size else {})
-    save_file(state if size else {key: x for key, x in state.items() if key != name}, run.weights(3))
+    state = load_file(run.weights_file(3)) | ({name: torch.ones(size)} if size else {})
+    save_file(state if size else {key: x for key, x in state.items() if key != name}, run.weights_file(3))
     with pytest.raises(UserError, match=rf"weights do not fit its config\.yaml: {name}$"):
         load_run(run.path, 3)
 

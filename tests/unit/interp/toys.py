@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from arith_erd.bits import ONE, VOCAB_SIZE, ZERO
+from arith_erd.digits import ONE, VOCAB_SIZE, ZERO
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.models import Network
 from arith_erd.tasks import Task

@@ -18,12 +18,12 @@ from arith_erd.config.job import Job as TrainJob
 from arith_erd.errors import UserError
 from arith_erd.launch import cli
 from arith_erd.launch.cli import entry_point
-from arith_erd.runs.directory import METRICS
+from arith_erd.runs.directory import METRIC_COLUMNS
 from arith_erd.stats import Mean, contrast_interval
 from arith_erd.system import signals
-from arith_erd.system.cli_errors import BUSY, FAILED, INTERNAL
+from arith_erd.system.cli_errors import EXIT_BUSY, EXIT_FAILED, EXIT_INTERNAL
 from arith_erd.system.files import InUseError
-from arith_erd.system.signals import Preempted
+from arith_erd.system.signals import Interrupted
 from tests.rows import finish as finish_run
 from tests.rows import write_metrics
 
@@ -64,7 +64,7 @@ def table(printed: str) -> dict[str, str]:
 
 def finish(job: TrainJob) -> None:
     job.run.create(job.resolved)
-    job.run.weights(0).touch()
+    job.run.weights_file(0).touch()
     job.run.finish({"seeds": [{"seed": 0}]})
 
 
@@ -72,8 +72,8 @@ def test_closing_table_has_the_mean_accuracy_of_each_job_with_its_interval(comma
     def trained(job: TrainJob) -> None:
         finish(job)
         for seed in job.seeds:
-            job.run.weights(seed).touch()
-        row = dict.fromkeys(METRICS, 0.0) | {"epoch": 1}
+            job.run.weights_file(seed).touch()
+        row = dict.fromkeys(METRIC_COLUMNS, 0.0) | {"epoch": 1}
         write_metrics(job.run, (row | {"seed": seed, "val_seq_acc": 0.8 + seed / 10} for seed in job.seeds))
         finish_run(job.run, job.seeds)
 
@@ -98,9 +98,9 @@ def fails_for(*seeds: int, error: Exception) -> Job:
 @pytest.mark.parametrize(
     ("error", "status", "line"),
     [
-        pytest.param(UserError("no such thing"), FAILED, "no such thing", marks=pytest.mark.slow),
-        (InUseError("in use by process 7"), BUSY, "in use by process 7"),
-        (ZeroDivisionError("by zero\nmore"), FAILED, r"internal error: ZeroDivisionError: by zero; the traceback .*"),
+        pytest.param(UserError("no such thing"), EXIT_FAILED, "no such thing", marks=pytest.mark.slow),
+        (InUseError("in use by process 7"), EXIT_BUSY, "in use by process 7"),
+        (ZeroDivisionError("by zero\nmore"), EXIT_FAILED, r"internal error: ZeroDivisionError: by zero; the trace.*"),
     ],
 )
 def test_failed_job_leaves_the_others_running_and_the_same_command_runs_what_is_missing(
@@ -123,7 +123,7 @@ def test_failed_job_leaves_the_others_running_and_the_same_command_runs_what_is_
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(UserError("no"), FAILED), (InUseError("no"), BUSY), (ZeroDivisionError("x"), INTERNAL)]
+    ("error", "status"), [(UserError("no"), 1), (InUseError("no"), 75), (ZeroDivisionError("x"), 70)]
 )
 def test_single_run_prints_no_table_and_its_exit_status_tells_failed_busy_and_internal_apart(
     command, capsys, error, status
@@ -151,7 +151,7 @@ def test_internal_error_names_a_private_file_with_its_traceback(command, capsys,
 
 
 def test_fail_fast_stops_at_the_first_failure(command, ran, capsys):
-    assert command(fails_for(1, error=UserError("no")), "-m", "seed=0,1,2", "fail_fast=true") == FAILED
+    assert command(fails_for(1, error=UserError("no")), "-m", "seed=0,1,2", "fail_fast=true") == EXIT_FAILED
     assert ran == ["0", "1"]
     expected = {"seed=0": "finished", "seed=1": "failed", "seed=2": "not finished"}
     assert table(capsys.readouterr().out) == expected
@@ -161,8 +161,8 @@ def test_error_of_a_launcher_is_no_refusal_of_the_configuration(command, monkeyp
     def launch(*_: object) -> None:
         raise ValueError("a fault of the launcher")
 
-    monkeypatch.setattr(cli, "run_one_by_one", launch)
-    assert command(finish, "-m", "seed=0,1") == INTERNAL
+    monkeypatch.setattr(cli, "run_locally", launch)
+    assert command(finish, "-m", "seed=0,1") == EXIT_INTERNAL
     (line,) = capsys.readouterr().err.splitlines()
     file = re.fullmatch(r"error: internal error: ValueError: a fault of the launcher; the traceback is in (.*)", line)
     assert "in launch" in Path(file[1]).read_text()
@@ -180,7 +180,7 @@ def test_signal_ends_the_whole_sweep(command, ran, capsys, monkeypatch, number, 
         try:
             if job.seeds == (1,):
                 os.kill(os.getpid(), number)
-        except Preempted:
+        except Interrupted:
             if replaced:
                 raise ValueError("half-made") from None
             raise
@@ -203,7 +203,7 @@ def test_signal_ends_the_whole_sweep(command, ran, capsys, monkeypatch, number, 
     ],
 )
 def test_bad_job_is_refused_before_the_first_one(command, ran, capsys, tmp_path, arguments, message):
-    assert command(finish, "-m", *arguments) == FAILED
+    assert command(finish, "-m", *arguments) == EXIT_FAILED
     assert not ran
     said = capsys.readouterr()
     assert re.search(message, said.err)
@@ -213,7 +213,7 @@ def test_bad_job_is_refused_before_the_first_one(command, ran, capsys, tmp_path,
 
 
 def test_sweep_without_a_job_is_refused(command, ran, capsys):
-    assert command(finish, "-m", "seed=glob(*)") == FAILED
+    assert command(finish, "-m", "seed=glob(*)") == EXIT_FAILED
     assert not ran
     assert re.match(r"error: -m: makes no job; expected", capsys.readouterr().err)
 
@@ -254,7 +254,7 @@ def test_failed_job_leaves_no_model_alive(command):
         alive.append(weakref.ref(model))
         raise UserError("no")
 
-    assert command(job, "-m", "seed=0,1") == FAILED
+    assert command(job, "-m", "seed=0,1") == EXIT_FAILED
     assert len(alive) == 2
 
 
@@ -265,7 +265,7 @@ def test_item_selects_one_job_of_a_sweep(command, ran, capsys, item):
         assert ran == [item]
         assert capsys.readouterr().out.startswith(f"job {item} (")
     else:
-        assert (status, ran) == (FAILED, [])
+        assert (status, ran) == (EXIT_FAILED, [])
         assert f"item={item}: expected an integer from 0 to 1, for one of 2 jobs" in capsys.readouterr().err
 
 

@@ -17,7 +17,7 @@ import wandb
 from matplotlib.figure import Figure
 
 from arith_erd.loggers.wandb import Wandb
-from arith_erd.runs.directory import METRICS
+from arith_erd.runs.directory import METRIC_COLUMNS
 
 KEY = "0" * 40  # of the right shape, and nobody's
 
@@ -70,11 +70,11 @@ def test_two_seeds_offline(train, home, capsys):
         assert [item["learning_rate"] for item in history] == pytest.approx([1e-3, 1e-4])
         (artifact,) = found["artifact"]
         files = {Path(entry["local_path"]) for entry in artifact["manifest"]["contents"]}
-        assert files == {run.weights(seed), run.config_file}, "they are read where they lie"
+        assert files == {run.weights_file(seed), run.config_file}, "they are read where they lie"
         rows = [row for row in run.metrics() if row["seed"] == seed]
         for item, row in zip(history, rows, strict=True):
-            assert {c: item[c] for c in METRICS if c != "seed"} == pytest.approx(
-                {c: row[c] for c in METRICS if c != "seed"}, rel=1e-6
+            assert {c: item[c] for c in METRIC_COLUMNS if c != "seed"} == pytest.approx(
+                {c: row[c] for c in METRIC_COLUMNS if c != "seed"}, rel=1e-6
             )
         summaries = {key: value for record in found["summary"] for key, value in record["update"].items()}
         expected = next(entry for entry in run.summary()["seeds"] if entry["seed"] == seed)

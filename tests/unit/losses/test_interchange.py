@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from arith_erd.bits import ZERO, reorder
+from arith_erd.digits import ZERO, reorder
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import PrefixCarry
 from arith_erd.interp.causal_model import CausalModel
@@ -162,7 +162,7 @@ def test_report_tries_interchanges_on_held_out_examples():
 def test_what_does_not_fit_is_refused(variables, message):
     def first_step():
         pack, given = made(Transformer, (0,), variables, strict=1.0)
-        pack.begin_loss(*(x[0] for x in given[:2]))
+        pack.setup_loss(*(x[0] for x in given[:2]))
         pack.dry_run(*given, loss=True)
 
     with pytest.raises(UserError, match=message):

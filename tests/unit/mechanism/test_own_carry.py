@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from arith_erd.bits import VOCAB_SIZE, ZERO
+from arith_erd.digits import VOCAB_SIZE, ZERO
 from arith_erd.errors import UserError
 from arith_erd.interp.erasure import token_means
 from arith_erd.interp.hooked import Hooked

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from arith_erd.bits import ONE, ZERO, from_digits
+from arith_erd.digits import ONE, ZERO, from_digits
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.place_value import ColumnSums
 from arith_erd.mechanism.responses import predict_bits, run_with_prefixes

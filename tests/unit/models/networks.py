@@ -2,7 +2,7 @@
 
 import torch
 
-from arith_erd.bits import VOCAB_SIZE, ZERO
+from arith_erd.digits import VOCAB_SIZE, ZERO
 from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
 
 P, M = 15, 8  # seven-bit addition

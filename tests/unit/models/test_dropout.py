@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from arith_erd.models.dropout import Dropout, dropout_keys, keep_mask
-from arith_erd.seeds import derive
+from arith_erd.seeds import derive_seed
 
 COUNT = 1 << 16
 
 
 def replica_keys(*seeds: int) -> torch.Tensor:
-    return torch.tensor([[derive(seed, "dropout", half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]).int()
+    return torch.tensor([[derive_seed(seed, "dropout", half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]).int()
 
 
 def key(seed: int = 0, step: int = 0, site: int = 0) -> torch.Tensor:

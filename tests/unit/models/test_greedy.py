@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from arith_erd.bits import START
+from arith_erd.digits import START
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import greedy_decode, shift_right
 from arith_erd.tasks import Add, Mul

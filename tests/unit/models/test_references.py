@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from arith_erd.bits import ZERO, from_digits
+from arith_erd.digits import ZERO, from_digits
 from arith_erd.errors import UserError
 from arith_erd.mechanism.place_value import ColumnSums, PrefixedExamples
 from arith_erd.mechanism.responses import predict_bits

@@ -16,7 +16,7 @@ from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.network import greedy_decode, shift_right
 from arith_erd.models.weights import load_authors_network
 from arith_erd.probes.distance_correlation import DistanceCorrelation, pearson, spearman
-from arith_erd.seeds import derive
+from arith_erd.seeds import derive_seed
 from arith_erd.tasks import Add, Mul
 from tests.unit.probes.small import measured, untrained
 
@@ -92,7 +92,7 @@ def test_untrained_network_is_that_of_the_seed_before_training() -> None:
     task = Add(3)
     make = partial(Transformer, task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=2)
     rows = measure(Hooked(untrained(task).network, task=task, seed=7, untrained=make))
-    torch.manual_seed(derive(7, "weights"))
+    torch.manual_seed(derive_seed(7, "weights"))
     itself = measure(Hooked(make(), task=task, seed=7))
     before, own = (of[of["stack"] == stack]["correlation"] for of, stack in ((rows, "untrained enc"), (itself, "enc")))
     np.testing.assert_allclose(before, own)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from arith_erd.bits import to_digits
+from arith_erd.digits import to_digits
 from arith_erd.probes.ceilings import Ceilings, ceiling
 from arith_erd.probes.discontinuity import Discontinuity, change_counts
 from arith_erd.splits import RandomSplit

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from lightning.pytorch.utilities.seed import isolate_rng
 
-from arith_erd.config import build
+from arith_erd.config import class_spec
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel, build_causal_model
 from arith_erd.probes.patching import Patching
@@ -76,7 +76,7 @@ def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(p
         (result,) = run.probe_folder("").glob(f"{probe}-*/rows.csv")
         rows = pd.read_csv(result)
         assert {"interchange": "iia_low" in rows, "subspaces": "variable" in rows, "dose": len(rows)}[probe]
-    build._trusted.clear()
+    class_spec._trusted_packages.clear()
     refused = main(*ask, own)
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert "trust=[mine]" in refused.stderr
@@ -88,12 +88,12 @@ def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(p
         ("mine.parts.silent", r"=mine\.parts\.silent: expected an annotated function, such as def silent\("),
         ("mine.parts.Net", r"=mine\.parts\.Net: expected a CausalModel"),
         ("mine.parts.narrow", r"=mine\.parts\.narrow: expected a function or class that makes a CausalModel"),
-        ("arith_erd.config.build.trust", r"=arith_erd\.config\.build\.trust: expected a class"),
+        ("arith_erd.config.class_spec.trust", r"=arith_erd\.config\.class_spec\.trust: expected a class"),
     ],
 )
 def test_what_makes_no_causal_model_of_the_task_is_refused(package, name: str, message: str) -> None:
     package("mine", parts=PARTS)
-    build.trust("mine")
+    class_spec.trust("mine")
     with pytest.raises(UserError, match=rf"^probe\.causal_model{message}"):
         build_causal_model(Add(3), name, "probe.causal_model")
 

@@ -13,9 +13,9 @@ import yaml
 
 from arith_erd.bundled import CONF
 from arith_erd.config.compose import compose
-from arith_erd.config.names import run_name
+from arith_erd.config.run_names import run_name
 from arith_erd.plots.tables import TableSchema
-from arith_erd.runs.directory import METRICS, Run
+from arith_erd.runs.directory import METRIC_COLUMNS, Run
 from arith_erd.seeds import parse_seeds
 from tests.values import put
 
@@ -80,7 +80,7 @@ class Synthetic:
         table |= {"val_seq_acc": np.stack(curves, 1).ravel(), "train_seq_acc": np.stack(train, 1).ravel()}
         rows = pd.DataFrame(table).assign(train_loss=0.5, train_token_acc=0.9, val_token_acc=0.8, seconds=25.0)
         rows = rows[(rows["epoch"] % every == 0) | rows["epoch"].isin([1, epochs])]
-        rows[list(METRICS)].to_csv(run.path / "metrics.csv", index=False, float_format="%.9g")
+        rows[list(METRIC_COLUMNS)].to_csv(run.path / "metrics.csv", index=False, float_format="%.9g")
         if finished:
             last = rows[rows["epoch"] == epochs].drop(columns=["epoch", "seconds"])
             reached = [int(np.argmax(c >= 0.95)) + 1 if c.max() >= 0.95 else None for c in curves]

@@ -16,7 +16,7 @@ from arith_erd.report.collect import DEFAULT_OPTIONS, RunData, collect, unpublis
 from arith_erd.report.dashboard import main, probes
 from arith_erd.report.measures import Metrics
 from arith_erd.report.paper import MINI, PAPER, load_paper
-from arith_erd.runs.directory import METRICS, settings
+from arith_erd.runs.directory import METRIC_COLUMNS, flat_settings
 from arith_erd.tasks import Add, Mul, RandomOutput
 
 
@@ -29,7 +29,7 @@ def test_every_claim_can_be_measured_and_its_own_number_counts_as_reproduced(fil
         for _, runs in claim.measure.weighted_runs:
             assert set(runs) <= {"task", "min_epochs", *DEFAULT_OPTIONS}, claim.id
         if isinstance(claim.measure, Metrics):
-            assert {claim.measure.column, claim.measure.minus_column or "epoch"} <= set(METRICS), claim.id
+            assert {claim.measure.column, claim.measure.minus_column or "epoch"} <= set(METRIC_COLUMNS), claim.id
             assert (claim.measure.epoch is None) != (claim.measure.until is None), claim.id
         assert claim.figure in {figure.name for figure in paper.figures} | {""}, claim.id
         assert claim.same_as in counted | {""}, claim.id
@@ -37,7 +37,7 @@ def test_every_claim_can_be_measured_and_its_own_number_counts_as_reproduced(fil
 
 @pytest.mark.parametrize(("key", "value"), [("task.bits", 5), ("model.gradient_clip", 1.0)])
 def test_setting_that_departs_from_the_paper_is_named(key: str, value: float) -> None:
-    given = settings(compose("train", ["task=mul"]).resolved)
+    given = flat_settings(compose("train", ["task=mul"]).resolved)
     assert unpublished_settings(given, load_paper().setup) == []
     assert unpublished_settings(given | {key: value}, load_paper().setup) == [f"{key}={value}"]
 
@@ -84,7 +84,7 @@ def test_panels_name_what_is_logged_and_the_report_has_the_papers_figures(monkey
     monkeypatch.setattr(socket.socket, "connect", None)
     main(["--entity", "team", "--project", "sums", "--dry-run"])
     dry_run = json.loads(capsys.readouterr().out)
-    known = {*METRICS, "summary:epochs_to_95", "summary_metrics.epochs_to_95"}
+    known = {*METRIC_COLUMNS, "summary:epochs_to_95", "summary_metrics.epochs_to_95"}
     media = {f"{probe}/figure" for probe in probes()}
     found = panels(dry_run)
     assert len(found) > 20

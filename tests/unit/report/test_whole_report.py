@@ -151,8 +151,8 @@ def test_finished_runs_are_kept_with_the_weights_of_seed_0_and_without_paths(
     synthetic.run("task=mul", seeds="0", epochs=5, reach=None, final=0.1, finished=False)
     synthetic.correlations(run.path, range(3))
     for seed in (0, 1):
-        run.weights(seed).parent.mkdir(exist_ok=True)
-        run.weights(seed).write_bytes(b"0" * 100)
+        run.weights_file(seed).parent.mkdir(exist_ok=True)
+        run.weights_file(seed).write_bytes(b"0" * 100)
     assert copy_runs(synthetic.root, results, WEIGHTS) == [run.name]
     kept = {str(path.relative_to(results / "runs")) for path in (results / "runs").rglob("*") if path.is_file()}
     files = ("config.yaml", "metrics.csv", "summary.json", "weights/seed=0.safetensors")

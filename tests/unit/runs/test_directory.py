@@ -4,14 +4,14 @@ import math
 
 import pytest
 
-from arith_erd.config import build
+from arith_erd.config.class_spec import source_hashes
 from arith_erd.errors import UserError
-from arith_erd.runs.directory import METRICS, Run, append_rows, epochs_to, kept_epochs
+from arith_erd.runs.directory import METRIC_COLUMNS, Run, append_rows, epochs_to, epochs_to_keep
 from tests.rows import write_metrics
 
 
 def row(epoch: int, seed: int, **values: float):
-    return dict.fromkeys(METRICS, 0.5) | {"epoch": epoch, "seed": seed} | values
+    return dict.fromkeys(METRIC_COLUMNS, 0.5) | {"epoch": epoch, "seed": seed} | values
 
 
 def test_metrics_come_back(tmp_path):
@@ -20,14 +20,14 @@ def test_metrics_come_back(tmp_path):
     second = [row(4000, 0, train_loss=5e-324, val_seq_acc=1.0)]
     assert run.metrics() == []
     write_metrics(run, first)
-    append_rows(run.metrics_file, ([row[name] for name in METRICS] for row in second))
+    append_rows(run.metrics_file, ([row[name] for name in METRIC_COLUMNS] for row in second))
     assert run.metrics() == [pytest.approx(r, rel=1e-8) for r in first + second]
-    assert (run.path / "metrics.csv").read_text().splitlines()[0] == ",".join(METRICS)
+    assert (run.path / "metrics.csv").read_text().splitlines()[0] == ",".join(METRIC_COLUMNS)
     write_metrics(run, first)
     assert len(run.metrics()) == len(first)
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,2\n", ",".join(METRICS) + "\none,0,0,0,0,0,0,0\n"])
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", ",".join(METRIC_COLUMNS) + "\none,0,0,0,0,0,0,0\n"])
 def test_rows_with_other_columns_are_refused(text, tmp_path):
     (tmp_path / "metrics.csv").write_text(text)
     with pytest.raises(UserError, match=r"metrics\.csv: expected the columns epoch,"):
@@ -45,7 +45,7 @@ def test_run_is_finished_when_it_says_so_and_has_the_weights_of_all_its_seeds(tm
     assert run.summary() == {"status": "finished", "seeds": entries}
     for seed in (0, 1):
         assert not run.finished
-        run.weights(seed).touch()
+        run.weights_file(seed).touch()
     assert run.finished
 
 
@@ -55,7 +55,7 @@ def test_run_is_finished_when_it_says_so_and_has_the_weights_of_all_its_seeds(tm
 def test_summary_that_does_not_say_finished_leaves_the_run_unfinished(text, tmp_path, config):
     run = Run(tmp_path)
     run.create(config)
-    run.weights(0).touch()
+    run.weights_file(0).touch()
     (tmp_path / "summary.json").write_text(text)
     assert not run.finished
 
@@ -85,20 +85,20 @@ def test_epochs_to_is_the_first_epoch_at_which_that_seed_got_there():
     ],
 )
 def test_rules_keep_these_of_32_epochs(rule, kept):
-    assert list(kept_epochs(rule, 32)) == kept
+    assert list(epochs_to_keep(rule, 32)) == kept
 
 
 def test_kept_epochs_are_listed_in_order_and_dropped_after_one(tmp_path):
     run = Run(tmp_path)
     for epoch in (2, 10, 9):
-        run.weights(0, epoch).parent.mkdir(parents=True)
-        run.weights(0, epoch).touch()
-    run.weights(1, 2).touch()
+        run.weights_file(0, epoch).parent.mkdir(parents=True)
+        run.weights_file(0, epoch).touch()
+    run.weights_file(1, 2).touch()
     for name in ("epoch=x", "epoch=-1", "epoch=05", "epoch=3"):
         (tmp_path / "weights" / name).mkdir()
-    assert (run.kept_epochs(0), run.kept_epochs(1)) == ([2, 9, 10], [2])
-    run.drop_kept_after(2)
-    assert run.kept_epochs(0) == [2]
+    assert (run.saved_epochs(0), run.saved_epochs(1)) == ([2, 9, 10], [2])
+    run.delete_weights_after(2)
+    assert run.saved_epochs(0) == [2]
     assert sorted(path.name for path in (tmp_path / "weights").glob("epoch=[0-9]*")) == ["epoch=05", "epoch=2"]
 
 
@@ -115,26 +115,26 @@ def test_kept_epochs_are_listed_in_order_and_dropped_after_one(tmp_path):
 def test_finished_run_of_other_code_says_so(tmp_path, monkeypatch, then, now, said):
     run = Run(tmp_path)
     run.finish({"seeds": [], "versions": {"commit": then}})
-    monkeypatch.setattr("arith_erd.runs.directory.commit", lambda: now)
+    monkeypatch.setattr("arith_erd.runs.directory.git_commit", lambda: now)
     assert run.skip_message() == f"{run.path}: finished already, skipped{said}"
 
 
 def test_finished_run_says_which_trusted_packages_changed(tmp_path, monkeypatch):
     """Not of packages that no class of the configuration comes from; a cache of bytecode is no source."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(build, "_trusted", {"mine", "unused", "one_file"})
+    monkeypatch.setattr("arith_erd.config.class_spec._trusted_packages", {"mine", "unused", "one_file"})
     for name in ("mine/__init__.py", "mine/inner/tasks.py", "unused/__init__.py", "one_file.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     config = {"task": {"_target_": "mine.inner.tasks.Gcd"}, "model": {"net": {"_target_": "one_file.Net"}}}
-    run, before = Run(tmp_path / "run"), build.source_hashes(config)
+    run, before = Run(tmp_path / "run"), source_hashes(config)
     run.path.mkdir()
     run.finish({"seeds": [], "versions": {"commit": None}, "sources": before})
     assert set(before) == {"mine", "one_file"}
     (tmp_path / "mine" / "inner" / "tasks.pyc").write_text("cached")
-    assert "sources" not in run.skip_message(sources=build.source_hashes(config))
+    assert "sources" not in run.skip_message(sources=source_hashes(config))
     (tmp_path / "mine" / "inner" / "tasks.py").write_text("changed = True")
-    assert run.skip_message(sources=build.source_hashes(config)).endswith("; the sources of mine have changed since")
+    assert run.skip_message(sources=source_hashes(config)).endswith("; the sources of mine have changed since")
 
 
 def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_path):
@@ -143,8 +143,8 @@ def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_pat
     run.finish({"seeds": [{"seed": 0}, {"seed": 1}], "epochs": 3, "versions": {"commit": None}})
     write_metrics(run, [row(3, 0), row(3, 1)])
     for epoch, seed in ((1, 0), (1, 1), (2, 0)):
-        run.weights(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
-        run.weights(seed, epoch).touch()
+        run.weights_file(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
+        run.weights_file(seed, epoch).touch()
     assert "the weights of 2 epochs were not kept (overwrite=true" in run.skip_message("all")
     assert "overwrite" not in run.skip_message()
     assert "overwrite" not in run.skip_message("every:4")

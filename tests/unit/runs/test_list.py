@@ -7,7 +7,7 @@ import pytest
 from arith_erd.errors import UserError
 from arith_erd.runs.__main__ import list_runs as listed
 from arith_erd.runs.__main__ import main
-from arith_erd.runs.directory import METRICS, Run, without_added
+from arith_erd.runs.directory import METRIC_COLUMNS, Run, without_later_defaults
 from arith_erd.runs.table import load_table
 from arith_erd.stats import Mean, contrast_interval
 from arith_erd.system.files import locked
@@ -19,7 +19,7 @@ def begun(folder, name: str, config, **accuracies: float) -> Run:
     run = Run(folder / name)
     seeds = [int(name[4:]) for name in accuracies]
     run.create(config | {"seed": seeds} if seeds else config)
-    blank = dict.fromkeys(METRICS, 0.0) | {"epoch": 1}
+    blank = dict.fromkeys(METRIC_COLUMNS, 0.0) | {"epoch": 1}
     write_metrics(run, (blank | {"seed": int(name[4:]), "val_seq_acc": x} for name, x in accuracies.items()))
     return run
 
@@ -33,7 +33,7 @@ def folder(tmp_path, config):
     done = begun(tmp_path, "done", config, seed0=1.0, seed1=0.5)
     # Without its weights, as most runs in results/ are.
     finish(done, (0, 1))
-    begun(tmp_path, "failed", config).error.write_text("no")
+    begun(tmp_path, "failed", config).error_file.write_text("no")
     begun(tmp_path, "stopped", config, seed0=0.25)
     (tmp_path / "other").mkdir()
     (begun(tmp_path, "bad", config).path / "config.yaml").write_text("[")
@@ -70,7 +70,7 @@ def test_list_is_sorted_by_any_heading_with_the_unknown_last(folder):
 
 
 def test_run_that_is_being_replaced_is_listed_beside_the_new_one(folder, config):
-    Run(folder / "done").set_aside()
+    Run(folder / "done").move_to_backup()
     begun(folder, "done", config, seed0=0.125)
     found = list_runs(f"{folder}/do*")
     assert sorted(zip(found["state"], found["val_seq_acc"], strict=True)) == [("replaced", 0.75), ("stopped", 0.125)]
@@ -104,9 +104,9 @@ def swept(tmp_path, config):
         ("d", 0.5, {"seed3": 0.0}),
     ):
         given = config | {"split": config["split"] | {"fraction": fraction}}
-        run = begun(tmp_path, name, without_added(given) if name == "a" else given, **seeds)  # a: as 0.1.0 wrote it
+        run = begun(tmp_path, name, without_later_defaults(given) if name == "a" else given, **seeds)  # a: as in 0.1.0
         for seed in range(3):
-            run.weights(seed).touch()
+            run.weights_file(seed).touch()
         if name != "d":
             finish(run, (int(key[4:]) for key in seeds))
     return tmp_path
@@ -166,10 +166,10 @@ def test_accuracy_by_length_is_that_of_the_last_epoch(tmp_path, config, monkeypa
             for kind in ("length", "longest_carry")
         ]
         run.slices_file.write_text("\n".join(["epoch,seed,slice,value,val_seq_acc", *rows]) + "\n")
-        run.weights(seed).touch()
+        run.weights_file(seed).touch()
         finish(run, [seed])
     other = begun(tmp_path, "other", config, seed7=1.0)
-    other.weights(7).touch()
+    other.weights_file(7).touch()
     finish(other, [7])
     monkeypatch.setattr("sys.argv", ["runs", f"{tmp_path}/*", "--by", "length", "--json"])
     main()

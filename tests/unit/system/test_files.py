@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from arith_erd.errors import UserError
-from arith_erd.system.files import locked, replacing, require_writable, write_atomically
+from arith_erd.system.files import atomic_file, locked, require_writable, write_atomically
 
 
 def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -40,7 +40,7 @@ def test_several_writers_of_one_file_all_succeed(tmp_path: Path):
 
 
 def test_error_names_the_file_and_not_its_temporary_name(tmp_path: Path):
-    with pytest.raises(OSError, match=r"No space left on device: '\S+/rows\.csv'$"), replacing(tmp_path / "rows.csv"):
+    with pytest.raises(OSError, match=r"No space left on device: '\S+/rows\.csv'$"), atomic_file(tmp_path / "rows.csv"):
         raise OSError(28, "No space left on device")  # as Pillow does: without a name
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError, match=r"'\S+/folder'$"):

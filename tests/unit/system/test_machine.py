@@ -10,7 +10,7 @@ import torch
 from lightning.fabric.accelerators import cuda
 
 from arith_erd.system import machine
-from arith_erd.system.machine import CHOSEN, SPINS, commit, configure_matmul, configure_threads
+from arith_erd.system.machine import SPIN_COUNT, SPIN_VARIABLES, configure_matmul, configure_threads, git_commit
 
 
 def test_runs_in_a_repository_are_no_change_of_its_code(tmp_path: Path) -> None:
@@ -27,21 +27,21 @@ def test_runs_in_a_repository_are_no_change_of_its_code(tmp_path: Path) -> None:
     write("src/package/code.py")
     git("add", ".")
     git("commit", "-m", "first")
-    clean = commit(package)
+    clean = git_commit(package)
     assert clean
     write("my_runs/add-seed0/config.yaml")
-    assert commit(package) == clean
+    assert git_commit(package) == clean
     write("conf/task/new.yaml")
-    assert commit(package) == f"{clean}-dirty"
+    assert git_commit(package) == f"{clean}-dirty"
     (tmp_path / "conf" / "task" / "new.yaml").unlink()
     write("src/package/code.py", "changed = True")
-    assert commit(package) == f"{clean}-dirty"
+    assert git_commit(package) == f"{clean}-dirty"
 
 
 @pytest.fixture
 def no_threads_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """And there are eight processors."""
-    for name in (*CHOSEN, "OMP_NUM_THREADS"):
+    for name in (*SPIN_VARIABLES, "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, "")  # so that it is as before after the test
         monkeypatch.delenv(name)
     monkeypatch.setattr("os.cpu_count", lambda: 8)
@@ -54,10 +54,10 @@ def test_there_are_as_many_threads_as_processors_that_may_be_used(
     monkeypatch.setattr("joblib.cpu_count", lambda: usable)
     configure_threads()
     assert os.environ.get("OMP_NUM_THREADS") == threads
-    assert os.environ["GOMP_SPINCOUNT"] == SPINS
+    assert os.environ["GOMP_SPINCOUNT"] == SPIN_COUNT
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("name", SPIN_VARIABLES)
 def test_threads_that_the_user_has_set_are_kept(
     no_threads_chosen: None, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -66,7 +66,7 @@ def test_threads_that_the_user_has_set_are_kept(
     for key, value in own.items():
         monkeypatch.setenv(key, value)
     configure_threads()
-    assert {key: os.environ[key] for key in (*CHOSEN, "OMP_NUM_THREADS") if key in os.environ} == own
+    assert {key: os.environ[key] for key in (*SPIN_VARIABLES, "OMP_NUM_THREADS") if key in os.environ} == own
 
 
 @pytest.fixture

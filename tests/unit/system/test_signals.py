@@ -10,8 +10,8 @@ import time
 import pytest
 
 from arith_erd.system import signals
-from arith_erd.system.cli_errors import FAILED, FAILURE, INTERNAL, line_and_status
-from arith_erd.system.signals import Preempted, deferred, raise_pending, requeue, signals_caught
+from arith_erd.system.cli_errors import EXIT_FAILED, EXIT_INTERNAL, USER_CODE_NOTE, line_and_status
+from arith_erd.system.signals import Interrupted, deferred, raise_pending, requeue, signals_caught
 from tests.behaviour.interruption import Listener
 
 
@@ -21,7 +21,7 @@ def send(number: signal.Signals) -> None:
 
 @pytest.fixture(autouse=True)
 def handlers_as_before():
-    watched = {*signals.SIGNALS, *signals.OTHERS}
+    watched = {*signals.SIGNALS, *signals.THIRD_PARTY_SIGNALS}
     before = {number: signal.getsignal(number) for number in (*watched, signal.SIGALRM)}
     yield
     for number in watched:
@@ -35,14 +35,14 @@ def handlers_as_before():
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 128 + signal.SIGUSR1), (signal.SIGINT, 130)]
 )
 def test_exit_status_names_the_signal(number, status):
-    with pytest.raises(Preempted) as stop, signals_caught():
+    with pytest.raises(Interrupted) as stop, signals_caught():
         send(number)
     assert (stop.value.code, stop.value.signal) == (status, number)
 
 
 def test_current_step_finishes_first():
     done = []
-    with pytest.raises(Preempted), signals_caught(), deferred():
+    with pytest.raises(Interrupted), signals_caught(), deferred():
         send(signal.SIGTERM)
         done.append("the step")
         raise_pending()
@@ -65,16 +65,16 @@ def test_signal_that_somebody_else_has_decided_about_stays_with_them(number, han
 @pytest.fixture
 def listener(handlers_as_before, monkeypatch):
     """Somebody listens for SIGUSR1 and SIGUSR2; what takes too long takes a tenth of a second."""
-    monkeypatch.setattr(signals, "GRACE", 0.1)
+    monkeypatch.setattr(signals, "GRACE_SECONDS", 0.1)
     listener = Listener()
-    before = {number: signal.signal(number, listener) for number in signals.OTHERS}
+    before = {number: signal.signal(number, listener) for number in signals.THIRD_PARTY_SIGNALS}
     yield listener
     for number, handler in before.items():
         assert signal.getsignal(number) is listener
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("other", signals.OTHERS)
+@pytest.mark.parametrize("other", signals.THIRD_PARTY_SIGNALS)
 @pytest.mark.parametrize("installed", ["before", "within", "alone"])
 def test_third_party_handler_runs_between_steps_and_training_continues(listener, other, installed):
     """Installed before our signals are caught or while they are; or nobody catches them, as in a script of Python."""
@@ -105,7 +105,7 @@ def test_program_does_not_wait_for_the_step(cli, sent, status):
     code = f"""
 import os, time
 from arith_erd.system import cli_errors, signals
-signals.GRACE = 0.2
+signals.GRACE_SECONDS = 0.2
 with signals.signals_caught(), signals.deferred():
     for number in {[int(number) for number in sent]}:
         os.kill(os.getpid(), number)
@@ -188,8 +188,8 @@ def test_characters_that_the_terminal_lacks_are_escaped(tmp_path):
 
 def test_error_of_own_code_is_a_failure_that_names_the_code():
     error = KeyError("margin")
-    assert line_and_status(error)[1] == INTERNAL
-    error.add_note(f"{FAILURE}step 5: my_package.losses.Margin")
+    assert line_and_status(error)[1] == EXIT_INTERNAL
+    error.add_note(f"{USER_CODE_NOTE}step 5: my_package.losses.Margin")
     error.add_note("see error.txt")
     line = "step 5: my_package.losses.Margin: KeyError: 'margin'; the traceback is in error.txt"
-    assert line_and_status(error) == (line, FAILED)
+    assert line_and_status(error) == (line, EXIT_FAILED)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arith_erd import bits
-from arith_erd.bits import OPERATOR, ORDERS, PAD, ZERO, render, to_digits
+from arith_erd.digits import ONE, OPERATOR, ORDERS, PAD, START, ZERO, from_digits, render, to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.tasks import Add, Add3, AddScratchpad, ModAdd, Mul, RandomOutput, Sub, Task
@@ -302,10 +301,10 @@ def test_table_that_is_too_large_to_list_gives_a_sample():
     np.testing.assert_array_equal(Add(31).decode(examples.completion), examples.a + examples.b)
 
 
-@pytest.mark.parametrize("token", [bits.PAD, bits.START, bits.OPERATOR])
+@pytest.mark.parametrize("token", [PAD, START, OPERATOR])
 def test_token_that_is_not_a_digit_decodes_as_zero(token):
-    assert Add(2).decode([[bits.ONE, token, bits.ONE]]).tolist() == [0b101]
-    assert Add(2, completion_order="plain").decode([[bits.ONE, bits.ONE, token]]).tolist() == [0b110]
+    assert Add(2).decode([[ONE, token, ONE]]).tolist() == [0b101]
+    assert Add(2, completion_order="plain").decode([[ONE, ONE, token]]).tolist() == [0b110]
 
 
 @st.composite
@@ -318,5 +317,5 @@ def numbers_in_a_base(draw):
 def test_digits_least_significant_first(case):
     base, width, numbers = case
     expected = [[int(c, 16) for c in reversed(np.base_repr(x, base).zfill(width))] for x in numbers]
-    assert bits.to_digits(numbers, width, base).tolist() == expected
-    assert bits.from_digits(bits.to_digits(numbers, width, base), base).tolist() == numbers
+    assert to_digits(numbers, width, base).tolist() == expected
+    assert from_digits(to_digits(numbers, width, base), base).tolist() == numbers

@@ -14,9 +14,9 @@ from arith_erd.interp.loading import load_run
 from arith_erd.losses import CrossEntropy
 from arith_erd.splits import LengthSplit, RandomSplit, TokenSplit, ValueSplit
 from arith_erd.tasks import Add, Mul
-from arith_erd.training.assemble import table_data
+from arith_erd.training.build import build_task_data
 from arith_erd.training.callbacks import MetricsWriter
-from arith_erd.training.data import EvaluationBatches, TableData, TrainBatches, evaluation_batch_size
+from arith_erd.training.data import EvaluationBatches, TaskData, TrainBatches, evaluation_batch_size
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import LEARNS
 
@@ -24,11 +24,11 @@ SEEDS = (4, 0, 11)
 
 
 @pytest.fixture(scope="module")
-def data() -> TableData:
-    return TableData(Add(4), RandomSplit(), SEEDS, batch_size=40)  # 192 training examples: 4 batches of 40, one of 32
+def data() -> TaskData:
+    return TaskData(Add(4), RandomSplit(), SEEDS, batch_size=40)  # 192 training examples: 4 batches of 40, one of 32
 
 
-def batches(data: TableData, seeds=SEEDS, epoch: int = 0, size: int = 40, taken: int = 0) -> list:
+def batches(data: TaskData, seeds=SEEDS, epoch: int = 0, size: int = 40, taken: int = 0) -> list:
     steps = -(-len(data.train[0]) // size)
     return list(TrainBatches(data.train, seeds, size, step=lambda: epoch * steps + taken))
 
@@ -66,7 +66,7 @@ def test_interrupted_epoch_continues_with_the_remaining_batches(data, taken):
 @pytest.mark.parametrize("split", [RandomSplit(), TokenSplit(), ValueSplit()])
 @pytest.mark.parametrize("task", [Add(4), Mul(4, "plain", "plain")])
 def test_subsets_share_nothing_make_up_the_table_and_are_evaluated_whole(split, task):
-    data = TableData(task, split, SEEDS)
+    data = TaskData(task, split, SEEDS)
     train, validation = (examples(*half) for half in (data.train, data.validation))
     table = task.examples()
     everything = examples(torch.from_numpy(table.prompt), torch.from_numpy(table.completion))
@@ -90,7 +90,7 @@ def test_papers_subsets_are_evaluated_in_batches_of_one_size(device, replicas):
 def test_split_that_leaves_one_side_empty_is_refused(answer: bool, number: int) -> None:
     job = replace(compose("train", ["task.bits=3"]), split=lambda examples: np.full(len(examples), answer))
     with pytest.raises(UserError, match=rf"^split=random .*: holds out {number} of 64 examples; expected at least 1"):
-        table_data(job)
+        build_task_data(job)
 
 
 LENGTHS = (*LEARNS, "task.bits=5", "task.min_bits=1", "data.examples=200", "split=length", "split.trained=3")
@@ -117,7 +117,7 @@ def test_slices_are_accuracies_of_the_examples_of_their_kind(train):
     (said,) = (row["val_seq_acc"] for row in run.summary()["seeds"] if row["seed"] == 1)
     assert f"{held_out.sum()} held-out examples: {said:.2%}" in (run.path / "saved" / "README.md").read_text()
     assert max(row["val_seq_acc"] for row in run.metrics()) > 0
-    assert run.curves.is_file()
+    assert run.curves_file.is_file()
 
 
 def test_seed_alone_is_the_seed_in_a_pack_and_a_power_cut_changes_nothing(train_in, tmp_path):

@@ -5,7 +5,7 @@ import torch
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.training.run_pack import COPIES, memory_errors_explained
+from arith_erd.training.run_pack import COPIES_PER_WEIGHT, memory_errors_explained
 from arith_erd.training.train import train
 from tests.tiny import TINY
 
@@ -17,7 +17,7 @@ def test_pack_that_does_not_fit_is_refused_before_anything_is_written(runs_dir, 
     job = compose("train", [*TINY, "seed=0-9", f"runs_dir={runs_dir}", f"trainer.precision={precision}"])
     with torch.device("meta"):
         parameters = sum(p.numel() for p in job.network().parameters())
-    needed = 10 * COPIES * parameters * int(precision[:2]) // 8
+    needed = 10 * COPIES_PER_WEIGHT * parameters * int(precision[:2]) // 8
     monkeypatch.setattr("os.sysconf", lambda name: {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": needed - 1}[name])
     with pytest.raises(UserError, match=r"^seed=0-9: a pack of 10 .*\(at least .* GiB, .*smaller pack\.max_replicas"):
         train(job)

@@ -154,7 +154,7 @@ def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch, network
 
 def test_equal_layers_are_compiled_once(batch, graphs, monkeypatch):
     """One graph for the encoder's layers and one for the decoder's, however many layers and replicas there are."""
-    monkeypatch.setattr("arith_erd.training.pack.LARGE", 0)
+    monkeypatch.setattr("arith_erd.training.pack.LARGE_NETWORK", 0)
     pack = Pack(builder(Transformer, num_layers=4), SEEDS, compile=True)
     for step in (0, 1):
         pack.losses(*batch, step)
@@ -171,13 +171,13 @@ def test_equal_layers_are_compiled_once(batch, graphs, monkeypatch):
 )
 def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch, graphs, monkeypatch):
     """At each step, not only while layers are traced; in turn, or as one graph."""
-    monkeypatch.setattr("arith_erd.training.pack.LARGE", large)
+    monkeypatch.setattr("arith_erd.training.pack.LARGE_NETWORK", large)
     results = []
     for compile in (False, True):
         loss = CrossEntropyAndValue(site)
         pack = Pack(builder(Transformer), SEEDS[:replicas], compile=compile, loss=loss)
         loss.columns = 1
-        pack.begin_loss(*(x[0] for x in batch))
+        pack.setup_loss(*(x[0] for x in batch))
         with torch.no_grad():
             loss.head.fill_(0.1)
         prompt, completion, targets = (x[:replicas] for x in (*batch, torch.ones(3, 20, 1)))
@@ -277,7 +277,7 @@ def test_epoch_runs_entirely_on_the_device(network, seeds, monkeypatch):
         with torch.no_grad():
             for batch in EvaluationBatches(*table, 64):
                 module.validation_step(batch, 0, 1)
-            accuracy = accuracies(module.of_validation.compute().movedim(0, 1), table[1])
+            accuracy = accuracies(module.validation_tokens.compute().movedim(0, 1), table[1])
     assert off.found == set()
     assert loss.device.type == accuracy.device.type == "meta"
     with OnTheCPU() as off:

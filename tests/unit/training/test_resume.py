@@ -8,7 +8,7 @@ import pytest
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.runs.directory import Run
-from arith_erd.training.checkpoint import ResumePoint
+from arith_erd.training.checkpoint import CheckpointWriter
 from arith_erd.training.run_pack import train_pack
 from arith_erd.training.train import train as train_job
 from tests.behaviour.interruption import assert_same, power_cut
@@ -17,8 +17,8 @@ from tests.tiny import FOUR_EPOCHS, TINY
 
 def test_longer_run_continues_a_shorter_one_bit_for_bit(train, whole, capsys, monkeypatch):
     """The shorter one has a checkpoint at its end only, and was trained by other code."""
-    monkeypatch.setattr("arith_erd.system.machine.commit", lambda: "aaa")
-    monkeypatch.setattr("arith_erd.runs.directory.commit", lambda: "bbb")
+    monkeypatch.setattr("arith_erd.system.machine.git_commit", lambda: "aaa")
+    monkeypatch.setattr("arith_erd.runs.directory.git_commit", lambda: "bbb")
     shorter = train(*FOUR_EPOCHS, "trainer.max_epochs=2", "checkpoint.every_n_epochs=5")
     longer = train(*FOUR_EPOCHS)
     out = capsys.readouterr().out
@@ -32,7 +32,7 @@ def test_longer_run_continues_a_shorter_one_bit_for_bit(train, whole, capsys, mo
 @pytest.mark.slow
 def test_longer_run_starts_at_the_beginning_if_the_state_was_not_kept_or_the_schedule_is_another(train, capsys):
     shorter = train("checkpoint.keep_last=false")
-    assert not shorter.checkpoint.exists()
+    assert not shorter.checkpoint_file.exists()
     train("trainer.max_epochs=3")
     train("scheduler=warmup_linear", "trainer.max_epochs=1")
     train("scheduler=warmup_linear")
@@ -40,8 +40,8 @@ def test_longer_run_starts_at_the_beginning_if_the_state_was_not_kept_or_the_sch
 
 
 def no_file(run: Run) -> None:
-    run.checkpoint.unlink()
-    run.checkpoint.symlink_to("nowhere")
+    run.checkpoint_file.unlink()
+    run.checkpoint_file.symlink_to("nowhere")
 
 
 def a_folder(run: Run) -> None:
@@ -69,13 +69,13 @@ def test_shorter_run_that_is_damaged_is_left_out_and_named(train, whole, capsys,
     assert said in out
     assert "which was trained for 1 epochs" in out
     assert_same(longer, whole)
-    assert 2 not in longer.kept_epochs(0)
+    assert 2 not in longer.saved_epochs(0)
 
 
 def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, runs_dir, capsys):
     old = train()
     (old.path / "mine").touch()
-    power_cut(train, ResumePoint, 1, True, "overwrite=true")
+    power_cut(train, CheckpointWriter, 1, True, "overwrite=true")
     assert (old.backup.path / "mine").is_file()
     again = train("overwrite=true")
     out = capsys.readouterr().out
@@ -89,9 +89,9 @@ def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, run
 @pytest.mark.parametrize(
     ("method", "pack", "missing"),
     [
-        ("set_aside", 1, [(1,)]),
+        ("move_to_backup", 1, [(1,)]),
         ("finish", 1, [(1,)]),
-        ("drop_backup", 0, []),
+        ("delete_backup", 0, []),
     ],
 )
 def test_overwriting_of_several_packs_goes_on_where_it_was_killed(runs_dir, monkeypatch, method, pack, missing):
@@ -129,7 +129,7 @@ def test_refused_command_leaves_the_old_run(train, runs_dir, monkeypatch):
 
 
 def test_checkpoint_that_cannot_be_read_is_kept(train, whole, monkeypatch):
-    power_cut(train, ResumePoint, 3, True, *FOUR_EPOCHS)
+    power_cut(train, CheckpointWriter, 3, True, *FOUR_EPOCHS)
     unreadable = Mock(side_effect=OSError(errno.EMFILE, "cannot"))
     with monkeypatch.context() as patch:
         patch.setattr("arith_erd.training.checkpoint.load_tensors", unreadable)

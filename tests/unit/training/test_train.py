@@ -11,13 +11,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arith_erd.bits import PAD
+from arith_erd.digits import PAD
 from arith_erd.errors import UserError
 from arith_erd.interp.loading import load_run
 from arith_erd.models.network import greedy_decode
 from arith_erd.runs.directory import Run
 from arith_erd.stats import stuck_status
-from arith_erd.training.checkpoint import ResumePoint
+from arith_erd.training.checkpoint import CheckpointWriter
 from arith_erd.training.module import LitPack, accuracies
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import LEARNS
@@ -55,7 +55,7 @@ def test_run_directory_holds_what_the_design_lists(trained_pack):
         *("config.yaml", "metrics.csv", "tokens.csv", "last.ckpt", "summary.json", "curves.png"),
         *("weights/seed=3.safetensors", "weights/seed=5.safetensors"),
     }
-    assert trained_pack.curves.read_bytes().startswith(b"\x89PNG")
+    assert trained_pack.curves_file.read_bytes().startswith(b"\x89PNG")
     assert yaml.safe_load((trained_pack.path / "config.yaml").read_text())["task"]["bits"] == 3
 
 
@@ -113,7 +113,7 @@ def test_each_replica_of_a_pack_stops_where_it_stops_alone_and_is_not_trained_fu
         for row in rows[epochs:]:
             assert row | {"epoch": 0, "seconds": 0} == rows[epochs - 1] | {"epoch": 0, "seconds": 0}
     again = partial(train_in, tmp_path / "interrupted")
-    power_cut(again, ResumePoint, 2, True, *options, "seed=0-1")
+    power_cut(again, CheckpointWriter, 2, True, *options, "seed=0-1")
     assert_same(pack, again(*options, "seed=0-1"))
     rows = pack.metrics()
     pack.summary_file.unlink()  # as if interrupted before it was written
@@ -134,7 +134,7 @@ def test_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monke
     with pytest.raises(UserError, match=r"the loss became nan in epoch 3, seed 6; .*model\.optimizer\.lr"):
         train("seed=[5,6]", "trainer.max_epochs=4")
     (run,) = (Run(path) for path in runs_dir.iterdir())
-    saved = torch.load(run.checkpoint, weights_only=True)
+    saved = torch.load(run.checkpoint_file, weights_only=True)
     assert saved["epoch"] == 1  # the second
     assert all(stack.isfinite().all() for stack in saved["state_dict"].values())
     assert [row["epoch"] for row in run.metrics()] == [1, 1, 2, 2]

@@ -11,7 +11,7 @@ all 16,384 sums right.
 import numpy as np
 
 from ...errors import bad_value, require_integer
-from ...seeds import MAX_SEED, RandomStream, derive
+from ...seeds import MAX_SEED, RandomStream, derive_seed
 from ...tasks import Add, Task
 from . import algorithms as a
 from .program import Reference, compile_program
@@ -31,7 +31,7 @@ def reference(name: str, seed: int = 0) -> Reference:
     if name not in PROGRAMS:
         raise bad_value("reference", name, ", ".join(PROGRAMS))
     require_integer("seed", seed, 0, MAX_SEED)
-    rng = np.random.default_rng(derive(seed, f"{RandomStream.REFERENCE} {name}"))
+    rng = np.random.default_rng(derive_seed(seed, f"{RandomStream.REFERENCE} {name}"))
     return compile_program(PROGRAMS[name](rng), rng)
 
 

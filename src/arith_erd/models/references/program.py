@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...bits import ONE, OPERATOR, START, VOCAB_SIZE, ZERO
+from ...digits import ONE, OPERATOR, START, VOCAB_SIZE, ZERO
 from ...tasks import Add
 from ..network import shift_right
 from ..positions import sinusoids

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from arith_erd.bundled import CONF
-from arith_erd.config.build import Factory
+from arith_erd.config.class_spec import ClassSpec
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.interventions import cache_outputs
@@ -21,9 +21,9 @@ from arith_erd.models.dropout import Dropout
 from arith_erd.models.network import shift_right
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add
-from arith_erd.training.assemble import assemble, replicas_are_independent, schedule_of, table_data
-from arith_erd.training.data import TableData, TrainBatches
-from arith_erd.training.module import LitPack, change_rate
+from arith_erd.training.build import build_module, build_task_data, checked_scheduler, replicas_are_independent
+from arith_erd.training.data import TaskData, TrainBatches
+from arith_erd.training.module import LitPack, step_scheduler
 from arith_erd.training.pack import Pack
 from arith_erd.training.run_pack import train_pack
 from tests.tiny import TINY
@@ -54,7 +54,7 @@ class Toy(Network):
 
 
 @cache
-def option(group: str, name: str) -> Factory | None:
+def option(group: str, name: str) -> ClassSpec | None:
     """What a file of ``conf/`` says; not composed, since that is slow."""
     text = (CONF / group / f"{name}.yaml").read_text().replace("${model.optimizer.lr}", "0.1")
     arguments = yaml.safe_load(text.replace("${trainer.max_epochs}", "2"))
@@ -62,16 +62,16 @@ def option(group: str, name: str) -> Factory | None:
         return None
     if name == "interchange":
         arguments["variables"] = {"carry": {"site": "dec.1", "dims": [0, 1]}}
-    return Factory.read(group, arguments, None, "interval")
+    return ClassSpec.from_group(group, arguments, None, "interval")
 
 
 @cache
-def pack_of(loss: str, seeds: tuple[int, ...]) -> tuple[Pack, TableData, dict[str, torch.Tensor]]:
+def pack_of(loss: str, seeds: tuple[int, ...]) -> tuple[Pack, TaskData, dict[str, torch.Tensor]]:
     """A pack, its data, and its initial weights; packs are used again, since making one is slow."""
     made = option("loss", loss).build(Loss)
-    data = TableData(TASK, RandomSplit(), seeds, 4, made)
+    data = TaskData(TASK, RandomSplit(), seeds, 4, made)
     pack = Pack(Toy, seeds, loss=made)
-    pack.begin_loss(*(x[:1] for x in data.train[:2]))
+    pack.setup_loss(*(x[:1] for x in data.train[:2]))
     return pack, data, {name: value.clone() for name, value in pack.state_dict().items()}
 
 
@@ -134,10 +134,10 @@ RATE, KEY = "torch.optim.lr_scheduler.", r"^model\.optimizer\._target_=torch\.op
         ("Adafactor", None, rf"{KEY}Adafactor: lets the seeds of a pack influence"),
         ("Muon", None, rf"{KEY}Muon: .*2D"),
         ("SparseAdam", None, rf"{KEY}SparseAdam: RuntimeError: .*dense gradients"),
-        (None, Factory(f"{RATE}ReduceLROnPlateau"), "a function of the step alone"),
-        (None, Factory(f"{RATE}LambdaLR"), "lr_lambda"),
-        (None, Factory("torch.optim.Adam"), "expected a LRScheduler"),
-        (None, Factory(f"{RATE}OneCycleLR", {"max_lr": 0.1, "epochs": 1}), r"^model\.scheduler: ValueError: Tried to"),
+        (None, ClassSpec(f"{RATE}ReduceLROnPlateau"), "a function of the step alone"),
+        (None, ClassSpec(f"{RATE}LambdaLR"), "lr_lambda"),
+        (None, ClassSpec("torch.optim.Adam"), "expected a LRScheduler"),
+        (None, ClassSpec(f"{RATE}OneCycleLR", {"max_lr": 0.1, "epochs": 1}), r"^model\.scheduler: ValueError: Tried"),
     ],
 )
 def test_recipes_that_cannot_train_a_pack_are_refused_in_one_line(optimizer, scheduler, message, runs_dir):
@@ -146,7 +146,7 @@ def test_recipes_that_cannot_train_a_pack_are_refused_in_one_line(optimizer, sch
     chosen = (
         {"scheduler": scheduler}
         if scheduler
-        else {"optimizer": Factory(f"torch.optim.{optimizer}", {"lr": 1e-3}, key="model.optimizer._target_")}
+        else {"optimizer": ClassSpec(f"torch.optim.{optimizer}", {"lr": 1e-3}, key="model.optimizer._target_")}
     )
     with pytest.raises(UserError, match=message):
         train_pack(replace(job, model=replace(job.model, **chosen)))
@@ -159,13 +159,13 @@ def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
     made = compose("train", [*TINY, *recipe])
     make = partial(torch.optim.SGD, lr=0.1)
     optimizer, found = make([nn.Parameter(torch.zeros(1))]), []
-    make_schedule, interval = schedule_of(made, table_data(made), make)
+    make_schedule, interval = checked_scheduler(made, build_task_data(made), make)
     schedule = make_schedule(optimizer)
     assert interval == "step"
     for _ in range(6):
         found.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
-        change_rate(schedule)
+        step_scheduler(schedule)
     assert (found[0], found[2]) == pytest.approx((0.1 / 25, 0.1))
     assert found[:3] == sorted(found[:3])
     assert found[2:] == sorted(found[2:], reverse=True)
@@ -209,7 +209,7 @@ def tied(self) -> None:
     self.mix.weight = self.embedding.weight
 
 
-HERE = r"\(test_assemble\.py, line \d+\)$"
+HERE = r"\(test_build\.py, line \d+\)$"
 LOGITS = r"returned logits \(2, 3, 5\); expected \(B, m, V\), here \(2, 4, 5\)$"
 NOISE = "RuntimeError: vmap: called random operation"
 BAD = {  # name -> base, a method by its name, and the message with three seeds
@@ -235,15 +235,15 @@ for name, (base, method, function, _) in BAD.items():  # classes are looked up i
 
 def assembled(seeds: str, net: str = "Good", loss: str | None = None) -> None:
     tiny = compose("train", [*TINY, seeds])
-    classes = {"net": Factory(f"{__name__}.{net}", key="model.net._target_")}
+    classes = {"net": ClassSpec(f"{__name__}.{net}", key="model.net._target_")}
     if loss is not None:
-        classes["loss"] = Factory(f"{__name__}.{loss}", key="model.loss._target_")
-    assemble(replace(tiny, model=replace(tiny.model, **classes)), CPU)
+        classes["loss"] = ClassSpec(f"{__name__}.{loss}", key="model.loss._target_")
+    build_module(replace(tiny, model=replace(tiny.model, **classes)), CPU)
 
 
 @pytest.fixture
 def trusted(monkeypatch):
-    monkeypatch.setattr("arith_erd.config.build._trusted", {__name__})
+    monkeypatch.setattr("arith_erd.config.class_spec._trusted_packages", {__name__})
 
 
 @pytest.mark.parametrize("seeds", ["seed=0", "seed=0-2"])

@@ -39,10 +39,7 @@ def from_digits(digits: npt.ArrayLike, base: int = 2) -> Array:
 
 def num_digits(largest: int, base: int = 2) -> int:
     """The number of digits of ``largest``: 6 for 45 in base 2, 2 in base 10."""
-    width = 1
-    while base**width <= largest:
-        width += 1
-    return width
+    return len(np.base_repr(largest, base))
 
 
 def reorder(digits: Array, order: Order) -> Array:

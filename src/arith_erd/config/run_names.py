@@ -15,10 +15,10 @@ import yaml
 from omegaconf import OmegaConf
 
 from ..bundled import CONF
-from ..runs.directory import Run, identity, leaves, require_name, settings, short_hash
+from ..runs.directory import NAMED_GROUPS, Run, flat_settings, flatten, hashed_config, require_name, short_hash
 
-LONGEST = 80  # characters of all departures together
-LABELS: dict[str, dict[str, str]] = {  # group -> key -> its label in a name; "" for values that need none
+MAX_SETTINGS_LENGTH = 80  # characters of all settings together
+SETTING_LABELS: dict[str, dict[str, str]] = {  # group -> key -> label in a name; "" for values that need none
     "task": {"bits": "bits", "base": "base", "prompt_order": "prompt_", "completion_order": "completion_"}
     | {"seed": "table", "modulus": "mod", "min_bits": "from"},
     "split": {"fraction": "held", "seed": "split"},
@@ -30,25 +30,25 @@ LABELS: dict[str, dict[str, str]] = {  # group -> key -> its label in a name; ""
     "data": {"batch_size": "batch", "examples": "of"},
     "trainer": {"max_epochs": "ep", "stop_at": "stop", "precision": ""},
 }
-SHOWN = {f"{group}.{key}": label for group, labels in LABELS.items() for key, label in labels.items()}
-UNSHOWN = ("seed", "task._target_", "split._target_", "model.net._target_")  # said elsewhere in the name, as are names
+LABEL_OF_KEY: dict[str, str] = dict(flatten(SETTING_LABELS))
+HIDDEN_KEYS = ("seed", "task._target_", "split._target_", "model.net._target_")  # elsewhere in the name
 
 
 def run_name(resolved: Mapping[str, Any]) -> str:
     """The name of a resolved configuration's run: ``add-random-transformer-none-bits4-lr3e-4-seed0-4-1f0c2d3e``."""
-    who = identity(resolved)
-    parts = [require_name(f"{group}.name", who[group]["name"]) for group in ("task", "split", "model", "ablation")]
-    seeds = who["seed"].replace(",", "+")
+    hashed = hashed_config(resolved)
+    parts = [require_name(f"{group}.name", hashed[group]["name"]) for group in NAMED_GROUPS]
+    seeds = hashed["seed"].replace(",", "+")
     if len(seeds) > 40:
         seeds = f"{seeds[:30]}+more"
-    return "-".join([*parts, *non_default_parts(who), f"seed{seeds}", short_hash(who)])
+    return "-".join([*parts, *non_default_parts(hashed), f"seed{seeds}", short_hash(hashed)])
 
 
-def probe_options(given: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+def non_default_probe_options(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """Options of a probe, by dotted key, that differ from its file: ``concept_value-controls5``; if long, a hash."""
-    departing = {key: value for key, value in given.items() if key not in usual or usual[key] != value}
-    text = "-".join(_part(key.rpartition(".")[2], value) for key, value in departing.items())
-    return text if len(text) <= LONGEST else short_hash(departing)
+    changed = {key: value for key, value in options.items() if key not in defaults or defaults[key] != value}
+    text = "-".join(_format_setting(key.rpartition(".")[2], value) for key, value in changed.items())
+    return text if len(text) <= MAX_SETTINGS_LENGTH else short_hash(changed)
 
 
 def find_run(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
@@ -57,53 +57,54 @@ def find_run(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
     if run.path.exists():
         return run
     with suppress(OSError):  # a folder that cannot be listed is refused when something is written
-        for path in sorted(runs_dir.glob(f"*-{short_hash(identity(resolved))}")):
+        for path in sorted(runs_dir.glob(f"*-{short_hash(hashed_config(resolved))}")):
             if (path / "config.yaml").is_file() and not path.name.startswith("."):
                 return Run(path)
     return run
 
 
-def non_default_parts(who: Mapping[str, Any]) -> list[str]:
-    """Settings of an identity that differ from ``conf/``: ``["bits4", "lr3e-4", "ep100", "no_fused"]``."""
-    given, usual = settings(who), dict(leaves(_usual(who)))
+def non_default_parts(hashed: Mapping[str, Any]) -> list[str]:
+    """Settings of `hashed_config` that differ from ``conf/``: ``["bits4", "lr3e-4", "ep100", "no_fused"]``."""
+    settings, defaults = flat_settings(hashed), dict(flatten(_default_settings(hashed)))
+    order = {key: index for index, key in enumerate(LABEL_OF_KEY)}
     parts = []
-    for key in sorted(given, key=lambda key: list(SHOWN).index(key) if key in SHOWN else len(SHOWN)):
+    for key, value in sorted(settings.items(), key=lambda item: order.get(item[0], len(order))):
         option = key.rpartition(".")[2]
-        if option == "name" or key in UNSHOWN or (key in usual and given[key] == usual[key]):
+        if option == "name" or key in HIDDEN_KEYS or (key in defaults and value == defaults[key]):
             continue
         label = key.split(".")[-2] if ".variables." in key else option  # of a variable: carry_dec.1
-        parts.append(f"{SHOWN[key]}{_text(given[key])}" if key in SHOWN else _part(label, given[key]))
-    while sum(map(len, parts)) + len(parts) > LONGEST:
+        labelled = key in LABEL_OF_KEY
+        parts.append(f"{LABEL_OF_KEY[key]}{_format_value(value)}" if labelled else _format_setting(label, value))
+    while sum(map(len, parts)) + len(parts) > MAX_SETTINGS_LENGTH:
         parts = [*parts[: -1 if parts[-1] != "more" else -2], "more"]
     return parts
 
 
-def _usual(who: Mapping[str, Any]) -> dict[str, Any]:
+def _default_settings(hashed: Mapping[str, Any]) -> dict[str, Any]:
     """The default settings in ``conf/`` for the chosen task, split, model and ablation, and for the same classes.
 
-    An option that tasks or splits share has the value of the default task or split. A model without a file has the
-    defaults of the default model. An optimizer, schedule or loss whose class is in no file has no defaults.
+    An option that tasks or splits share has the value of the default one. A model without a file has the defaults of
+    the default model; an optimizer, schedule or loss has none.
     """
     train = load_option("train")
     chosen = {group: name for one in train["defaults"] if isinstance(one, dict) for group, name in one.items()}
-    model = load_option("model", who["model"]["name"]) or load_option("model", chosen["model"])
+    model = load_option("model", hashed["model"]["name"]) or load_option("model", chosen["model"])
     chosen["optimizer"] = next(name for one in model["defaults"] for key, name in one.items() if "/optimizer@" in key)
-    recipe = {}
-    for group in ("optimizer", "scheduler", "loss"):
-        own = option_of(group, (who["model"].get(group) or {}).get("_target_"))
-        recipe[group] = load_option(group, str(own)) | {"_target_": load_option(group, chosen[group]).get("_target_")}
-    usual = {
-        **{
-            group: load_option(group, who[group]["name"]) | load_option(group, chosen[group])
-            for group in ("task", "split")
-        },
-        **{group: train[group] for group in ("data", "trainer")},
-        "model": {"net": model["net"], "gradient_clip": model["gradient_clip"], **recipe},
+    defaults: dict[str, Any] = {
+        "data": train["data"],
+        "trainer": train["trainer"],
+        "model": {"net": model["net"], "gradient_clip": model["gradient_clip"]},
     }
+    for group in ("task", "split"):
+        defaults[group] = load_option(group, hashed[group]["name"]) | load_option(group, chosen[group])
+    for group in ("optimizer", "scheduler", "loss"):
+        option = option_for_class(group, (hashed["model"].get(group) or {}).get("_target_"))
+        target = load_option(group, chosen[group]).get("_target_")
+        defaults["model"][group] = load_option(group, str(option)) | {"_target_": target}
     # Interpolations, such as the last epoch of a schedule, refer to values that were given.
-    context = {**who, "epochs": train["epochs"], "usual": usual}
-    whole: Any = OmegaConf.merge(context, {"usual": load_option("ablation", who["ablation"]["name"])})
-    resolved: Any = OmegaConf.to_container(whole.usual, resolve=True)
+    context = {**hashed, "epochs": train["epochs"], "defaults": defaults}
+    merged: Any = OmegaConf.merge(context, {"defaults": load_option("ablation", hashed["ablation"]["name"])})
+    resolved: Any = OmegaConf.to_container(merged.defaults, resolve=True)
     return resolved
 
 
@@ -114,7 +115,7 @@ def load_option(*option: str) -> dict[str, Any]:
     return yaml.safe_load(path.read_text(encoding="utf-8")) or {} if path.is_file() else {}
 
 
-def option_of(group: str, target: str | None) -> str | None:
+def option_for_class(group: str, target: str | None) -> str | None:
     """The file in ``conf/GROUP/`` for a class; None if there is none."""
     names = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
     files = ((name, load_option(group, name)) for name in names)
@@ -124,18 +125,18 @@ def option_of(group: str, target: str | None) -> str | None:
 # Parts of a name
 
 
-def _part(label: str, value: Any) -> str:
+def _format_setting(label: str, value: Any) -> str:
     """A part of a name: ``step_size5``, ``nesterov``, ``no_fused``, ``interval_step``."""
     if isinstance(value, bool):
-        return _text(label if value else f"no_{label}")
+        return _format_value(label if value else f"no_{label}")
     glue = "" if isinstance(value, int | float) and not label[-1:].isdigit() else "_"
-    return f"{_text(label)}{glue}{_text(value)}"
+    return f"{_format_value(label)}{glue}{_format_value(value)}"
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value in a name: ``3e-4``, ``0.9+0.98``, ``none``; for a class its name in snake case, ``one_cycle_lr``."""
     if isinstance(value, list):
-        return "+".join(map(_text, value))
+        return "+".join(map(_format_value, value))
     if isinstance(value, float):
         short = re.sub(r"e([+-])0*", r"e\1", f"{value:.0e}" if float(f"{value:.0e}") == value else repr(value))
         return min(repr(value).removesuffix(".0"), short, key=len)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from arith_erd.config.compose import compose
-from arith_erd.config.names import SHOWN, find_run, run_name
-from arith_erd.runs.directory import Run, settings
+from arith_erd.config.run_names import LABEL_OF_KEY, find_run, run_name
+from arith_erd.runs.directory import Run, flat_settings
 from tests.values import put
 
 RECORDED = [line.split("  ") for line in (Path(__file__).parent / "names.txt").read_text().splitlines()]
@@ -58,7 +58,7 @@ def test_departures_of_classes_that_conf_does_not_know_are_shown(changes, shown,
 
 
 def test_name_stays_short_however_much_departs(config):
-    for key, label in SHOWN.items():
+    for key, label in LABEL_OF_KEY.items():
         if "target" not in key:
             config = put(config, key, "x" if label == "" else 987654)
     name = run_name(config | {"seed": list(range(0, 4000, 2))})
@@ -88,9 +88,9 @@ HARMLESS = (
 )
 
 
-@pytest.mark.parametrize("key", [key for key in settings(CONFIG) if key not in ("trust", "overwrite")])
+@pytest.mark.parametrize("key", [key for key in flat_settings(CONFIG) if key not in ("trust", "overwrite")])
 def test_name_tells_apart_what_can_change_the_weights_and_nothing_else(key):
-    old = settings(CONFIG)[key]
+    old = flat_settings(CONFIG)[key]
     number = isinstance(old, int | float) and not isinstance(old, bool)
     other = old + 1 if number else not old if isinstance(old, bool) else f"{old}1" if isinstance(old, str) else 3
     assert (run_name(put(CONFIG, key, other)) == run_name(CONFIG)) is key.startswith(HARMLESS)
