@@ -390,7 +390,7 @@ def place_values(transformers: pd.DataFrame, control: pd.DataFrame) -> Facts:
 VARIABLE_LABELS = {
     "none": "trained on the task alone", "sum": "sum", "carry+xor": "carries",
     "carry+prefix+xor PrefixCarry": "carries, from the last token", "carry+prefix+xor PromptOnly": "carries, no prefix",
-    "prefix+sum PromptOnly": "sum, no prefix",
+    "prefix+sum PromptOnly": "sum, no prefix", "prefix+total LocalRemainder": "bit sums with c, by the rule",
 }  # fmt: skip
 
 
@@ -409,6 +409,8 @@ def zoo_facts() -> Facts:
         accepted = by.loc["nanogpt"].query("accepted")
         found[f"zoo_nanogpt_{key}_others"] = format_range(accepted["others"], ".1%")
         found[f"zoo_transformer_{key}_vectors"] = format_range(by.loc["transformer", "vectors"], ".0%")
+    local = table[table["trained_by"] == "prefix+total LocalRemainder"]
+    found["zoo_local_remainder_least"] = format_range(local["least_interchange"], ".0%")
     (missed,) = table.query("bits == 7 and trained_by == 'none' and accuracy < 1").itertuples()
     right, flips = missed.accuracy, missed.graded_range
     swaps = table.query("bits == 7 and swap_own >= 0.99 and swap_earlier <= 0.01").groupby("trained_by").size()
