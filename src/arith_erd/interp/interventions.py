@@ -293,7 +293,9 @@ class PartialForward:
             for batch, tensors, outputs in self.batches:
                 with ExitStack() as stack:
                     for layer, output in outputs.items():  # a hook would not skip the computation
-                        stack.enter_context(patch.object(self.model.sites[layer], "forward", return_value=output))
+                        stack.enter_context(
+                            patch.object(self.model.sites[layer], "forward", lambda *_, output=output, **__: output)
+                        )
                     logits.append(run_batch(self.model, interventions, batch, tensors))
         return torch.cat(logits)
 

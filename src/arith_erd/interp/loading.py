@@ -119,9 +119,7 @@ def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
             job = read_run(run)
         except UserError:
             continue
-        seeds = [
-            seed for seed in job.seeds if run.weights_file(seed).is_file()
-        ]  # `results/` lacks some
+        seeds = [seed for seed in job.seeds if run.weights_file(seed).is_file()]  # `results/` lacks some
         runs[short_name(job)] |= dict.fromkeys(seeds, run.path)
     return {name: dict(sorted(seeds.items())) for name, seeds in sorted(runs.items()) if seeds}
 

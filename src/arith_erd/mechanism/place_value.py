@@ -49,7 +49,7 @@ class ColumnSums:
         require_binary(task)
         self.task, self.causal_model = task, CausalModel(task)
         table = self.causal_model.table
-        a, b, carry = table["a_bit"], table["b_bit"], table.get("carry", np.array([]))
+        (a, b), carry = (table[root] for root in self.causal_model.roots), table.get("carry", np.array([]))
         self.is_addition = a.shape == carry.shape and np.array_equal(a ^ b ^ carry, table["answer"])
         if not self.is_addition and "column_sum" not in self.causal_model.variables:
             raise UserError(f"task={task.name}: has no columns; expected an addition or a multiplication")

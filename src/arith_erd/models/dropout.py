@@ -65,6 +65,9 @@ class Dropout(nn.Module):
             raise RuntimeError(f"Dropout in training mode needs a key: {wanted}")
         return x * keep_mask(self.key, x.shape, self.p, batch_axis)
 
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
 
 def dropout_sites(network: nn.Module) -> list[str]:
     """Names of the `Dropout` modules, in the order in which the network defines them."""

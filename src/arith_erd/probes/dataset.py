@@ -41,7 +41,8 @@ class Dataset(Probe):
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         firsts = {f"first {column}": (column, "first") for column in ("prompt", "completion")}
-        return rows.groupby("subset", sort=False).agg(cases=("subset", "size"), **firsts).reset_index()
+        table = rows.groupby("subset", sort=False).agg(cases=("subset", "size"), **firsts).reset_index()
+        return table.assign(cases=table["cases"].map("{:,}".format))
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """The held-out region in the (A, B) plane, as a share over further operands; along A for a single operand."""

@@ -10,6 +10,7 @@ from ..interp.explorer import export_network, write_page
 from ..interp.hooked import Hooked
 from ..interp.loading import load_references
 from ..models.references import is_reference_task
+from ..plots.curves import EpochCurves
 from ..plots.panels import Bars
 from .probe import NetworkProbe, Positive, as_list
 
@@ -45,6 +46,9 @@ class Explorer(NetworkProbe):
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         beside = rows["network"].str.startswith("reference-")
         return rows.assign(name=rows["network"].where(beside, rows["seed"].map("seed {}".format)))
+
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
+        return EpochCurves.of(rows, "right", ["network"], label="right answers", unit="accuracy")
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows.assign(right=rows["right"].map("{:.1%}".format))

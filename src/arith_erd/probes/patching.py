@@ -230,7 +230,9 @@ class Patching(NetworkProbe):
         return format_cells(means.dropna(axis=1, how="all").rename(columns=lambda name: name.removeprefix("iia_")))
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        if self.source not in ("bit", "pair"):
+        if self.source == "token_mean":
+            return EpochCurves.of(rows, "accuracy", ["answer"], unit="accuracy")
+        if self.source == "family":
             return super().epoch_curves(rows)
         largest = self.shown(rows).groupby(["seed", "site"], sort=False)["recovered"].max().reset_index()
         return EpochCurves.of(largest, "recovered", ["site"], label="largest recovery by one position")

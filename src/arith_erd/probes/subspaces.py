@@ -53,7 +53,8 @@ class Subspaces(NetworkProbe):
             middle one.
         variable: a variable of the causal model or a list; None for all that predict different answers, or with
             ``all`` positions for the value.
-        train, validation, test, steps: see `interp.das.DASConfig`; ``random`` is its ``num_controls``.
+        train, validation, test, steps, random: ``num_train``, ``num_validation``, ``num_test``, ``steps`` and
+            ``num_controls`` of `interp.das.DASConfig`.
     """
 
     columns = (

@@ -150,8 +150,10 @@ class Task(ABC):
 
     def same_as(self, other: "Task") -> bool:
         """Whether another task has the same class and arguments, so that it has the same examples."""
-        values, others = ([value for value, _ in task._arguments().values()] for task in (self, other))
-        return type(self) is type(other) and all(map(np.array_equal, values, others))
+        if type(self) is not type(other):
+            return False
+        arguments = other._arguments()
+        return all(_equal(x, arguments[name][0]) for name, (x, _) in self._arguments().items())
 
     def _arguments(self) -> dict[str, tuple[Any, Any]]:
         """Arguments of the constructor: name -> value, from the attribute of this name, and default."""
@@ -413,3 +415,10 @@ class Task(ABC):
     def concept_names(self) -> tuple[str, ...]:
         """The keys of `concepts`."""
         return tuple(self._concepts())
+
+
+def _equal(x: Any, y: Any) -> bool:
+    try:
+        return bool(x == y)
+    except ValueError:  # of arrays
+        return np.array_equal(x, y)

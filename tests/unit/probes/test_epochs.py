@@ -93,6 +93,14 @@ def test_epochs_that_are_not_there_are_refused(whole: Run, tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
+def test_curves_of_token_means_keep_whole_answers_apart_from_their_tokens() -> None:
+    result = ae.probe("encoder_table", NETWORKS[0])
+    whole = result.rows.query("answer == 'all'")["accuracy"].mean()
+    curves = result.probe.epoch_curves(result.rows).table.set_index("line")["value"]
+    assert curves["all"] == pytest.approx(whole)
+    assert set(curves.index) == {"all", "r0", "r1", "r2", "r3"}
+
+
 def test_place_value_over_epochs_follows_its_measures() -> None:
     rows = pd.DataFrame(
         [

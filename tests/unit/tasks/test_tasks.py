@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -213,6 +215,20 @@ def test_modulus_alone_limits_the_table_of_modular_addition():
     task = ModAdd(10, modulus=997)
     assert task.size == 997**2
     assert rows(task, task.examples([996], [2])) == [("0010011111+0100000000", "1000000000")]
+
+
+class Labelled(Square):
+    """With an argument that is no number."""
+
+    def __init__(self, labels: Any) -> None:
+        super().__init__(3)
+        self.labels = labels
+
+
+@pytest.mark.parametrize(("labels", "others"), [([[1], [1, 2]], [[1], [2, 1]]), (np.arange(3), np.arange(4))])
+def test_tasks_are_the_same_if_their_arguments_are(labels, others):
+    assert Labelled(labels).same_as(Labelled(deepcopy(labels)))
+    assert not Labelled(labels).same_as(Labelled(others))
 
 
 @pytest.mark.parametrize("task", [Mul(4), Mul(2, base=10)], ids=["binary", "decimal"])

@@ -53,7 +53,7 @@ def a_folder(run: Run) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda run: run.checkpoint.write_bytes(b"cut"), "last.ckpt: damaged"),
+        (lambda run: run.checkpoint_file.write_bytes(b"cut"), "last.ckpt: damaged"),
         (a_folder, "tokens.csv"),
         (no_file, ""),
     ],
