@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from arith_erd.stats import (
     Interval,
-    Mean,
+    Moments,
     contrast_interval,
     hodges_lehmann_ratio,
     median_interval,
@@ -41,9 +41,9 @@ def compute_intervals(
 ) -> dict[str, tuple[Interval | None, float]]:
     """Each interval from two samples, with what it should hold."""
     return {
-        "mean": (contrast_interval([Mean.of(one)]), mean),
-        "mean of five more": (prediction_interval(Mean.of(one)), further),
-        "difference of means": (contrast_interval([Mean.of(one), Mean.of(other, -1.0)]), 0.0),
+        "mean": (contrast_interval([Moments.of(one)]), mean),
+        "mean of five more": (prediction_interval(Moments.of(one)), further),
+        "difference of means": (contrast_interval([Moments.of(one), Moments.of(other, -1.0)]), 0.0),
         "median": (median_interval(one, one), median),
         "ratio": (hodges_lehmann_ratio((2 * one, 2 * one), (other, other))[1], 2.0),
     }

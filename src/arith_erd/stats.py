@@ -30,8 +30,8 @@ Bounds: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
 """Lower and upper bounds of each seed's value; the upper bound is infinite if a seed never reached the goal."""
 
 
-class Mean(NamedTuple):
-    """One term of a `contrast_interval`: the mean over the seeds of one kind of run."""
+class Moments(NamedTuple):
+    """One term of a `contrast_interval`: mean, deviation and skewness over the seeds of one kind of run."""
 
     mean: float
     deviation: float
@@ -40,7 +40,7 @@ class Mean(NamedTuple):
     skewness: float = 0.0  # adjusted for the size of the sample (Fisher and Pearson's G1)
 
     @classmethod
-    def of(cls, values: npt.ArrayLike, weight: float = 1.0) -> "Mean":
+    def of(cls, values: npt.ArrayLike, weight: float = 1.0) -> "Moments":
         """The term of a sample with one value per seed."""
         sample = np.asarray(values, dtype=float)
         n, mean = len(sample), float(sample.mean())
@@ -53,10 +53,10 @@ class Mean(NamedTuple):
         return cls(mean, float(sample.std(ddof=1)), n, weight, skewness)
 
 
-def contrast_interval(terms: Sequence[Mean]) -> Interval | None:
+def contrast_interval(terms: Sequence[Moments]) -> Interval | None:
     """Student's t interval, corrected for skewness, of a weighted sum of means of unpaired samples.
 
-    ``[Mean.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``: without skewness it is Student's t interval. The degrees of
+    ``[Moments.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``: without skewness it is Student's t interval. The degrees of
     freedom are those of the smallest sample, n - 1. Welch's can be more, but cover too little if a skewed sample is
     compared with one that varies less. The correction is Hall's (On the Removal of Skewness by Transformation, 1992),
     t + a t²/3 + a² t³/27 + a/6, where a is the skewness of the sum. For five seeds of an exponential distribution it
@@ -68,17 +68,17 @@ def contrast_interval(terms: Sequence[Mean]) -> Interval | None:
     return _t_interval(center, math.sqrt(total), min(term.n for term in terms), third / total**1.5 if total else 0.0)
 
 
-def _t_interval(center: float, error: float, n: int, a: float, level: float = CONFIDENCE) -> Interval | None:
+def _t_interval(center: float, error: float, n: int, skewness: float, level: float = CONFIDENCE) -> Interval | None:
     """Center minus error times t, where t solves Hall's monotone cubic for Student's quantiles."""
     if n < MIN_SEEDS or not math.isfinite(center) or not math.isfinite(error):
         return None
-    quantile = float(special.stdtrit(n - 1, (1 + level) / 2))
+    a, quantile = skewness, float(special.stdtrit(n - 1, (1 + level) / 2))
     high, low = (q if abs(a) < 1e-6 else 3 / a * (math.cbrt(1 + a * (q - a / 6)) - 1) for q in (quantile, -quantile))
     return center - high * error, center - low * error
 
 
-def prediction_interval(sample: Mean, runs: int = 5) -> Interval | None:
-    """Prediction interval for the mean of ``runs`` further runs: ``Mean.of([0.9, 1.0, 1.1])`` -> ``(0.646, 1.354)``.
+def prediction_interval(sample: Moments, runs: int = 5) -> Interval | None:
+    """Prediction interval for the mean of ``runs`` further runs: ``Moments.of([0.9, 1.0, 1.1])`` -> ``(0.646, 1.354)``.
 
     As `contrast_interval`, with the errors of both means, half of the skewness and a level of 96%.
     """
@@ -205,14 +205,14 @@ class Estimate:
         return cls(value, value, EXACT_METHOD, (value, value))
 
     @classmethod
-    def of_means(cls, terms: Sequence[Mean], value_range: Interval = (-math.inf, math.inf)) -> "Estimate":
-        """A weighted sum of means, whose values lie in ``span``."""
+    def of_means(cls, terms: Sequence[Moments], value_range: Interval = (-math.inf, math.inf)) -> "Estimate":
+        """A weighted sum of means, clipped to ``value_range``."""
         value = sum(term.weight * term.mean for term in terms)
         method = f"{'mean' if len(terms) == 1 else 'difference of means'}, t corrected for skewness"
         return cls(value, value, method, _clip(value_range, contrast_interval(terms)))
 
     @classmethod
-    def of_prediction(cls, sample: Mean, runs: int, value_range: Interval = (-math.inf, math.inf)) -> "Estimate":
+    def of_prediction(cls, sample: Moments, runs: int, value_range: Interval = (-math.inf, math.inf)) -> "Estimate":
         """A mean, with the prediction interval for the mean of ``runs`` further runs."""
         method = f"mean, prediction interval for a mean of {runs} runs"
         return cls(sample.mean, sample.mean, method, _clip(value_range, prediction_interval(sample, runs)))
@@ -237,5 +237,5 @@ class Estimate:
 
 
 def _clip(value_range: Interval, interval: Interval | None) -> Interval | None:
-    """The part of an interval that lies in the span of a measure."""
+    """The part of an interval inside ``value_range``."""
     return (max(interval[0], value_range[0]), min(interval[1], value_range[1])) if interval else None

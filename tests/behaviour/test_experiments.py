@@ -128,7 +128,7 @@ def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) ->
         lengths[selection_key(kind)] = config["trainer"]["max_epochs"]
     wanted: dict[str, int] = {}
     for claim in (claim for claim in paper.claims if claim.measure.source == OUR_RUNS):
-        needs = claim.measure.planned if isinstance(claim.measure, EpochsTo) else claim.measure.needs
+        needs = claim.measure.planned if isinstance(claim.measure, EpochsTo) else claim.measure.required_epochs
         for _, runs in claim.measure.weighted_runs:
             wanted[selection_key(runs)] = max(wanted.get(selection_key(runs), 0), needs, runs.get("min_epochs", 0))
     for figure in paper.figures:

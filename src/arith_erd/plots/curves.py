@@ -22,7 +22,7 @@ class EpochCurves:
     """Columns ``seed``, ``panel``, ``line`` and ``value``."""
     label: str
     """Label of the vertical axis."""
-    unit: str = NUMBER  # of the value, as in `TableSchema`
+    unit: str = NUMBER  # unit of the value, as in `TableSchema`
     reached: Mapping[int, int | None] = field(default_factory=dict)  # seed -> the epoch at which it reached 95%
 
     @classmethod

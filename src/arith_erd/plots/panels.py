@@ -55,8 +55,8 @@ class Picture(ABC):
         widths = [max(width for width, _ in sizes[i::columns]) for i in range(columns)]
         heights = [max(height for _, height in sizes[i : i + columns]) for i in range(0, len(sizes), columns)]
         ratios: dict[str, Any] = {"width_ratios": widths, "height_ratios": heights}
-        shape = max(0.8 + 0.06 * max(map(len, names), default=0) + sum(widths), 5.2), 0.9 + sum(heights)
-        figure, axes = style.subplots(*shape, len(heights), columns, squeeze=False, **ratios)
+        size = max(0.8 + 0.06 * max(map(len, names), default=0) + sum(widths), 5.2), 0.9 + sum(heights)
+        figure, axes = style.subplots(*size, len(heights), columns, squeeze=False, **ratios)
         names_here: list[str] = []
         for i, (ax, (name, part)) in enumerate(zip(axes.flat, panels.items(), strict=False)):
             self.draw_panel(ax, part, names)
@@ -69,7 +69,7 @@ class Picture(ABC):
         for ax in axes.flat[len(panels) :]:
             ax.set_visible(False)
         legend = style.legend_below(figure)
-        figure.set_figheight(shape[1] + 0.2 * legend)
+        figure.set_figheight(size[1] + 0.2 * legend)
         return figure
 
     def pivot(self, rows: pd.DataFrame, *keys: str) -> pd.DataFrame:
@@ -111,9 +111,8 @@ class HeatMaps(Picture):
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         table = self.pivot(rows, self.line)
         style.heat_map(ax, table, Normalize(*self.color_range), self.cmap, self.numbers)
-        crowded = (
-            max(len(part) for name in table for part in str(name).split("\n")) * self.font_size > 90 * self.size[0]
-        )
+        longest = max(len(line) for name in table for line in str(name).split("\n"))
+        crowded = longest * self.font_size > 90 * self.size[0]
         ax.tick_params(labelsize=self.font_size, pad=1)
         ax.tick_params(axis="x", rotation=90 if crowded else 0)
 
@@ -127,9 +126,8 @@ class Lines(Picture):
     """Thin lines for comparison -> the line that they belong to, whose colour they have, or nothing: in ink."""
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
-        styles = self._line_styles(
-            names or list(split_rows(rows, self.line)), "" if rows[self.x].nunique() > 20 else MARKERS
-        )
+        markers = "" if rows[self.x].nunique() > 20 else MARKERS
+        styles = self._line_styles(names or list(split_rows(rows, self.line)), markers)
         for name, part in split_rows(rows, self.line).items():
             by_seed = part.pivot_table(self.value, self.x, "seed", dropna=False)
             style.draw_band(ax, by_seed, self.center, label=name, **styles[name])
@@ -161,7 +159,10 @@ class Lines(Picture):
 
 
 def _scale_x_axis(ax: Axes, places: Any) -> None:
-    """Whole numbers at the ticks; a logarithmic axis if there are ever fewer, as epochs or powers of two."""
+    """Put whole numbers at the ticks.
+
+    Use a logarithmic axis where the places thin out to the right, as powers of two or epochs kept by ``log`` do.
+    """
     gaps = np.diff(places[places > 0])
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     if len(gaps) and gaps.max() > 3 * gaps.min():
@@ -188,9 +189,8 @@ class Bars(Picture):
             by_seed = part.pivot_table(self.value, self.x, "seed").reindex(places)
             i = names.index(name)
             at = np.arange(len(places)) + width * (i + 0.5) - 0.4
-            bars = ax.bar(
-                at, by_seed.mean(axis=1), width, color=(*LINE_COLORS, style.LIGHT)[i % 4], alpha=0.85, label=name
-            )
+            color = (*LINE_COLORS, style.LIGHT)[i % 4]
+            bars = ax.bar(at, by_seed.mean(axis=1), width, color=color, alpha=0.85, label=name)
             if by_seed.shape[1] > 1:
                 ax.plot(at, by_seed, "_", color=style.INK, markersize=5)
             if self.numbers:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from ..errors import excerpt
-from ..stats import Estimate, Interval, Mean
+from ..stats import Estimate, Interval, Moments
 
 TEXT, INTEGER, NUMBER = "text", "integer", "number"
 UNITS = ("accuracy", "points", "percent", "epochs", "ratio", "layer", "value", "correlation", "bits")
@@ -90,7 +90,7 @@ def format_mean(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
     """The mean of one value per seed; empty if there are none, or one is not known."""
     if not len(values):
         return ""
-    estimate = Estimate.of_means([Mean.of(values)], UNIT_RANGES.get(unit, (-math.inf, math.inf)))
+    estimate = Estimate.of_means([Moments.of(values)], UNIT_RANGES.get(unit, (-math.inf, math.inf)))
     return format_measure(estimate.low, *(estimate.interval or (math.nan, math.nan)), unit)
 
 
@@ -98,9 +98,8 @@ def format_measure(value: float, low: float = math.nan, high: float = math.nan, 
     """``98.76% [97.30, 100]``; without an interval that is not known or a single point, empty without a value."""
     if pd.isna(value):
         return ""
-    return format_digits(value, unit) + (
-        "" if pd.isna(low) or low == high else f" {format_interval((low, high), unit)}"
-    )
+    interval = "" if pd.isna(low) or low == high else f" {format_interval((low, high), unit)}"
+    return format_digits(value, unit) + interval
 
 
 def format_table(table: pd.DataFrame) -> str:

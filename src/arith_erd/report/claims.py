@@ -15,7 +15,7 @@ from scipy.stats import binomtest, fisher_exact
 
 from ..plots.tables import UNIT_RANGES
 from ..seeds import format_seeds
-from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Mean
+from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Moments
 from .collect import AUTHORS_WEIGHTS, TASK_ALONE, RunData
 from .measures import Ceiling, EpochsTo, Metrics, ProbeColumn
 from .paper import Claim, Paper
@@ -66,10 +66,10 @@ class Result:
     averaged_curve_epoch: int | None = None  # epochs until the curve averaged over the seeds gets there
     votes: Mapping[int, int] = field(default_factory=dict)  # seeds by the layer that they name, most first
     layer_gap: Estimate | None = None  # by how much the published layer is behind the best one
-    learning_counts: Sequence[LearningCounts] = ()  # of each kind of run, if some seed of any does not learn
+    learning_counts: Sequence[LearningCounts] = ()  # one for each kind of run, if some seed of any does not learn
 
     @property
-    def n(self) -> int:  # of the kind of run that has the fewest
+    def n(self) -> int:  # number of seeds of the kind of run that has the fewest
         return min(map(len, self.samples))
 
     @property
@@ -144,19 +144,20 @@ def _estimate(result: Result) -> Estimate:
     weights = [weight for weight, _ in measure.weighted_runs]
     bounds = [(sample["low"].to_numpy(), sample["high"].to_numpy()) for sample in result.samples]
     if isinstance(measure, Ceiling):
-        return Estimate.exact(measure.limit())
+        return Estimate.exact(measure.ceiling())
     if claim.compare == "median":
         return Estimate.of_median(bounds[0], whole_range=claim.by_old_rules)
     if claim.compare == "ratio":
         return Estimate.of_ratio(*bounds)
-    terms = [Mean.of(low, weight) for (low, _), weight in zip(bounds, weights, strict=True)]
+    terms = [Moments.of(low, weight) for (low, _), weight in zip(bounds, weights, strict=True)]
     if claim.compare == "value":
         return Estimate.exact(sum(term.weight * term.mean for term in terms))
     if result.learning_counts:
-        # For a claim that one cost exceeds another only the sign matters: a cost is training minus validation.
+        # With several kinds of run the measure is a cost, training minus validation accuracy. More seeds that learn
+        # mean a lower cost, so the sign is reversed.
         signs = [1.0] if len(weights) == 1 else [-weight for weight in weights]
         counts = zip(signs, result.learning_counts, strict=True)
-        return Estimate.of_shares([(sign, seeds.learning, seeds.n) for sign, seeds in counts])
+        return Estimate.of_shares([(sign, count.learning, count.n) for sign, count in counts])
     if claim.compare == "prediction":
         return Estimate.of_prediction(terms[0], claim.mean_of, _value_range(claim, len(terms)))
     return Estimate.of_means(terms, _value_range(claim, len(terms)))
@@ -180,7 +181,7 @@ def _count_votes(result: Result, measure: ProbeColumn, data: RunData) -> tuple[d
     distance = measure.model_copy(update={"reduce": reduce, "at": result.claim.value})
     measured = distance.authors_values if result.source == AUTHORS_WEIGHTS else distance.values
     distances = measured(data, measure.runs)["low"]
-    return votes, Estimate.of_means([Mean.of(distances)], (0.0, 2.0)) if len(distances) else None
+    return votes, Estimate.of_means([Moments.of(distances)], (0.0, 2.0)) if len(distances) else None
 
 
 def _count_learning(claim: Claim, data: RunData) -> list[LearningCounts]:
@@ -194,7 +195,7 @@ def _count_learning(claim: Claim, data: RunData) -> list[LearningCounts]:
     accuracy = measure.model_copy(update={"column": "val_seq_acc", "minus_column": "", "tail": "median"})
     samples = [accuracy.values(data, runs)["low"].to_numpy() for _, runs in measure.weighted_runs]
     counts = [LearningCounts.of(sample) for sample in samples]
-    return counts if any(seeds.learning < seeds.n for seeds in counts) else []
+    return counts if any(count.learning < count.n for count in counts) else []
 
 
 def _verdict(result: Result, estimate: Estimate) -> Verdict:
@@ -203,7 +204,7 @@ def _verdict(result: Result, estimate: Estimate) -> Verdict:
         return "inconclusive"
     if isinstance(measure, Ceiling):
         reached = result.samples[0]["low"].to_numpy()
-        return ceiling_verdict(claim.accepted, estimate.low, measure.limit("validation"), reached)
+        return ceiling_verdict(claim.accepted, estimate.low, measure.ceiling(validation_only=True), reached)
     if claim.compare == "votes":
         if claim.by_old_rules:
             return votes_verdict(int(claim.value), result.votes)
@@ -245,15 +246,15 @@ def _interval_is_within(value: float, tolerance: float, interval: Interval) -> b
     return bound_verdict((value - 2 * tolerance, value + 2 * tolerance), interval) == "reproduced"
 
 
-def share_verdict(value: float, seeds: LearningCounts, interval: Interval) -> Verdict:
+def share_verdict(value: float, counts: LearningCounts, interval: Interval) -> Verdict:
     """Compare the share of seeds that learn with the share that the published mean of five runs implies."""
-    if seeds.n < MIN_FOR_MEDIAN:
+    if counts.n < MIN_FOR_MEDIAN:
         return "inconclusive"
-    share, ours = seeds.implied_share(value), seeds.learning / seeds.n
+    share, ours = counts.implied_share(value), counts.learning / counts.n
     if abs(ours - share) <= SHARE_TOLERANCE + ROUNDING:
         return "reproduced" if _interval_is_within(share, SHARE_TOLERANCE, interval) else "inconclusive"
     published_hits = round(5 * share)
-    table = [[seeds.learning, seeds.n - seeds.learning], [published_hits, 5 - published_hits]]
+    table = [[counts.learning, counts.n - counts.learning], [published_hits, 5 - published_hits]]
     return "differs" if fisher_exact(table).pvalue <= SIGNIFICANCE else "inconclusive"
 
 
@@ -307,7 +308,7 @@ def _describe_cause(result: Result) -> str:
             crossing = "no layer wins clearly" if result.votes else "the interval crosses the tolerance"
             causes += ["too few seeds for an interval" if no_interval else crossing]
     if isinstance(measure, Ceiling):
-        causes += [f"exact ceiling; that of the validation set is {measure.limit('validation'):.2%}"]
+        causes += [f"exact ceiling; that of the validation set is {measure.ceiling(validation_only=True):.2%}"]
     if result.censored:
         samples = pd.concat(result.samples)
         last_epochs = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))

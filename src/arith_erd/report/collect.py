@@ -15,14 +15,14 @@ from ..runs.table import ORDER_KEYS, SUMMARY_COLUMNS, VERSIONS, read_replicas
 
 OUR_RUNS, AUTHORS_WEIGHTS = "our runs", "authors' weights"
 OTHER_WEIGHTS, TASK_ALONE = "weights given to the probe", "task"
-REPLICA_COLUMNS = {  # of replicas, with their types
+REPLICA_COLUMNS = {  # column -> type
     "run": "object",
     "seed": "int64",
     **dict.fromkeys((*NAMED_GROUPS, *ORDER_KEYS), "object"),
     "finished": "bool",
     **dict.fromkeys(("epochs", "max_epochs"), "int64"),
     "stop_at": "float64",
-    **dict.fromkeys(("departs", "kind", "key", "trajectory"), "object"),
+    **dict.fromkeys(("departs", "selection_key", "key", "trajectory"), "object"),
     **dict.fromkeys(SUMMARY_COLUMNS, "float64"),
     **dict.fromkeys(("never_learnt", "device", *VERSIONS), "object"),
     **dict.fromkeys(("train_loss", "train_token_acc"), "float64"),
@@ -44,7 +44,7 @@ class RunData:
     ``replicas`` has a row of `REPLICA_COLUMNS` for each replica, finished or not. A replica that is in several packs
     counts once. ``key`` is equal if replicas differ only in the seed. ``trajectory`` is equal if they differ only in
     seed and length: with the same seed they agree up to the end of the shorter one. ``departs`` lists settings that
-    differ from the published ones, and ``kind`` joins the options by which claims choose runs.
+    differ from the published ones, and ``selection_key`` joins the options by which claims choose runs.
 
     ``metrics`` has ``replica``, the index of that table, and the columns of ``metrics.csv``. ``problems`` maps paths to
     read errors. ``probes`` has the rows of each probe with ``task``, ``split``, ``source``, ``replica`` (-1 if there is
@@ -59,7 +59,8 @@ class RunData:
 
     def select(self, runs: Mapping[str, Any], finished: bool = False) -> pd.DataFrame:
         """Replicas with these options, else those of `DEFAULT_OPTIONS`, and the published settings."""
-        chosen = self.replicas[(self.replicas["departs"] == "") & (self.replicas["kind"] == selection_key(runs))]
+        published = self.replicas["departs"] == ""
+        chosen = self.replicas[published & (self.replicas["selection_key"] == selection_key(runs))]
         chosen = chosen[chosen["epochs"] >= runs.get("min_epochs", 0)]
         return chosen[chosen["finished"]] if finished else chosen
 
@@ -68,10 +69,10 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> RunData:
     """Read every run under some folders, at any depth; ``setup`` is that of `unpublished_settings`."""
     rows: list[Row] = []
     metrics: dict[str, pd.DataFrame] = {}
-    folders: list[tuple[Path, str, str]] = []  # of probes, with their run, empty for those outside of runs, and a name
+    folders: list[tuple[Path, str, str]] = []  # (folder of probes, name of its run or empty, name for messages)
     problems: dict[str, str] = {}
     curves: dict[str, Path] = {}
-    for rank, root in enumerate([roots] if isinstance(roots, Path) else roots):
+    for folder_order, root in enumerate([roots] if isinstance(roots, Path) else roots):
         for path, is_run in _find_folders(root):
             name = excerpt(os.path.relpath(path, root) if path != root else path.resolve().name)
             if name in metrics:
@@ -87,9 +88,9 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> RunData:
             first = seeds[0]
             problems |= {name: first["problem"]} if first["problem"] else {}
             metrics[name] = epochs.assign(run=name)
-            shared = {"run": name, "rank": rank, "finished": first["state"] == FINISHED, "kind": selection_key(first)}
-            shared["departs"] = ", ".join(unpublished_settings(first["settings"], setup))
-            rows += [row | shared for row in seeds]
+            shared = {"run": name, "folder_order": folder_order, "finished": first["state"] == FINISHED}
+            departs = ", ".join(unpublished_settings(first["settings"], setup))
+            rows += [row | shared | {"departs": departs, "selection_key": selection_key(first)} for row in seeds]
             folders.append((path / "probes", name, f"{name}/probes"))
             curves |= {f"{name}/curves": Run(path).curves_file} if Run(path).curves_file.is_file() else {}
     replicas, replica_ids = _replicas(rows)
@@ -103,12 +104,12 @@ def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> RunData:
 
 def _replicas(rows: list[Row]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row for each replica, from the first folder that has it; and ``run, seed, replica`` with all duplicates."""
-    table = pd.DataFrame(rows, columns=[*REPLICA_COLUMNS, "rank"]).astype(REPLICA_COLUMNS)
-    order = ["finished", "rank", "epochs", "run"]
+    table = pd.DataFrame(rows, columns=[*REPLICA_COLUMNS, "folder_order"]).astype(REPLICA_COLUMNS)
+    order = ["finished", "folder_order", "epochs", "run"]
     table = table.sort_values(order, ascending=[False, True, False, True], kind="stable")
     table["replica"] = table.groupby(["key", "seed"], sort=False).ngroup()
     replicas = table.drop_duplicates("replica").set_index("replica").sort_values(["run", "seed"])
-    return replicas.drop(columns="rank"), table[["run", "seed", "replica"]]
+    return replicas.drop(columns="folder_order"), table[["run", "seed", "replica"]]
 
 
 def _add_probes(
@@ -116,7 +117,7 @@ def _add_probes(
 ) -> None:
     tables: dict[str, list[pd.DataFrame]] = {}
     for folder, run, name in folders:
-        pictures = [*folder.glob("*/figure.png"), *folder.glob("*/explorer.html")]  # of both, the page
+        pictures = [*folder.glob("*/figure.png"), *folder.glob("*/explorer.html")]  # the page wins
         data.pictures |= {f"{name}/{excerpt(path.parent.name)}": path for path in pictures}
         for path in sorted(folder.glob("*/rows.csv")):
             try:
@@ -192,11 +193,11 @@ def _read_probe(
     unpublished += [f"task.{key}={task[key]}" for key in ORDER_KEYS if task.get(key) == "plain"]
     unpublished += [f"{key}={value}" for key, value in schema.settings.get("weights", {}).items()]  # not the authors'
     rows = rows.assign(departs=", ".join(unpublished))
-    if run:  # of trained networks, whose task and split are those of the run
+    if run:  # task and split are those of the run
         rows = rows.merge(replica_ids.loc[replica_ids["run"] == run, ["seed", "replica"]], on="seed", how="inner")
         known = replicas.loc[rows["replica"]]
         return schema.name, rows.assign(source=OUR_RUNS, task=known["task"].to_numpy(), split=known["split"].to_numpy())
-    # Of a task alone, or of weights that came without a run.
+    # The rows are about a task alone, or about weights that came without a run.
     named = {group: str(schema.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
     source = TASK_ALONE if "seed" not in rows else OTHER_WEIGHTS if "weights" in schema.settings else AUTHORS_WEIGHTS
     return schema.name, rows.assign(source=source, **named, replica=-1)

@@ -88,9 +88,8 @@ def _runsets(claims: Sequence[Claim]) -> list[Any]:
         of_task = [arm for arm in arms if arm["task"] == task]
         differing = [key for key in DEFAULT_OPTIONS if len({arm[key] for arm in of_task}) > 1]
         filters = [expr.Config(f"{key}.value.name") == of_task[0][key] for key in NAMED_GROUPS if key not in differing]
-        by = [
-            f"config.{key}.name" if key in NAMED_GROUPS else f"config.task.{key}" for key in differing or NAMED_GROUPS
-        ]
+        keys = differing or NAMED_GROUPS
+        by = [f"config.{key}.name" if key in NAMED_GROUPS else f"config.task.{key}" for key in keys]
         sets.append(wr.Runset(name=task, filters=expr.And(*filters), groupby=by))
     return sets
 

@@ -118,7 +118,7 @@ def _draw_ablation(ax: Axes, y: float, result: Result) -> None:
         ax.plot([estimate.value], [below], "o", color=style.BLUE, markersize=5.5)
 
 
-def distance_correlation(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
+def draw_distance_correlation(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
     from ..probes.distance_correlation import draw_correlations  # loads torch
 
     numbers, texts = ["seed", "layer", "correlation"], ["stack", "level", "space", "method"]
@@ -129,7 +129,7 @@ def distance_correlation(paper: Paper, spec: PaperFigure, data: RunData, results
     return draw_correlations(ours | authors_only, authors) if ours or authors_only else None
 
 
-def discontinuity(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
+def draw_discontinuity(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
     """The one cell that the paper's text prints is framed."""
     tables = by_task(probe_rows(data, "discontinuity", ["input_bits", "output_bits", "percent"]))
     if not tables:
@@ -141,7 +141,7 @@ def discontinuity(paper: Paper, spec: PaperFigure, data: RunData, results: Resul
     return figure
 
 
-def amnesic(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
+def draw_amnesic(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
     from ..probes.amnesic import Amnesic, label_erasures  # loads torch
 
     numbers = ["seed", "iterations", "seq_acc_after", "seq_acc_after_unseen"]
@@ -174,17 +174,16 @@ def probe_rows(
         return pd.DataFrame(columns=["task", "source", *numbers, *texts])
     runs = {"min_epochs": min_epochs} if min_epochs else {}
     ids = {i for task in style.TASKS for i in data.select({**runs, "task": task}, finished=True).index}
-    return rows[
-        (rows["departs"] == "") & (rows["source"].isin([AUTHORS_WEIGHTS, TASK_ALONE]) | rows["replica"].isin(ids))
-    ]
+    without_run = rows["source"].isin([AUTHORS_WEIGHTS, TASK_ALONE])
+    return rows[(rows["departs"] == "") & (without_run | rows["replica"].isin(ids))]
 
 
 DrawFigure = Callable[[Paper, PaperFigure, RunData, Results], Figure | None]
 DRAW_FUNCTIONS: Mapping[str, DrawFigure] = {  # those without curves of their own
-    "fig4": distance_correlation,
+    "fig4": draw_distance_correlation,
     "table3": draw_ablations,
-    "appendixA": discontinuity,
-    "appendixD": amnesic,
+    "appendixA": draw_discontinuity,
+    "appendixD": draw_amnesic,
 }
 
 

@@ -61,23 +61,23 @@ class Measure(StrictModel):
         options = {key: value for key, value in runs.items() if key != "min_epochs"}
         replicas, description = data.select(options), describe_options(runs)
         if replicas.empty:
-            others = data.replicas[data.replicas["kind"] == selection_key(options)]
+            others = data.replicas[data.replicas["selection_key"] == selection_key(options)]
             but = f" (but {others.iloc[0]['run']} departs in {others.iloc[0]['departs']})" if len(others) else ""
             return f"no run of {description}{but}"
         finished = replicas[replicas["finished"]]
         if finished.empty:
             return f"the run of {description} is at epoch {replicas['epochs'].max()}, unfinished"
-        if (longest := finished["epochs"].max()) < (needed := self.needs or runs.get("min_epochs", 0)):
+        if (longest := finished["epochs"].max()) < (needed := self.required_epochs or runs.get("min_epochs", 0)):
             return f"the longest run of {description} has {longest} of {needed} epochs"
         return self.missing_message.format(measure=self, runs=description)
 
     @property
-    def needs(self) -> int:
+    def required_epochs(self) -> int:
         """The number of epochs that a run needs to have a value; 0 if any length will do."""
         return 0
 
-    def epochs(self, data: RunData, replicas: pd.DataFrame) -> pd.DataFrame:
-        return data.metrics[data.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.needs])]
+    def metric_rows(self, data: RunData, replicas: pd.DataFrame) -> pd.DataFrame:
+        return data.metrics[data.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.required_epochs])]
 
 
 def describe_options(runs: RunOptions) -> str:
@@ -99,7 +99,7 @@ class Metrics(Measure):
     ten epochs up to ``epoch``, all of which a run must have.
     """
 
-    source_key: Literal["metrics"] = Field("metrics", alias="from")
+    kind: Literal["metrics"] = Field("metrics", alias="from")
     column: str
     epoch: int | None = None
     until: int | None = None
@@ -109,13 +109,13 @@ class Metrics(Measure):
     prefers_shortest: ClassVar[bool] = True
 
     @property
-    def needs(self) -> int:
+    def required_epochs(self) -> int:
         return self.until or self.epoch or 0
 
     def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
-        first = 1 if self.until else self.needs + 1 - (TAIL_EPOCHS if self.tail else 1)
-        rows = self.epochs(data, replicas)
-        rows = rows[rows["epoch"].between(first, self.needs)]
+        first = 1 if self.until else self.required_epochs + 1 - (TAIL_EPOCHS if self.tail else 1)
+        rows = self.metric_rows(data, replicas)
+        rows = rows[rows["epoch"].between(first, self.required_epochs)]
         column = rows[self.column] - (rows[self.minus_column] if self.minus_column else 0)
         if self.reduce == "fall":
             column = column.groupby(rows["replica"]).cummax() - column
@@ -131,30 +131,30 @@ class Ceiling(Measure):
     A network that exceeded the ceiling of its validation set would refute the argument.
     """
 
-    source_key: Literal["ceiling"] = Field("ceiling", alias="from")
+    kind: Literal["ceiling"] = Field("ceiling", alias="from")
     epochs_at_least: int
     bits: int = 7
 
     @property
-    def needs(self) -> int:
+    def required_epochs(self) -> int:
         return self.epochs_at_least
 
     def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
-        reached = self.epochs(data, replicas).groupby("replica")["val_seq_acc"].max()
+        reached = self.metric_rows(data, replicas).groupby("replica")["val_seq_acc"].max()
         return reached, reached
 
-    def limit(self, subset: str = "") -> float:
+    def ceiling(self, validation_only: bool = False) -> float:
         """The ceiling of all pairs, or of the validation pairs with the answers chosen for these."""
         examples = {"add": Add, "mul": Mul}[self.runs["task"]](bits=self.bits).examples()
         held_out = {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}[self.runs.get("split", "random")]
-        chosen = held_out()(examples) if subset else slice(None)
+        chosen = held_out()(examples) if validation_only else slice(None)
         return ceiling(examples.prompt[chosen], examples.completion[chosen], str(self.runs["ablation"]))
 
 
 class Summary(Measure):
     """A column of ``runs.csv``, if ``epoch`` is given for runs that ended there."""
 
-    source_key: Literal["summary"] = Field("summary", alias="from")
+    kind: Literal["summary"] = Field("summary", alias="from")
     column: str
     epoch: int | None = None
 
@@ -171,13 +171,13 @@ class EpochsTo(Measure):
     which would bias the seeds. By default ``planned`` is the last epoch that counts as reproduced.
     """
 
-    source_key: Literal["epochs_to"] = Field("epochs_to", alias="from")
+    kind: Literal["epochs_to"] = Field("epochs_to", alias="from")
     accuracy: float
     planned: int = 0
     column: str = "val_seq_acc"
 
     @property
-    def needs(self) -> int:
+    def required_epochs(self) -> int:
         return self.planned
 
     def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
@@ -191,15 +191,14 @@ class EpochsTo(Measure):
 
     def first_epoch_of_mean(self, data: RunData, values: pd.DataFrame) -> int | None:
         """The first epoch at which the mean over the seeds reaches it; a seed that stopped keeps its last value."""
-        curves = pivot_forward_filled(
-            data.metrics[data.metrics["replica"].isin(values["replica"])], self.column, "replica"
-        )
+        rows = data.metrics[data.metrics["replica"].isin(values["replica"])]
+        curves = pivot_forward_filled(rows, self.column, "replica")
         complete = len(curves) > 0 and len(curves) == curves.index.max()
         reached = curves.index[curves.mean(axis=1, skipna=False) >= self.accuracy]
         return int(reached[0]) if complete and len(reached) else None
 
 
-PLACE_REDUCTIONS: Mapping[str, Callable[[pd.Series, Any], Any]] = {  # of values by place, and one of the places
+PLACE_REDUCTIONS: Mapping[str, Callable[[pd.Series, Any], Any]] = {  # functions of (values by place, ``at``)
     "argmin": lambda values, at: values.idxmin(),
     "argmax": lambda values, at: values.idxmax(),
     "behind_min": lambda values, at: abs(values.min() - values.get(at, np.nan)),
@@ -216,7 +215,7 @@ class ProbeColumn(Measure):
     function of `PLACE_REDUCTIONS`, where the column ``along`` has the places and ``at`` is one of them.
     """
 
-    source_key: Literal["probe"] = Field("probe", alias="from")
+    kind: Literal["probe"] = Field("probe", alias="from")
     probe: str
     column: str
     where: Mapping[str, Any] = Field(default_factory=dict)
@@ -275,6 +274,4 @@ class ProbeColumn(Measure):
         return float(PLACE_REDUCTIONS[self.reduce](by_place, self.at)) if len(by_place) >= 3 else np.nan
 
 
-AnyMeasure: TypeAlias = Annotated[
-    Metrics | Ceiling | Summary | EpochsTo | ProbeColumn, Field(discriminator="source_key")
-]
+AnyMeasure: TypeAlias = Annotated[Metrics | Ceiling | Summary | EpochsTo | ProbeColumn, Field(discriminator="kind")]

@@ -24,7 +24,7 @@ from .paper import Paper
 
 FINAL_COLUMNS = {"training": ("train_seq_acc", "accuracy"), "validation": ("val_seq_acc", "accuracy")}
 FINAL_COLUMNS |= {"mean absolute error": ("val_mae", "value")}
-"""Headings of what the page opens with, columns of `Collection.replicas` and their units."""
+"""The table at the head of the page: heading -> column of `RunData.replicas` and its unit."""
 
 CLAIM_COLUMNS = ("id", "same_as", "section", "place", "statement", "unit")
 PROVENANCE_COLUMNS = ("device", "torch", "arith_erd", "commit")
@@ -130,7 +130,7 @@ def claims_table(results: Sequence[Result], data: RunData, paper: Paper, runs: P
 
 
 def replicas_table(data: RunData) -> pd.DataFrame:
-    return data.replicas.drop(columns=["kind", "key", "trajectory"])
+    return data.replicas.drop(columns=["selection_key", "key", "trajectory"])
 
 
 def summary(results: Sequence[Result]) -> str:

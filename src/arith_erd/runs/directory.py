@@ -77,7 +77,7 @@ class Run:
         self.config_file = self.path / "config.yaml"
         self.metrics_file = self.path / "metrics.csv"
         self.tokens_file = self.path / "tokens.csv"  # not in runs of older versions
-        self.slices_file = self.path / "slices.csv"  # of runs on examples that are drawn
+        self.slices_file = self.path / "slices.csv"  # only in runs on examples that are drawn
         self.summary_file = self.path / "summary.json"
         self.checkpoint_file = self.path / "last.ckpt"
         self.error_file = self.path / "error.txt"
@@ -282,9 +282,9 @@ def epochs_to_keep(keep: str, last: int) -> Sequence[int]:
 def hashed_config(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved configuration that can change the weights, with the seeds in canonical form.
 
-    Runs with equal identities are the same run, with one name. Paths, logger, launcher, checkpointing, device and
-    compilation are left out. Keys of `LATER_DEFAULTS` at their first values too, so that older runs keep their
-    names.
+    Two runs with equal results of this function are the same run. Left out are paths, logger, launcher, checkpointing,
+    device, compilation, and each key of `LATER_DEFAULTS` that has the value there, so that runs from before that key
+    keep their names.
     """
     return without_later_defaults(
         {

@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..errors import DAMAGED_FILE_ERRORS, UserError, excerpt
 from ..seeds import format_seeds, parse_seeds
-from ..stats import Estimate, Mean
+from ..stats import Estimate, Moments
 from ..system.files import is_locked
 from .directory import (
     DEFAULT_POSITIONS,
@@ -73,7 +73,8 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
 def _config_columns(config: Mapping[str, Any]) -> Row:
     settings, hashed = flat_settings(config), hashed_config(config)
     del hashed["seed"]
-    trajectory = hashed | {"trainer": {"precision": hashed["trainer"]["precision"]}}  # of the weights, however long
+    # Equal for runs that follow the same weights, however long.
+    trajectory = hashed | {"trainer": {"precision": hashed["trainer"]["precision"]}}
     return {
         **{group: require_name(f"{group}.name", settings[f"{group}.name"]) for group in NAMED_GROUPS},
         **{key: require_name(f"task.{key}", settings.get(f"task.{key}", "reverse")) for key in ORDER_KEYS},
@@ -163,7 +164,7 @@ def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     finished = table[table["state"] == FINISHED].drop_duplicates([*{*settings_columns(table), *keys, "seed"}])
     rows = []
     for values, part in finished.groupby([*keys], dropna=False):
-        estimate = Estimate.of_means([Mean.of(part["val_seq_acc"])], (0.0, 1.0))
+        estimate = Estimate.of_means([Moments.of(part["val_seq_acc"])], (0.0, 1.0))
         low, high = estimate.interval or (None, None)
         row = {"seeds": len(part), "accuracy": estimate.value, "low": low, "high": high}
         rows.append(dict(zip(keys, values, strict=True)) | row)
@@ -185,9 +186,8 @@ def _run_rows(run: Run) -> list[Row]:
 
 def _settings_for_table(settings: Mapping[str, Any]) -> Row:
     """Settings that can change the weights, with those of `LATER_DEFAULTS`; lists as text, for grouping."""
-    first = dict(flatten(LATER_DEFAULTS)) | {
-        "model.net.positions": DEFAULT_POSITIONS.get(settings["model.net._target_"])
-    }
+    positions = DEFAULT_POSITIONS.get(settings["model.net._target_"])
+    first = dict(flatten(LATER_DEFAULTS)) | {"model.net.positions": positions}
     hashed = (*(f"{group}." for group in HASHED_GROUPS), *(f"trainer.{key}" for key in HASHED_TRAINER_KEYS))
     return {
         key: str(value) if isinstance(value, list | dict) else value
