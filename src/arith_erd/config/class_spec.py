@@ -140,9 +140,9 @@ class ClassSpec:
 
     def build(self, kind: type[T], *positional: Any, **named: Any) -> T:
         """Make an object of the class, a subclass of ``kind``. Arguments given here override those of the group."""
-        produced = self.import_class(kind)
+        make = self.import_class(kind)
         with self.errors_attributed():
-            return produced(*positional, **{**self.arguments, **named})
+            return make(*positional, **{**self.arguments, **named})
 
     @contextmanager
     def errors_attributed(self) -> Iterator[None]:

@@ -225,7 +225,7 @@ def split_off_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
     return config, composed.hydra
 
 
-def task_overrides(hydra_node: DictConfig) -> list[str]:
+def job_overrides(hydra_node: DictConfig) -> list[str]:
     """What was chosen, other than options of Hydra: ``["task=mul", "out='${probe.name}'"]``."""
     overrides: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)
     return list(overrides)
@@ -243,7 +243,7 @@ def checked_config(
         if option and (".." in str(option).split("/") or str(option).startswith("/")):
             raise bad_value(group, option, f"one of the files in conf/{group}/")
     may_add_keys = any(choices.get(group) not in NO_PRESET for group in PRESET_GROUPS)  # most configurations cannot
-    for key, _, value in (override.partition("=") for override in task_overrides(hydra_node)):
+    for key, _, value in (override.partition("=") for override in job_overrides(hydra_node)):
         if key in (*OPTION_GROUPS, *PRESET_GROUPS) and value.startswith("["):  # Hydra would take the last one
             raise bad_value(key, value, f"one option, or -m for a job of each: {key}={value.strip('[]')}")
         if key == "epochs" and value[:1] != "{":
@@ -276,7 +276,7 @@ def checked_job(
     """The job of a composition, as in `checked_config`; one that could not be run raises a `UserError`."""
     config, options = checked_config(config_name, composed, hydra_node, cli_overrides)
     if config_name == "probe":
-        return read_probe_job(config, task_overrides(hydra_node), options)
+        return read_probe_job(config, job_overrides(hydra_node), options)
     return read_job(config, config.pop("overwrite"))
 
 

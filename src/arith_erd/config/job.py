@@ -42,30 +42,30 @@ def _parse_folder(key: str) -> PlainValidator:
 
 
 def _parse_named(key: str, group: Any, *metadata: str) -> ClassSpec:
-    factory = ClassSpec.from_group(key, group, None, *metadata)
-    if factory.name is None:
+    spec = ClassSpec.from_group(key, group, None, *metadata)
+    if spec.name is None:
         raise UserError(f"{key}.name: missing; expected a value for it")
-    return factory
+    return spec
 
 
 def _parse_split(group: Any, info: ValidationInfo) -> Any:
     """Build the split and call it once, since any class with callable objects could be given as a split."""
     if callable(group):
         return group
-    factory, task = _parse_named("split", group), info.data["task"]
-    split: Split = factory.build(Split)
+    spec, task = _parse_named("split", group), info.data["task"]
+    split: Split = spec.build(Split)
     if isinstance(split, LengthSplit) and task.min_bits is None:
         raise UserError("split=length: expected task.min_bits too, for operands of several lengths")
     try:
         examples = task.examples(*[[0]] * task.num_operands)
     except UserError:
         raise
-    except Exception as error:  # of a task of your own
+    except Exception as error:  # a task of your own may raise anything
         raise UserError(f"task={task.name}: its examples fail with {first_line(error)}") from error
-    with factory.errors_attributed():
+    with spec.errors_attributed():
         held_out = np.asarray(split(examples))
     if held_out.dtype != bool or held_out.shape != (1,):
-        raise bad_value("split._target_", factory.target, "a split: True or False for each example")
+        raise bad_value("split._target_", spec.target, "a split: True or False for each example")
     return split
 
 
@@ -231,7 +231,7 @@ JobClass = TypeVar("JobClass", bound=BaseJob)
 
 def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
     """The job of a resolved configuration; errors name a key. ``overwrite`` applies to one command only."""
-    stored = {key: value for key, value in config.items() if key not in ("trust", "overwrite")}  # of another command
+    stored = {key: value for key, value in config.items() if key not in ("trust", "overwrite")}
     return _validated_job(Job, stored, overwrite=overwrite)
 
 

@@ -72,7 +72,7 @@ def non_default_parts(hashed: Mapping[str, Any]) -> list[str]:
         option = key.rpartition(".")[2]
         if option == "name" or key in HIDDEN_KEYS or (key in defaults and value == defaults[key]):
             continue
-        label = key.split(".")[-2] if ".variables." in key else option  # of a variable: carry_dec.1
+        label = key.split(".")[-2] if ".variables." in key else option  # for a causal variable: carry_dec.1
         labelled = key in LABEL_OF_KEY
         parts.append(f"{LABEL_OF_KEY[key]}{_format_value(value)}" if labelled else _format_setting(label, value))
     while sum(map(len, parts)) + len(parts) > MAX_SETTINGS_LENGTH:
@@ -83,8 +83,9 @@ def non_default_parts(hashed: Mapping[str, Any]) -> list[str]:
 def _default_settings(hashed: Mapping[str, Any]) -> dict[str, Any]:
     """The default settings in ``conf/`` for the chosen task, split, model and ablation, and for the same classes.
 
-    An option that tasks or splits share has the value of the default one. A model without a file has the defaults of
-    the default model; an optimizer, schedule or loss has none.
+    For options that all tasks (or splits) have, the reference is the default task's (or split's) value, so that names
+    show every departure from it. Optimizer, schedule and loss are compared with the file of the same class, if there is
+    one. A model without a file is compared with the default model.
     """
     train = load_option("train")
     chosen = {group: name for one in train["defaults"] if isinstance(one, dict) for group, name in one.items()}

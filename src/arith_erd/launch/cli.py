@@ -40,7 +40,7 @@ from ..system.signals import Interrupted, signals_caught
 
 Program = Callable[[Any], Any]
 """Takes a `Job` or a `ProbeJob`, and returns the objective of a search."""
-HELP_WIDTH = 80  # of the list of options in ``--help``
+HELP_WIDTH = 80  # columns of the list of options in ``--help``
 REFUSED_OPTIONS = ("config_path", "config_name", "experimental_rerun")  # options that would run something else
 
 
@@ -59,7 +59,7 @@ def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable
                     return program(compose.checked_job(config_name, composed, hydra_node, cli_overrides))
 
             with one_line_errors(), signals_caught():
-                single_job = _single_job(config_name, program, run_job)
+                single_job = _handle_command_line(config_name, program, run_job)
                 if single_job is not None:
                     program(single_job)
 
@@ -68,8 +68,10 @@ def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable
     return decorate
 
 
-def _single_job(config_name: compose.ConfigName, program: Program, run_job: TaskFunction) -> Job | ProbeJob | None:
-    """The job that was typed; None after what only prints. A sweep exits."""
+def _handle_command_line(
+    config_name: compose.ConfigName, program: Program, run_job: TaskFunction
+) -> Job | ProbeJob | None:
+    """Do what the command line asks: return its single job; or run a sweep and exit; or print, as for ``--help``."""
     parser = get_args_parser()
     options, unknown = parser.parse_known_args()
     overrides = options.overrides
@@ -97,7 +99,7 @@ def _single_job(config_name: compose.ConfigName, program: Program, run_job: Task
             config = our_hydra.compose_config(config_name, overrides, RunMode.MULTIRUN, with_log_configuration=True)
             if config.hydra.runtime.choices["hydra/sweeper"] == "basic":
                 sweep(config, program, run_job)
-            else:  # of a plugin
+            else:  # the sweeper of a plugin
                 our_hydra.multirun(config_name, run_job, overrides)
         else:  # Hydra's own settings, such as folders and logs, have no effect
             config = our_hydra.compose_config(config_name, overrides, RunMode.RUN)
@@ -117,7 +119,7 @@ def _require_single_job(composed: DictConfig, hydra_node: DictConfig) -> None:
     if composed.get("item") is not None:
         raise UserError(f"item={composed.item}: expected -m too; it is one job of a sweep")
     if params := hydra_node.sweeper.params:
-        cli_overrides = compose.task_overrides(hydra_node)
+        cli_overrides = compose.job_overrides(hydra_node)
         jobs = expand_sweep(GlobalHydra.instance().config_loader(), params, cli_overrides)
         if len(jobs) > 1:
             command = shlex.join(["-m", *cli_overrides])
@@ -131,7 +133,7 @@ def option_lines(*, _root_: DictConfig) -> str:
     chosen = list(_root_.hydra.runtime.choices)[::-1]  # in the order of the defaults list, which Hydra reverses
     groups = [group for group in chosen if not group.startswith("hydra/")]
     options = {group: loader.get_group_options(group, ObjectType.CONFIG) for group in groups}
-    # Of the launchers only ours: Hydra and its plugins bring others, which have no defaults for our runs.
+    # Only our own launchers: Hydra and its plugins bring others, which have no defaults for our runs.
     options["hydra/launcher"] = sorted(path.stem for path in (CONF / "hydra" / "launcher").glob("*.yaml"))
     indent = max(map(len, options)) + 4
     wrapper = textwrap.TextWrapper(HELP_WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
@@ -146,7 +148,7 @@ class SweepJob:
     number: int
     overrides: list[str]  # ["task=mul", "seed=4", "runs_dir=runs"]
     varying: str  # the overrides that differ from other jobs: "task=mul seed=4"
-    job: Job | ProbeJob | None = None  # None until it has been checked
+    checked: Job | ProbeJob | None = None
     status: str = "not finished"  # or "finished", "skipped", "failed"
     failure: str = ""  # a line; not the exception, whose frames would keep a whole model alive
     exit_status: int = 0
@@ -158,15 +160,15 @@ class SweepJob:
     @property
     def finished(self) -> bool:
         """Whether all its runs on disk are finished; not stored, since one job may become several packs."""
-        runs = self.job.runs() if isinstance(self.job, Job) else []
+        runs = self.checked.runs() if isinstance(self.checked, Job) else []
         return bool(runs) and all(run.finished for run in runs)
 
     @property
     def accuracy(self) -> str:
         """The mean over the seeds of a finished job: ``98.76% [97.30, 100.00]``."""
-        if not (isinstance(self.job, Job) and self.status in ("finished", "skipped") and self.finished):
+        if not (isinstance(self.checked, Job) and self.status in ("finished", "skipped") and self.finished):
             return ""
-        means = mean_accuracies(load_table([run.path for run in self.job.runs()]), ["state"])
+        means = mean_accuracies(load_table([run.path for run in self.checked.runs()]), ["state"])
         return "".join(format_measure(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float))
 
     def fail(self, error: Exception) -> None:
@@ -206,8 +208,8 @@ def sweep(config: DictConfig, program: Program, run_job: TaskFunction) -> None:
 def checked_jobs(config: DictConfig) -> list[SweepJob]:
     """Check the jobs of a sweep. If some cannot be run, print a line for each and exit."""
     loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
-    params = dict(config.hydra.sweeper.params or {})  # of a preset: {"task": "add,mul"}
-    cli_overrides = [override for override in compose.task_overrides(config.hydra) if not override.startswith("item=")]
+    params = dict(config.hydra.sweeper.params or {})  # those of a preset: {"task": "add,mul"}
+    cli_overrides = [override for override in compose.job_overrides(config.hydra) if not override.startswith("item=")]
     selected = _select_jobs(expand_sweep(loader, params, cli_overrides), config.get("item"))
     common = set.intersection(*map(set, selected.values())) if len(selected) > 1 else set()
     jobs = [
@@ -222,10 +224,10 @@ def checked_jobs(config: DictConfig) -> list[SweepJob]:
                 if hydra_node.sweeper.params and not params:
                     experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
                     raise UserError(f"{experiment}: is a sweep of its own; expected one experiment per command")
-                job.job = compose.checked_job(config_name, composed, hydra_node, sys.argv[1:])
-            if isinstance(job.job, ProbeJob):
-                job.job.claim_folders(folders)
-            elif job.finished and not job.job.overwrite:
+                job.checked = compose.checked_job(config_name, composed, hydra_node, sys.argv[1:])
+            if isinstance(job.checked, ProbeJob):
+                job.checked.claim_folders(folders)
+            elif job.finished and not job.checked.overwrite:
                 job.status = "skipped"
         except Exception as error:  # whatever is wrong with one, all are looked at, and none is started
             job.fail(error)
@@ -237,7 +239,7 @@ def checked_jobs(config: DictConfig) -> list[SweepJob]:
 
 def _select_jobs(jobs: list[list[str]], item: Any) -> dict[int, list[str]]:
     """Number -> overrides of every job, or of that with the number ``item`` alone."""
-    if not jobs:  # of a glob that matches nothing
+    if not jobs:  # a glob matched nothing
         raise UserError("-m: makes no job; expected at least one value for each key")
     if item is None:
         return dict(enumerate(jobs))
@@ -251,7 +253,7 @@ def run_locally(jobs: Sequence[SweepJob], program: Program, fail_fast: bool) -> 
         print(job.title)
         try:
             with signals_caught():
-                program(job.job)
+                program(job.checked)
             job.succeed()
         except Exception as error:
             job.fail(error)

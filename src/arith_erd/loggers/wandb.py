@@ -44,8 +44,9 @@ class Wandb(Logger):
 
     def __post_init__(self) -> None:
         self.runs: dict[int, Any] = {}
-        self.suffix = ""  # of ids, after a failed online start, which has taken the plain one
-        self.failed = self.printed_sync = False  # whether it was said how to upload what was logged offline
+        self.suffix = ""  # suffix of W&B run ids: a failed online start may already have taken the plain id
+        self.failed = False  # whether an error was printed
+        self.printed_sync = False  # whether the command that uploads offline runs was printed
 
     def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
         with self._errors_suppressed("training continues without it"):
@@ -81,7 +82,7 @@ class Wandb(Logger):
             reinit="create_new",
             settings=wandb.Settings(
                 init_timeout=self.timeout,
-                finish_timeout=self.timeout / seeds,  # of each, so that all together wait no longer
+                finish_timeout=self.timeout / seeds,  # seconds for each, so that all together wait no longer
                 finish_timeout_raises=True,
                 silent=True,
                 console="off",

@@ -36,7 +36,7 @@ class SignalQueue:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None  # for us
-        self.deferred_calls: dict[int, Callable[[], object]] = {}  # of third-party handlers, by signal
+        self.deferred_calls: dict[int, Callable[[], object]] = {}  # signal -> call of a third-party handler
         self.catching = self.deferring = False
 
     @contextlib.contextmanager

@@ -31,7 +31,7 @@ from .data import TaskData
 from .module import LitPack, step_scheduler
 from .pack import Pack, wants_compile
 
-TRIAL_EXAMPLES = 2  # of each replica; with a single one, a loss per example would look like a loss per replica
+TRIAL_EXAMPLES = 2  # for each replica; with a single one, a loss per example would look like a loss per replica
 TRIAL_STEPS = 3
 TOLERANCE = 1e-6  # relative to the largest update; rounding in 64 bits is far below, a norm over two replicas far above
 
@@ -100,7 +100,7 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
     """Let a pack's loss make its parameters, and test loss and network on a few examples, eager, with all replicas."""
     net, loss, replicas = job.model.net, job.model.loss, len(pack.seeds)
     batch = [x[:TRIAL_EXAMPLES].expand(replicas, *x[:TRIAL_EXAMPLES].shape) for x in data.train]
-    network = initialise(pack.make_network, pack.seeds[0] ^ 1)  # of another seed
+    network = initialise(pack.make_network, pack.seeds[0] ^ 1)  # a network of another seed
     if state := sorted(network.state_dict().keys() - dict(network.named_parameters())):
         accepted = "parameters under one name each, and buffers with persistent=False"
         raise net.error_about(f"also keeps {', '.join(state)}; expected {accepted}")
@@ -145,7 +145,7 @@ def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
     The second replica's gradients are a thousand times larger, to reveal any quantity that is computed over both.
     """
     generator = torch.Generator().manual_seed(0)
-    shapes = ((2, 3, 4), (2, 5))  # of a matrix and a vector of each replica
+    shapes = ((2, 3, 4), (2, 5))  # a matrix and a vector of each replica
     start, *gradients = ([torch.randn(s, generator=generator).double() for s in shapes] for _ in range(TRIAL_STEPS + 1))
 
     def updates(replicas: int) -> list[Tensor]:

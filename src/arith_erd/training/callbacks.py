@@ -18,8 +18,8 @@ from .checkpoint import progress_text, save_weights
 class MetricsWriter(L.Callback):
     """Writes rows and keeps weights after every epoch; on resuming drops those of epochs after the checkpoint."""
 
-    def __init__(self, run: Run, logger: Logger, tokens: Sequence[str] = (), keep: str = "none") -> None:
-        self.run, self.logger, self.tokens, self.keep = run, logger, tokens, keep
+    def __init__(self, run: Run, logger: Logger, answer_names: Sequence[str] = (), keep: str = "none") -> None:
+        self.run, self.logger, self.answer_names, self.keep = run, logger, answer_names, keep
         self.started: float | None = None  # `time.perf_counter` at the beginning of the epoch; None before training
         self.spent = 0.0  # seconds spent on this epoch before an interruption
         self.learning_rate = 0.0  # rate of the last step: at the end of an epoch the optimizer has the next one
@@ -41,7 +41,7 @@ class MetricsWriter(L.Callback):
         if trainer.global_step > 0:
             print(f"{run.path}: resuming from {progress_text(trainer)}")
         start_rows(run.metrics_file, METRIC_COLUMNS[2:], epochs)
-        start_rows(run.tokens_file, ("split", *self.tokens), epochs)
+        start_rows(run.tokens_file, ("split", *self.answer_names), epochs)
         if trainer.datamodule.kinds:  # type: ignore[attr-defined]
             start_rows(run.slices_file, SLICE_COLUMNS, epochs)
         run.delete_weights_after(epochs)
@@ -59,12 +59,12 @@ class MetricsWriter(L.Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         seconds, epoch = self.seconds, trainer.current_epoch + 1
         rows: list[Row] = [{**row, "seconds": seconds} for row in pl_module.rows]
-        append_rows(self.run.tokens_file, ((*key, *accuracies) for *key, accuracies in pl_module.tokens))
-        if pl_module.slices:
-            append_rows(self.run.slices_file, pl_module.slices)
+        append_rows(self.run.tokens_file, ((*key, *accuracies) for *key, accuracies in pl_module.token_rows))
+        if pl_module.slice_rows:
+            append_rows(self.run.slices_file, pl_module.slice_rows)
         append_rows(self.run.metrics_file, ([row[name] for name in METRIC_COLUMNS] for row in rows))
         logged = {row["seed"]: {**row, "learning_rate": self.learning_rate} for row in rows}
-        for _epoch, seed, name, value, accuracy in pl_module.slices:
+        for _epoch, seed, name, value, accuracy in pl_module.slice_rows:
             logged[seed][f"val_seq_acc/{name}={value}"] = accuracy
         self.logger.log([*logged.values()])
         if epoch in epochs_to_keep(self.keep, epoch):
@@ -83,7 +83,8 @@ class StopAtAccuracy(L.Callback):
         self.ended: dict[int, tuple[Row, list[torch.Tensor]]] = {}  # last row and final weights by replica
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        if epoch := trainer.current_epoch:  # else the rows are started again, which may be damaged
+        # At epoch 0 the old rows, perhaps damaged, are about to be overwritten, so they are not read.
+        if epoch := trainer.current_epoch:
             self._end(trainer, pl_module, [row for row in self.run.metrics() if row["epoch"] == epoch])
 
     @torch.no_grad()

@@ -90,7 +90,8 @@ class TaskData(L.LightningDataModule):
     def setup(self, stage: str) -> None:
         if self.trainer is not None:
             device = self.trainer.strategy.root_device
-            self.train, self.validation = (tuple(x.to(device) for x in half) for half in (self.train, self.validation))
+            self.train = tuple(x.to(device) for x in self.train)
+            self.validation = tuple(x.to(device) for x in self.validation)
             self.slices = self.slices.to(device)
 
     @property
@@ -105,7 +106,7 @@ class TaskData(L.LightningDataModule):
     def val_dataloader(self) -> list[EvaluationBatches]:
         """Both subsets, training first."""
         size = evaluation_batch_size(self.train[0].device, len(self.seeds))
-        return [EvaluationBatches(half[0], half[1], size) for half in (self.train, self.validation)]
+        return [EvaluationBatches(subset[0], subset[1], size) for subset in (self.train, self.validation)]
 
 
 def evaluation_batch_size(device: torch.device, replicas: int) -> int:

@@ -49,22 +49,22 @@ class LitPack(L.LightningModule):
         interval: str = "step",
     ) -> None:
         super().__init__()
-        self.pack, self.optimizer, self.gradient_clip = pack, optimizer, gradient_clip
-        self.schedule, self.interval = schedule, interval
+        self.pack, self.make_optimizer, self.gradient_clip = pack, optimizer, gradient_clip
+        self.make_scheduler, self.interval = schedule, interval
         # The tokens (N, R, m) predicted in an evaluation. To look for nan would make the host wait at each batch.
         self.train_tokens, self.validation_tokens = CatMetric("disable"), CatMetric("disable")
         # In the checkpoint, which may be written in the middle of an epoch.
         self.register_buffer("loss_sum", torch.zeros(len(pack.seeds)))
         self.register_buffer("examples_seen", torch.zeros(()))
         self.rows: list[Row] = []  # after the last epoch: one for each seed, without the seconds
-        self.tokens: list[tuple[int, int, str, list[float]]] = []  # rows of ``tokens.csv`` after the last epoch
-        self.slices: list[tuple[int, int, str, int, float]] = []  # rows of ``slices.csv``
+        self.token_rows: list[tuple[int, int, str, list[float]]] = []  # rows of ``tokens.csv`` after the last epoch
+        self.slice_rows: list[tuple[int, int, str, int, float]] = []  # rows of ``slices.csv``
 
     def configure_optimizers(self) -> Any:
-        optimizer = self.optimizer(self.parameter_groups())
-        if self.schedule is None:
+        optimizer = self.make_optimizer(self.parameter_groups())
+        if self.make_scheduler is None:
             return optimizer
-        scheduler = {"scheduler": self.schedule(optimizer), "interval": self.interval}
+        scheduler = {"scheduler": self.make_scheduler(optimizer), "interval": self.interval}
         return {"optimizer": optimizer, "lr_scheduler": scheduler}
 
     def parameter_groups(self) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ class LitPack(L.LightningModule):
         (self.validation_tokens if dataloader_idx else self.train_tokens).update(tokens.movedim(1, 0))
 
     def on_validation_epoch_end(self) -> None:
-        """Collect `rows`, `tokens` and `slices`. Nowhere else in an epoch does the host wait for the device."""
+        """Collect `rows`, `token_rows` and `slice_rows`. Nowhere else in an epoch does the host wait for the device."""
         epoch, seeds = self.current_epoch + 1, self.pack.seeds
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         finite = torch.stack([p.isfinite().flatten(1).all(dim=1) for p in self.pack.parameters()]).all(dim=0)  # (R,)
@@ -126,7 +126,7 @@ class LitPack(L.LightningModule):
             accuracies(train, data.train[1]),
             accuracies(val, data.validation[1]),
         ]
-        self.rows, self.tokens, self.slices = [], [], []
+        self.rows, self.token_rows, self.slice_rows = [], [], []
         for seed, (loss, is_finite, *shares) in zip(seeds, torch.cat(table, dim=1).tolist(), strict=True):
             if not (is_finite and math.isfinite(loss)):
                 what = "a weight became infinite or nan" if math.isfinite(loss) else f"the loss became {loss}"
@@ -135,17 +135,17 @@ class LitPack(L.LightningModule):
             half = len(shares) // 2
             for split, (all_tokens, sequences, *by_token) in (("train", shares[:half]), ("val", shares[half:])):
                 row |= {f"{split}_token_acc": all_tokens, f"{split}_seq_acc": sequences}
-                self.tokens.append((epoch, seed, split, by_token))
+                self.token_rows.append((epoch, seed, split, by_token))
             self.rows.append(row)
         for index, seed in enumerate(seeds):
             reported = self.pack.loss.report(partial(self.pack.replica, index), data.held_out)
-            self.tokens += [(epoch, seed, name, [*values]) for name, values in reported.items()]
+            self.token_rows += [(epoch, seed, name, [*values]) for name, values in reported.items()]
         if data.kinds:
             right = sequence_correct(val, data.validation[1]).double()  # (R, N)
             by_kind = right @ data.slices / data.slices.sum(dim=0)  # (R, G)
             for seed, values in zip(seeds, by_kind.tolist(), strict=True):
                 for (name, kind), accuracy in zip(data.kinds, values, strict=True):
-                    self.slices.append((epoch, seed, name, kind, accuracy))
+                    self.slice_rows.append((epoch, seed, name, kind, accuracy))
 
 
 def step_scheduler(scheduler: LRScheduler) -> None:

@@ -32,7 +32,7 @@ from .checkpoint import CheckpointWriter, continue_shorter_run, find_checkpoint,
 from .data import TaskData
 from .pack import Pack
 
-COPIES_PER_WEIGHT = 4  # of each weight: itself, its gradient and Adam's two moments
+COPIES_PER_WEIGHT = 4  # a weight itself, its gradient and Adam's two moments
 
 
 def train_pack(job: Job) -> None:
@@ -60,7 +60,7 @@ def train_pack(job: Job) -> None:
             return
 
         # Resume, or start.
-        run.error_file.unlink(missing_ok=True)  # of an earlier attempt
+        run.error_file.unlink(missing_ok=True)  # an earlier attempt may have left it
         if not (run.checkpoint_file.is_file() or job.overwrite):
             continue_shorter_run(job, module, sources)
         checkpoint = find_checkpoint(run, module)
@@ -123,7 +123,7 @@ def require_memory(job: Job, device: torch.device) -> None:
         parameters = sum(p.numel() for p in job.network().parameters())
     needed = COPIES_PER_WEIGHT * len(job.seeds) * parameters * (8 if job.trainer.precision == "64-true" else 4)
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with suppress(OSError, ValueError):  # of a container, if it has a limit
+    with suppress(OSError, ValueError):  # the limit of a container, if it has one
         free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     if device.type == "cuda":
         gc.collect()
@@ -176,9 +176,9 @@ def seed_summaries(run: Run, pack: Pack, data: TaskData) -> list[Row]:
 
 def never_learnt(network: Network, data: TaskData) -> list[str]:
     """The answer tokens that are no better than the most common answer, on training and held-out examples."""
-    if data.task.min_bits is not None:  # of the tokens of the longest operands training may have none
+    if data.task.min_bits is not None:  # the highest answer tokens may occur in no training example
         return []
-    counted = (_token_counts(network, *half[:2]) for half in (data.train, data.validation))
+    counted = (_token_counts(network, *subset[:2]) for subset in (data.train, data.validation))
     tokens = zip(data.task.answer_names, *counted, strict=True)
     return [name for name, *counts in tokens if stuck_status(*counts) == "never learnt"]
 
@@ -200,7 +200,7 @@ def write_summary(run: Run, pack: Pack, data: TaskData, summaries: list[Row], so
             "params": parameters,
             "epochs": epochs,
             "wall_seconds": sum(row["seconds"] for row in rows if row["seed"] == pack.seeds[0]),
-            "train_flops": 6 * parameters * tokens,  # of one replica: 6 N T, the usual estimate
+            "train_flops": 6 * parameters * tokens,  # 6 N T for one replica, the usual estimate
             "device": device_name(pack.replica_keys.device),
             "versions": versions(),
             **({"sources": sources} if sources else {}),

@@ -21,7 +21,8 @@ def train(job: Job) -> list[Run]:
     """
     packs = job.packs()
     for pack in packs:
-        keep_finished = not job.overwrite or pack.run.backup.path.exists()  # of an interrupted command, which goes on
+        # A backup means that an earlier ``overwrite=true`` command was interrupted: its finished packs are already new.
+        keep_finished = not job.overwrite or pack.run.backup.path.exists()
         if pack.run.finished and keep_finished:
             print(pack.run.skip_message(job.checkpoint.keep, source_hashes(job.resolved)))
             continue
