@@ -34,7 +34,7 @@ BAD_COMMANDS = {
     "probe.py probe=dataset run=runs/none": "run=runs/none: .*takes no run=, checkpoint= or reference=",
     "probe.py probe=dataset out=file/x": "out=file/x: cannot be written",
     "probe.py probe=distance_correlation": "run=DIR, checkpoint=FILE",
-    "probe.py probe=errors run=runs/none task=mul": "task=mul: cannot be combined with run=",
+    "probe.py probe=errors run=runs/none task=mul": "task=mul: not accepted with run=",
     "probe.py probe=errors checkpoint=none.pt": "checkpoint=none.pt: also needs task=",
     "probe.py probe=errors reference=magic": "reference=magic: expected .*erd, prefix_carry",
     "probe.py probe=errors reference=erd task.bits=5": "reference=erd: received task=add, task.bits=5",

@@ -51,7 +51,7 @@ class Attention(NetworkProbe):
         prompt, answer = self.task.prompt_names, self.task.answer_names
         if site.startswith("enc."):
             return prompt, prompt
-        inputs = [*prompt, "<s>", *answer[:-1]]  # of the positions that predict ``answer``
+        inputs = [*prompt, "<s>", *answer[:-1]]  # inputs of the positions that predict ``answer``
         return [*prompt, *answer][-queries:], prompt if "cross" in site else inputs[-keys:]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:

@@ -119,8 +119,8 @@ class Dose(NetworkProbe):
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         controls = [rows.assign(site=name, answer=rows[column]) for column, name in CONTROL_LABELS.items()]
-        examples = pd.concat([rows, *controls])
-        return examples.assign(method=examples["method"].map(METHOD_TITLES))
+        with_controls = pd.concat([rows, *controls])
+        return with_controls.assign(method=with_controls["method"].map(METHOD_TITLES))
 
 
 def slope(x: Whitened, values: Tensor) -> Tensor:
@@ -137,8 +137,8 @@ def leace_step(x: Whitened, values: Tensor) -> Tensor:
     eraser = leace(x, values[:, None])
     reading = x.white @ (x.scale * (x.axes.T @ eraser.right[:, 0]))  # (N,)
     deviation = values.double() - values.double().mean()
-    unit = (reading * deviation).mean() / reading.square().mean()  # of the value in what is read
-    return eraser.left[:, 0] / (unit * (eraser.left[:, 0] @ eraser.right[:, 0]))
+    value_per_reading = (reading * deviation).mean() / reading.square().mean()
+    return eraser.left[:, 0] / (value_per_reading * (eraser.left[:, 0] @ eraser.right[:, 0]))
 
 
 def centroids(x: Tensor, values: Tensor, count: int) -> Tensor:

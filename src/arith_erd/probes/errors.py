@@ -1,7 +1,7 @@
 """Which answers are wrong, in which tokens, and are they near the right ones in value or in bits?"""
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -79,6 +79,7 @@ class Errors(NetworkProbe):
                 "wrong_tokens": " ".join(names[wrong_tokens[i]]),
             }
 
+    @cached_property
     def shares(self) -> pd.DataFrame:
         """The content of ``shares.csv``, and the ``share`` that is wrong."""
         columns = ["seed", "subset", "by", "name", "examples", "wrong", "majority", "stuck"]
@@ -90,15 +91,15 @@ class Errors(NetworkProbe):
         completion, training = self.examples.completion, dict[str, TokenCounts]()
         wrong_answers = (tokens != completion).any(axis=1)
 
-        def count(by: str, name: str, wrong: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        def count(subset: str, by: str, name: str, wrong: npt.NDArray[np.bool_]) -> dict[str, Any]:
             sizes = {"examples": len(wrong), "wrong": int(wrong.sum())}
             return {"seed": model.seed, "subset": subset, "by": by, "name": name} | sizes
 
         for subset in map(str, np.unique(subset_of)):  # ``train`` comes before ``validation``
             inside = subset_of == subset
-            yield count("answer", "all", wrong_answers[inside])
+            yield count(subset, "answer", "all", wrong_answers[inside])
             for t, name in enumerate(self.task.answer_names):
-                row = count("token", name, wrong_tokens[inside, t])
+                row = count(subset, "token", name, wrong_tokens[inside, t])
                 row["majority"] = float(np.bincount(completion[inside, t]).max()) / row["examples"]
                 counts = (row["examples"] - row["wrong"], row["examples"], row["majority"])
                 row["stuck"] = stuck_status(training[name], counts) if name in training else ""
@@ -106,14 +107,14 @@ class Errors(NetworkProbe):
                     training[name] = counts
                 yield row
             for length in [] if self.carry is None else np.unique(self.carry[inside]):
-                yield count("longest carry", str(length), wrong_answers[inside & (self.carry == length)])
+                yield count(subset, "longest carry", str(length), wrong_answers[inside & (self.carry == length)])
 
     def files(self) -> dict[str, str]:
-        return {"shares.csv": self.shares().drop(columns="share").to_csv(index=False, float_format="%.9g")}
+        return {"shares.csv": self.shares.drop(columns="share").to_csv(index=False, float_format="%.9g")}
 
     def notes(self) -> list[str]:
         bit = self.task.digit_noun.removesuffix("s")
-        tokens = self.shares().query("by == 'token'")
+        tokens = self.shares.query("by == 'token'")
         training = tokens[tokens["subset"] == "train"].set_index(["seed", "name"])["share"].to_dict()
         return [
             f"seed {line.seed}: {bit} {line.name} {line.stuck}: {1 - line.share:.1%} held out, "
@@ -123,14 +124,14 @@ class Errors(NetworkProbe):
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Counts of wrong answers, and for each token the share that is wrong after the right prefix."""
-        shares, keys = self.shares(), ["seed", "subset"]
+        shares, keys = self.shares, ["seed", "subset"]
         tokens = shares[shares["by"] == "token"].pivot(index=keys, columns="name", values="share")
         counts = shares.loc[shares["by"] == "answer", [*keys, "examples", "wrong"]]
         return counts.merge(tokens[self.task.answer_names].map("{:.1%}".format), on=keys)
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The shares; the name of a token that is stuck says so."""
-        shares = self.shares()
+        shares = self.shares
         statuses = shares[shares["stuck"] != ""].groupby("name")["stuck"].unique()
         labels = {name: "\n".join([name, *which]).replace(" ", "\n") for name, which in statuses.items()}
         return shares.assign(name=shares["name"].replace(labels))

@@ -50,8 +50,8 @@ class LogitLens(NetworkProbe):
             }
             means = {name: x.double().mean(0).tolist() for name, x in measures.items()}  # m of each
             for position in range(completion.shape[1]):
-                select_position = {name: by_position[position] for name, by_position in means.items()}
-                yield {"site": site, "position": position} | select_position
+                at_position = {name: by_position[position] for name, by_position in means.items()}
+                yield {"site": site, "position": position} | at_position
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows.assign(token=rows["position"].map(dict(enumerate(self.task.answer_names))))

@@ -130,9 +130,8 @@ class Patching(NetworkProbe):
         if source == "token_mean" and site is None:
             site = layers(models[0].sites, "enc")[-1:]
             if not site:
-                raise UserError(
-                    f"probe.source=token_mean: {models[0].name} has no encoder; expected an encoder-decoder"
-                )
+                accepted = "expected an encoder-decoder"
+                raise UserError(f"probe.source=token_mean: {models[0].name} has no encoder; {accepted}")
         self.sites = select_sites(models, site)
         if source == "family":
             self.causal_model = model = build_causal_model(self.task, causal_model, "probe.causal_model")
@@ -212,9 +211,9 @@ class Patching(NetworkProbe):
 
     def notes(self) -> list[str]:
         if self.source == "family":
-            why = "alone: no other variable beside it affects the answer"
+            why = "no other variable affects the answer beside it, so there is nothing to keep equal"
             limit = "patching a whole activation cannot distinguish a value from a carry and an xor passed on together"
-            return [*(f"no pairs differ in {x} {why}" for x in self.unpaired), f"{limit}; probe=subspaces and dose can"]
+            return [*(f"no family for {x}: {why}" for x in self.unpaired), f"{limit}; probe=subspaces and dose can"]
         right = {model.seed: model.accuracy(pairs.source) for model in self.models for pairs in self.pairs}
         why = "of the clean answers are right; clean and corrupted runs hardly differ, so recovered means little"
         low = {seed: accuracy for seed, accuracy in right.items() if accuracy < MIN_CLEAN_ACCURACY}

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
-from ..errors import explain_validation_error, no_such_key
+from ..errors import explain_validation_error
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps, Lines, Picture
 from ..plots.style import set_figure_title
@@ -38,15 +38,9 @@ def _validated(constructor: Callable[..., None]) -> Callable[..., None]:
         try:
             validated(*arguments, **options)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            if first["type"] == "unexpected_keyword_argument":
-                names = [
-                    name
-                    for name in inspect.signature(constructor).parameters
-                    if name not in ("self", *RUNTIME_ARGUMENTS)
-                ]
-                raise no_such_key(f"probe.{first['loc'][0]}", [f"probe.{name}" for name in names]) from None
-            raise explain_validation_error(error, options, prefix="probe") from None
+            names = inspect.signature(constructor).parameters
+            fields = {name: Field() for name in names if name not in ("self", *RUNTIME_ARGUMENTS)}
+            raise explain_validation_error(error, options, fields, prefix="probe") from None
 
     return construct
 

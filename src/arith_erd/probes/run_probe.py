@@ -3,9 +3,8 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ from .probe import Probe
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked
 
-MAX_ROWS = 40
+MAX_PRINTED_ROWS = 40
 PROGRESS_INTERVAL = 30.0  # seconds between lines where there is no terminal
 COLUMN_GAP = 2  # spaces between columns
 
@@ -166,36 +165,39 @@ def run_job(job: ProbeJob) -> None:
         if sources:
             raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or reference=")
         probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
-        folder = job.out or job.runs_dir / "probes" / _folder_name(job, job.needs)
-        jobs: list[Callable[[], None]] = [partial(run_probe, job, probe, folder)]
+        targets = [ProbeTarget(probe, job.out or job.runs_dir / "probes" / _folder_name(job, job.needs))]
     elif len(sources) != 1:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
     else:  # a list, so that any error comes before the first one runs
-        jobs = list(_jobs_of_runs(job)) if job.run is not None else [_job_of_weights(job)]
-    for run_next in jobs:
-        run_next()
+        targets = list(_targets_of_runs(job)) if job.run is not None else [_target_of_weights(job)]
+    for target in targets:
+        run_probe(job, target)
 
 
-def run_probe(
-    job: ProbeJob,
-    probe: Probe,
-    folder: Path,
-    models: Sequence["Hooked"] = (),
-    run: Run | None = None,
-    epochs: Sequence[int] = (),
-) -> None:
-    """Measure, write and log the result of one run, of given weights or of a task; no ``epochs``: the last weights."""
-    name = job.result_name(epochs)
+@dataclass(frozen=True)
+class ProbeTarget:
+    """A probe of one run, of given weights or of a task, and the folder of its result."""
+
+    probe: Probe
+    folder: Path
+    models: Sequence["Hooked"] = ()
+    run: Run | None = None
+    epochs: Sequence[int] = ()  # empty for the last weights
+
+
+def run_probe(job: ProbeJob, target: ProbeTarget) -> None:
+    """Measure, write and log one result."""
+    name, folder, run = job.result_name(target.epochs), target.folder, target.run
     require_writable("out" if job.out else "runs_dir", folder)
-    weights = _origin_of_weights(job, run, models)
-    result = _over_epochs(job, run, epochs) if run and epochs else ProbeResult.of(probe)
+    weights = _origin_of_weights(job, run, target.models)
+    result = _over_epochs(job, run, target.epochs) if run and target.epochs else ProbeResult.of(target.probe)
     result = replace(result, name=name, settings=_settings(job) | ({"weights": weights} if weights else {}))
     files, rows = result.save(folder), result.rows
     warnings = [f"the run is not finished: {weights['unfinished']}"] if "unfinished" in weights else []
     print_result(result.table(), [*result.notes(), *warnings], result.probe.summary())
     print(f"{folder}: {', '.join(files)} ({len(rows):,} rows)")
     logger = job.logger.build(Logger)
-    for model in models:
+    for model in target.models:
         own = rows[rows["seed"] == model.seed]
         logger.probe(model.name, model.seed, name, own, folder / "figure.png", run.path if run else folder)
 
@@ -219,12 +221,13 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     return ProbeResult(probe, table, replace(curves, table=pd.concat(tables, ignore_index=True), reached=reached))
 
 
-def _jobs_of_runs(job: ProbeJob) -> Iterator[Callable[[], None]]:
+def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
     # These load torch, which a probe of a task does not need.
     from ..interp.loading import find_runs, load_seeds, select_epochs
 
     if job.overrides:
-        raise UserError(f"{job.overrides[0]}: cannot be combined with run=; the run has its own")
+        problem = "not accepted with run=, since task, split, model and seeds come from the run's own config.yaml"
+        raise UserError(f"{job.overrides[0]}: {problem}")
     runs = [Run(path) for path in find_runs(str(job.run))]
     for run in runs:
         epochs = [] if job.epoch is None else select_epochs(run, read_run(run).seeds, job.epoch)
@@ -232,10 +235,10 @@ def _jobs_of_runs(job: ProbeJob) -> Iterator[Callable[[], None]]:
         folder = run.probe_folder(job.folder_name(epochs))
         if job.out:  # one run's result goes straight there, several runs' side by side
             folder = job.out / (run.name if len(runs) > 1 else "")
-        yield partial(run_probe, job, job.probe.build(Probe, models=models), folder, models, run, epochs)
+        yield ProbeTarget(job.probe.build(Probe, models=models), folder, models, run, epochs)
 
 
-def _job_of_weights(job: ProbeJob) -> Callable[[], None]:
+def _target_of_weights(job: ProbeJob) -> ProbeTarget:
     from ..interp.loading import load_authors_weights, load_references, load_weights
 
     unused_key = "model" if job.reference is not None else "seed"
@@ -250,7 +253,7 @@ def _job_of_weights(job: ProbeJob) -> Callable[[], None]:
     else:
         models = [load_weights(str(job.checkpoint), job.task, job.network)]
     folder = job.out or job.runs_dir / "probes" / _folder_name(job, [] if job.reference is not None else ["task"])
-    return partial(run_probe, job, job.probe.build(Probe, models=models), folder, models)
+    return ProbeTarget(job.probe.build(Probe, models=models), folder, models)
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:
@@ -298,7 +301,7 @@ def collect_rows(rows: Iterable[dict[str, Any]], name: str, networks: int) -> li
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task(text(), total=networks if networks > 1 else None)  # of one network the share is not known
+    task = bar.add_task(text(), total=networks if networks > 1 else None)  # for one network the share is not known
 
     def update() -> None:  # in a thread, since a probe can take minutes from one row to the next
         while not ended.wait(0.2 if console.is_terminal else PROGRESS_INTERVAL):
@@ -326,7 +329,7 @@ def print_result(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[st
     for line in summary:
         console.print(line, highlight=False, markup=False)
     drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, COLUMN_GAP, 0, 0))
-    text, min_width = table.head(MAX_ROWS).map(str).rename(columns=str), 0
+    text, min_width = table.head(MAX_PRINTED_ROWS).map(str).rename(columns=str), 0
     for column in text:
         words = [cell.split() for cell in (column, *text[column])]
         drawn.add_column(Text(column), no_wrap=max(map(len, words)) < 2)
@@ -334,7 +337,7 @@ def print_result(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[st
     for values in text.itertuples(index=False):
         drawn.add_row(*map(Text, values))
     Console(width=max(console.width, min_width)).print(drawn)
-    if len(table) > MAX_ROWS:
-        console.print(f"... and {len(table) - MAX_ROWS} more")
+    if len(table) > MAX_PRINTED_ROWS:
+        console.print(f"... and {len(table) - MAX_PRINTED_ROWS} more")
     for note in notes:
         console.print(f"note: {note}", style="yellow")
