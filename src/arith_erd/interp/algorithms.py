@@ -20,9 +20,8 @@ class PromptOnly(CausalModel):
 
     def __init__(self, task: Task) -> None:
         if type(task) is not Add or task.base != 2 or task.completion_order != "reverse":
-            raise bad_value(
-                "task", task.name, "add in base 2, the lowest bit of the answer first, for this causal model"
-            )
+            accepted = "add in base 2, the lowest bit of the answer first, for this causal model"
+            raise bad_value("task", task.name, accepted)
         variables = {**task.variables(), "prefix": lambda a, b: a + b}
         super().__init__(task, variables | self.prefix_functions(task.width))
 

@@ -4,7 +4,7 @@ A hypothesis about an algorithm is a graph. Its roots are the digits of the oper
 output is the answer. An *interchange* takes one variable from another run, the source, and everything else from the
 base. ``3 + 5`` has xor 1 and carry 1 at bit 1, so its bit 1 is 0; with the carry of ``1 + 4``, which is 0, it is 1.
 
-Least-squares solvers give the direction of a variable: the change of a site per carry, or per unit of the answer.
+Least-squares slopes give the direction of a variable: the change of a site per carry, or per unit of the answer.
 """
 
 import inspect
@@ -211,7 +211,7 @@ def build_causal_model(task: Task, spec: CausalModelSpec, key: str) -> CausalMod
     """Build the causal model of the option ``key``; None stands for the task's own.
 
     Args:
-        given: a causal model; a function or class that makes one from the task; or its dotted name in a trusted
+        spec: a causal model; a function or class that makes one from the task; or its dotted name in a trusted
             package.
     """
     if spec is None:
@@ -233,7 +233,7 @@ def _argument_names(function: Function) -> tuple[str, ...]:
 
 
 def slope_matrix(columns: Sequence[npt.NDArray[Any]]) -> Tensor:
-    """A matrix (k, N) for k regressors (N,): ``solver @ x`` are the slopes of x; collinear regressors share theirs."""
+    """A matrix (k, N): times activations (N, C), it gives their slopes (k, C) on k regressors; collinear ones share."""
     return torch.linalg.pinv(torch.from_numpy(np.stack(columns, axis=1).astype(np.float64)), rcond=1e-9)
 
 
@@ -256,12 +256,12 @@ def regressors(model: CausalModel, values: Mapping[str, Array], t: int) -> list[
 
 
 def answer_slope_matrices(model: CausalModel, values: Mapping[str, Array]) -> Tensor:
-    """For each answer position the `solver` rows (m, k, N) of the carry into its digit and of one unit of the answer.
+    """Rows of `slope_matrix` (m, k, N), for the carry into each answer position's digit and for one unit of the answer.
 
     For a task without a carry k = 1, and only the answer is left.
     """
     task, variables = model.task, ["carry", "answer"] if "carry" in values else ["answer"]
     digits = reorder(np.arange(task.width), task.completion_order)
-    solvers = torch.stack([slope_matrix(regressors(model, values, t))[1 : 1 + len(variables)] for t in digits])
-    solvers[:, -1] /= task.base ** (task.width - 1)  # regressors count it in units of its highest digit
-    return solvers
+    slope_matrices = torch.stack([slope_matrix(regressors(model, values, t))[1 : 1 + len(variables)] for t in digits])
+    slope_matrices[:, -1] /= task.base ** (task.width - 1)  # regressors count it in units of its highest digit
+    return slope_matrices

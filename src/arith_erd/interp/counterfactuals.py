@@ -176,7 +176,7 @@ class CounterfactualDataset:
         rows = np.arange(size) if pool is None else np.unique(pool)  # ascending
         if len(rows) and (rows.dtype.kind not in "iu" or not 0 <= rows[0] <= rows[-1] < size):
             raise bad_value("pool", f"{rows[0]} .. {rows[-1]}", f"rows from 0 to {size - 1}")
-        rows = rows.astype(np.int64)  # of an empty list too
+        rows = rows.astype(np.int64)  # an empty list makes an array of floats
         pool = None if pool is None else rows
         base = rng.choice(rows, 4 * n + 64) if len(rows) else rows  # some have no source
         source = sample_sources(causal_model, family, digit, base, rng, rows)
@@ -234,7 +234,7 @@ def sample_balanced_pairs(
 ) -> CounterfactualDataset:
     """Draw sources such that in about half of the pairs the variable's interchange changes the predicted answer.
 
-    Only the digits ``read`` count. For a single digit only this column of the variable is interchanged.
+    Only changes in ``digits`` count; for a single digit, only its column of the variable is interchanged.
     """
     digit = digits[0] if len(digits) == 1 else None
     candidates = pool[rng.integers(len(pool), size=(SOURCES_PER_BASE, len(base)))]
@@ -273,22 +273,22 @@ def sample_sources(
     causal_model.require([name for name in (*family.vary, *family.keep) if name != causal_model.output])
     pool = np.arange(causal_model.task.size) if pool is None else np.asarray(pool)
 
-    def labelled(name: str) -> Array:
+    def group_ids_of(name: str) -> Array:
         values = causal_model.table[name][pool]
         return _group_ids(values if values.ndim == 1 or t is None else values[:, t])
 
-    group = _group_ids(np.stack([np.zeros(len(pool), dtype=np.int64), *map(labelled, family.keep)], axis=1))
-    differing = np.stack([labelled(name) for name in family.vary] or [np.arange(len(pool))])
+    group = _group_ids(np.stack([np.zeros(len(pool), dtype=np.int64), *map(group_ids_of, family.keep)], axis=1))
+    differing = np.stack([group_ids_of(name) for name in family.vary] or [np.arange(len(pool))])
     order, count = np.argsort(group, kind="stable"), np.bincount(group)
-    begin = np.cumsum(count) - count  # of the members with each label, in that order
+    begin = np.cumsum(count) - count  # index in ``order`` of each group's first member
     base_index = np.searchsorted(pool, base)
     sources = np.full(len(base), -1)
     for _ in range(MAX_ROUNDS):
-        open_ = np.flatnonzero(sources < 0)
-        label = group[base_index[open_]]
-        s = order[begin[label] + (rng.random(len(open_)) * count[label]).astype(np.int64)]
-        member = (differing[:, s] != differing[:, base_index[open_]]).all(axis=0)
-        sources[open_[member]] = pool[s[member]]
+        pending = np.flatnonzero(sources < 0)
+        group_id = group[base_index[pending]]
+        drawn = order[begin[group_id] + (rng.random(len(pending)) * count[group_id]).astype(np.int64)]
+        differs = (differing[:, drawn] != differing[:, base_index[pending]]).all(axis=0)
+        sources[pending[differs]] = pool[drawn[differs]]
     return sources
 
 

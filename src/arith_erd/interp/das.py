@@ -32,13 +32,13 @@ from .interchange import (
     checked_pairs,
     digits_to_tokens,
     finite_cache,
-    scored_tokens,
+    scored_positions,
     select_position,
     token_to_digit,
 )
 from .interventions import Position, Subspace
 
-SPLIT_SHARES = (0.5, 0.25, 0.25)  # of the operands' values, for training, validation and test pairs
+SPLIT_SHARES = (0.5, 0.25, 0.25)  # shares of the operands' values, for training, validation and test pairs
 IIA_TOLERANCE = 0.02  # the search takes the smallest rank whose score is at most this far below the best
 MIN_ANGLE = 45.0  # smallest angle, in degrees, between every direction of a control and the found subspace
 MAX_SIGN_DRAWS = 50  # attempts for each sign-flipped control
@@ -46,8 +46,8 @@ NUM_RANDOM_ANGLES = 200  # number of random subspaces behind the range of their 
 ANGLE_COLUMNS = ("angle_least_squares", "angle_leace", "angle_random_low", "angle_random_high")
 DECOY_NETWORKS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
 DECOY_NETWORKS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
-"""Variable -> a decoy and its variant. Each decoy stores the variable (for xor and sum_mod, their inputs) and computes
-the answer from other variables. It stores those too, so a search in it can still succeed."""
+"""Variable -> a decoy and its variant. Each decoy stores the variable (for xor and sum_mod, their inputs), and computes
+the answer from other variables."""
 DECOY_SITE = "dec.4"
 """Layer after which all decoys store their variables; they write the answer in layer 6."""
 
@@ -123,8 +123,8 @@ class DASSearch:
     def __post_init__(self) -> None:
         activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site])[self.site]
         self.x = whiten(select_position(self.model, activations, self.site, self.position), MIN_DEVIATION)
-        self.scored_tokens = scored_tokens(self.model, self.site, self.position, activations)
-        self.digits = [token_to_digit(self.model.task, t) for t in self.scored_tokens]
+        self.scored_positions = scored_positions(self.model, self.site, self.position, activations)
+        self.digits = [token_to_digit(self.model.task, t) for t in self.scored_positions]
 
     def evaluation(self, data: CounterfactualDataset, variable: str) -> InterchangeEvaluation:
         return InterchangeEvaluation(self.model, data, self.site, self.position, variable)
@@ -174,7 +174,7 @@ class DASSearch:
         values = torch.as_tensor(self.causal_model.table[variable][self.rows]).to(self.x.white)
         if values.dim() == 1:
             return values[:, None]
-        return values if len(self.scored_tokens) > 1 else values[:, [self.digits[0]]]
+        return values if len(self.scored_positions) > 1 else values[:, [self.digits[0]]]
 
     def initial_directions(self, variable: str, rank: int) -> list[Tensor]:
         """The directions that covary with the variable and, if it has many values, with the answer.
@@ -185,12 +185,14 @@ class DASSearch:
         digits = self.causal_model.table["answer"][self.rows]
         answer = torch.as_tensor(digits_to_tokens(self.model.task, digits), device=self.model.device).double()
         values = self.variable_values(variable).to(answer)
-        prefix = torch.cat([answer[:, : max(self.scored_tokens)], torch.ones_like(answer[:, :1])], dim=1)
-        number = mean_projection(self.x, values - prefix @ torch.linalg.lstsq(prefix, values).solution).left
+        prefix = torch.cat([answer[:, : max(self.scored_positions)], torch.ones_like(answer[:, :1])], dim=1)
+        residual = values - prefix @ torch.linalg.lstsq(prefix, values).solution
+        variable_directions = mean_projection(self.x, residual).left
         if values.max() <= 1:  # a bit
-            return [number]
-        tokens = mean_projection(self.x, answer[:, self.scored_tokens]).left
-        return [number, tokens] if rank == 1 else [torch.cat([number, tokens], dim=1)]
+            return [variable_directions]
+        token_directions = mean_projection(self.x, answer[:, self.scored_positions]).left
+        directions = [variable_directions, token_directions]
+        return directions if rank == 1 else [torch.cat(directions, dim=1)]
 
 
 @dataclass(eq=False)
@@ -234,8 +236,9 @@ class ControlledDAS(DASSearch):
         train, validation, test = (self.evaluation(data, variable) for data in datasets)
         subspaces = {rank: self.fit(datasets[0], datasets[1], variable, rank) for rank in ranks if rank <= span}
         scores = {rank: validation.accuracy(subspace) for rank, subspace in subspaces.items()}
-        numbers = {rank: np.nan_to_num(score) for rank, score in scores.items()}  # NaN if few pairs change no answer
-        best = min(rank for rank in numbers if numbers[rank] >= max(numbers.values()) - IIA_TOLERANCE)
+        scores_or_zero = {rank: np.nan_to_num(x) for rank, x in scores.items()}  # NaN if few pairs change no answer
+        least = max(scores_or_zero.values()) - IIA_TOLERANCE
+        best = min(rank for rank, score in scores_or_zero.items() if score >= least)
         for rank, subspace in subspaces.items():
             row = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
             row |= {"train": train.accuracy(subspace), "validation": scores[rank]}
@@ -256,11 +259,11 @@ class ControlledDAS(DASSearch):
         ``iia_random`` (and ``_max``): random subspaces of the same rank in the span of real activations.
         ``iia_flipped`` (and ``_max``): the subspace with random signs (`sign_flipped`), NaN if there are none.
         """
-        row, number = dict[str, float](), self.config.num_controls
+        row, count = dict[str, float](), self.config.num_controls
         evaluation = self.evaluation(test.part(slice(self.config.num_control_pairs)), variable)
         for kind, controls in (
-            ("random", random_subspaces(self.x, subspace.rank, number, self.seed)),
-            ("flipped", sign_flipped(self.x, subspace, number, self.seed)),
+            ("random", random_subspaces(self.x, subspace.rank, count, self.seed)),
+            ("flipped", sign_flipped(self.x, subspace, count, self.seed)),
         ):
             scores = [evaluation.accuracy(control) for control in controls]
             row[f"iia_{kind}"] = float(np.mean(scores)) if scores else math.nan
@@ -285,10 +288,11 @@ class ControlledDAS(DASSearch):
         return dict(zip(ANGLE_COLUMNS, map(float, (*angles, *np.quantile(of_random, (0.05, 0.95)))), strict=True))
 
     def score_negative_controls(self, variable: str, rank: int) -> dict[str, float]:
-        """Scores of searches that should fail.
+        """Scores of searches that should find nothing.
 
         ``iia_untrained``: in the network before training, NaN if `Hooked.untrained` is not known. ``iia_decoy``: in a
-        network written by hand that computes the answer from other variables, if there is one.
+        network written by hand that computes the answer from other variables, if there is one. The decoy's is an upper
+        bound: it also stores the variables that it does use, and a search may recombine them.
         """
         scores = {"iia_untrained": self.untrained_search.score(variable, rank) if self.untrained_search else math.nan}
         values, task = self.causal_model.table[variable], self.causal_model.task
@@ -299,11 +303,9 @@ class ControlledDAS(DASSearch):
 
     def sample_pairs(self, variable: str) -> list[CounterfactualDataset]:
         """Training, validation and test pairs of a variable."""
-        rng = np.random.default_rng(self.seed + 1)
+        model, digits, rng = self.causal_model, self.digits, np.random.default_rng(self.seed + 1)
         drawn = zip(self.bases, self.pools, strict=True)
-        return [
-            sample_balanced_pairs(self.causal_model, variable, base, pool, rng, self.digits) for base, pool in drawn
-        ]
+        return [sample_balanced_pairs(model, variable, base, pool, rng, digits) for base, pool in drawn]
 
 
 @lru_cache(maxsize=64)
@@ -313,25 +315,25 @@ def decoy_score(variable: str, position: Position, rank: int, config: DASConfig,
     return ControlledDAS(model, CausalModel(Add()), DECOY_SITE, position, config, seed).score(variable, rank)
 
 
-def random_subspaces(x: Whitened, rank: int, number: int, seed: int) -> Iterator[Subspace]:
+def random_subspaces(x: Whitened, rank: int, count: int, seed: int) -> Iterator[Subspace]:
     generator = torch.Generator().manual_seed(seed)
-    for _ in range(number):
+    for _ in range(count):
         yield Subspace(x.axes @ random_basis(x.rank, generator)[:, :rank].to(x.axes))
 
 
-def sign_flipped(x: Whitened, subspace: Subspace, number: int, seed: int) -> Iterator[Subspace]:
+def sign_flipped(x: Whitened, subspace: Subspace, count: int, seed: int) -> Iterator[Subspace]:
     """Copies of a subspace with random signs of its coordinates along the principal axes.
 
     The covariance of the activations is diagonal in these coordinates, so the copies have the original's rank and
     variance. Copies within 45 degrees of the original are drawn again, a limited number of times, so there may be fewer
-    than ``number``.
+    than ``count``.
     """
     generator = torch.Generator().manual_seed(seed)
     coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)
-    draws = (torch.randint(0, 2, (x.rank, 1), generator=generator) for _ in range(MAX_SIGN_DRAWS * number))
+    draws = (torch.randint(0, 2, (x.rank, 1), generator=generator) for _ in range(MAX_SIGN_DRAWS * count))
     flipped = ((signs.to(x.axes) * 2 - 1) * coordinates for signs in draws)
     far = (columns for columns in flipped if principal_angles(coordinates, columns)[-1] >= MIN_ANGLE)
-    return (Subspace(x.axes @ columns) for columns in islice(far, number))
+    return (Subspace(x.axes @ columns) for columns in islice(far, count))
 
 
 def principal_angles(a: Tensor, b: Tensor) -> "np.ndarray[Any, np.dtype[np.float64]]":

@@ -180,8 +180,8 @@ def probe_predictions(x: Whitened, z: Tensor, eraser: Eraser | None = None) -> T
     z = z.to(torch.float64)
     covariance = x.white.T @ (z - z.mean(dim=0)) / len(z)  # (r, k)
     if eraser is not None and eraser.rank and x.rank:
-        left = x.scale[:, None] * x.axes.T  # (r, d)
-        u, s, _ = torch.linalg.svd(left - left @ eraser.right @ eraser.left.T, full_matrices=False)
+        axes_scaled = x.scale[:, None] * x.axes.T  # (r, d)
+        u, s, _ = torch.linalg.svd(axes_scaled - axes_scaled @ eraser.right @ eraser.left.T, full_matrices=False)
         u = u[:, s > FLOAT32_EPS * x.scale[0]]
         covariance = u @ (u.T @ covariance)
     return z.mean(dim=0) + x.white @ covariance

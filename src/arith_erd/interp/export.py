@@ -48,7 +48,7 @@ def to_hooked_transformer(model: "Hooked") -> Any:
     if type(model.network) is not NanoGPT:  # a subclass may compute anything
         raise UserError(f"to_hooked_transformer: received a {type(model.network).__name__}; expected a NanoGPT")
     network: Any = model.network
-    if network.padded or network.scheme == "rope":
+    if network.padded or network.position_encoding == "rope":
         option = "task.min_bits" if network.padded else "model.net.positions=rope"
         raise UserError(f"to_hooked_transformer: received {option}; expected operands of one length and no rope")
     lens = import_extra("transformer_lens", "lens")
@@ -59,10 +59,10 @@ def to_hooked_transformer(model: "Hooked") -> Any:
     sizes |= {"n_layers": len(network.blocks), "n_ctx": tokens}
     config = lens.TransformerBridgeConfig(**sizes, act_fn="gelu", normalization_type="LN", eps=network.norm.eps)
     bridge = lens.TransformerBridge.boot_native(config, device=model.device, dtype=embedding.dtype).eval()
-    state = {name: torch.zeros_like(x) for name, x in bridge.state_dict().items()}  # of biases and ablated components
+    state = {name: torch.zeros_like(x) for name, x in bridge.state_dict().items()}  # for biases and ablated parts
     state |= {"embed.weight": embedding, "unembed.weight": embedding, "ln_final.weight": network.norm.weight}
     if network.positions is not None:
-        blank = embedding.new_zeros(1, tokens - 1, channels)  # of which only the positions are left
+        blank = embedding.new_zeros(1, tokens - 1, channels)  # the positions alone are added to these
         state["pos_embed.weight"][:-1] = network.positions(blank, blank[..., 0].long())[0]
     for i, block in enumerate(network.blocks):
         parts: dict[str, Any] = {}
@@ -139,7 +139,7 @@ def push_to_hub(model: "Hooked", repo_id: str, private: bool) -> str:
         try:
             address = str(api.create_repo(repo_id, private=private, exist_ok=True))
             api.upload_folder(repo_id=repo_id, folder_path=folder)
-        except Exception as error:  # of the library, of the connection
+        except Exception as error:  # the library's own errors, or those of the connection
             raise UserError(f"repo_id={repo_id}: {first_line(error)}") from error
     return address
 

@@ -79,20 +79,20 @@ def interchange_accuracy(
     rows = []
     for site, source in cache.items():
         places: list[Position] = [*range(source.shape[1]), None]
-        if data.digit is not None and len(scored_tokens(model, site, 0, source)) == 1:
+        if data.digit is not None and len(scored_positions(model, site, 0, source)) == 1:
             places = [token_to_digit(model.task, data.digit), None]
         for position in [intervention.position] if intervention else places:
             evaluation = InterchangeEvaluation(model, data, site, position, variable, source)
-            expected, unchanged = evaluation.expected, evaluation.unchanged
+            expected, base_tokens = evaluation.expected, evaluation.base_tokens
             tokens = evaluation.tokens(intervention.subspace if intervention else None)
-            right, should_change = tokens == expected, expected != unchanged
+            right, should_change = tokens == expected, expected != base_tokens
             rows.append(
                 {
                     "site": site,
                     "position": "all" if position is None else position,
                     "variable": variable,
                     "n": len(data),
-                    "accuracy": balanced_accuracy(tokens, expected, unchanged),
+                    "accuracy": balanced_accuracy(tokens, expected, base_tokens),
                     "changed": float(right[should_change].double().mean()),
                     "kept": float(right[~should_change].double().mean()),
                     "no_intervention": evaluation.no_intervention(),
@@ -131,9 +131,9 @@ class InterchangeEvaluation:
     """n counterfactual pairs at one site and position, with the predicted answers after interchanging a variable.
 
     Attributes:
-        scored_tokens: the j answer tokens that are scored.
+        scored_positions: the j answer positions whose tokens are scored.
         source: activations (n, k, ...) of the source runs at the site, measured here unless given.
-        expected, unchanged: predicted tokens (n, j), and the right ones of the bases.
+        expected, base_tokens: predicted tokens (n, j), and the right ones of the bases.
     """
 
     def __init__(
@@ -148,20 +148,20 @@ class InterchangeEvaluation:
         self.site, self.position, base = site, position, data.base_examples
         self.source = finite_cache(model, data.source_examples, [site])[site] if source is None else source
         select_position(model, self.source, site, position)  # refuses a position that is not there
-        self.scored_tokens = scored_tokens(model, site, position, self.source)
+        self.scored_positions = scored_positions(model, site, position, self.source)
         predicted = digits_to_tokens(model.task, data.expected(variable))
-        self.expected, self.unchanged = (
-            torch.as_tensor(tokens, device=model.device)[:, self.scored_tokens]
+        self.expected, self.base_tokens = (
+            torch.as_tensor(tokens, device=model.device)[:, self.scored_positions]
             for tokens in (predicted, base.completion)
         )
         prompt, answer_in = model.inputs(base)
-        if isinstance(model.network, Network) and not site.endswith(".pattern"):  # whose keys would be fewer
-            answer_in = answer_in[:, : max(self.scored_tokens) + 1]
+        if isinstance(model.network, Network) and not site.endswith(".pattern"):  # a pattern would have fewer keys
+            answer_in = answer_in[:, : max(self.scored_positions) + 1]
         self.forward = model.resume_from(site, (prompt, answer_in))
 
     def logits(self, subspace: Subspace | None) -> Tensor:
         """Logits (n, j, V) with the subspace interchanged, or the whole activation (None); gradients pass."""
-        return self.forward([Interchange(self.site, self.position, subspace, self.source)])[:, self.scored_tokens]
+        return self.forward([Interchange(self.site, self.position, subspace, self.source)])[:, self.scored_positions]
 
     @torch.no_grad()
     def tokens(self, subspace: Subspace | None) -> Tensor:
@@ -169,19 +169,20 @@ class InterchangeEvaluation:
 
     def accuracy(self, subspace: Subspace | None) -> float:
         """`balanced_accuracy` with the subspace interchanged, or the whole activation (None)."""
-        return balanced_accuracy(self.tokens(subspace), self.expected, self.unchanged)
+        return balanced_accuracy(self.tokens(subspace), self.expected, self.base_tokens)
 
     def no_intervention(self) -> float:
-        return balanced_accuracy(self.forward()[:, self.scored_tokens].argmax(dim=-1), self.expected, self.unchanged)
+        tokens = self.forward()[:, self.scored_positions].argmax(dim=-1)
+        return balanced_accuracy(tokens, self.expected, self.base_tokens)
 
 
-def balanced_accuracy(tokens: Tensor, expected: Tensor, unchanged: Tensor) -> float:
+def balanced_accuracy(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> float:
     """Interchange-intervention accuracy: the mean of the accuracies on tokens that should change and that should not.
 
     The arguments are tokens (n, k): the network's, the causal model's, and the right ones of the bases. A network that
     is always right scores 0.5 without an intervention. NaN if no token should change.
     """
-    right, should_change = tokens == expected, expected != unchanged
+    right, should_change = tokens == expected, expected != base_tokens
     if not should_change.any():
         return math.nan
     shares = [right[mask].double().mean() for mask in (should_change, ~should_change) if mask.any()]
@@ -207,8 +208,8 @@ def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> 
     return x.flatten(1)
 
 
-def scored_tokens(model: Hooked, site: str, position: Position, x: Tensor) -> list[int]:
-    """The answer tokens by which an interchange is scored; x (n, k, ...) are activations of the site."""
+def scored_positions(model: Hooked, site: str, position: Position, x: Tensor) -> list[int]:
+    """The answer positions whose tokens score an interchange; x (n, k, ...) are activations of the site."""
     width = model.task.width
     if position is None or site.startswith("enc.") or x.shape[1] != width:
         return list(range(width))

@@ -61,7 +61,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     if epoch != 0:
         state, epoch = _load_state(run, job, seed, epoch)
         network.load_state_dict(state)
-    return _hook(network, job, run.name, seed, epoch)
+    return _make_hooked(network, job, run.name, seed, epoch)
 
 
 def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | None = None) -> Hooked:
@@ -107,7 +107,7 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
     if seed not in (None, job.seeds[0]):
         raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
     network = weights.network_from_file(job.network, folder / WEIGHTS, str(folder), CONFIG)
-    return _hook(network, job, name, job.seeds[0], epoch)
+    return _make_hooked(network, job, name, job.seeds[0], epoch)
 
 
 def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
@@ -185,15 +185,16 @@ def load_references(name: str, seeds: int | Sequence[int] = 0, task: Task | None
         orders = (task.prompt_order, task.completion_order)
         given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
         raise UserError(f"reference={name}: received {given}; expected task=add, task.bits=7 and reverse order")
-    untrained = partial(Transformer, task.prompt_length, task.width)  # of the same size
+    untrained = partial(Transformer, task.prompt_length, task.width)  # the references have the default size
     attributes: dict[str, Any] = {"task": task, "name": f"reference-{name}", "untrained": untrained}
     seeds = [seeds] if isinstance(seeds, int) else seeds
     return [Hooked(reference(name, seed).network, seed=seed, **attributes) for seed in seeds]
 
 
-def _hook(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:
+def _make_hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:
     task, untrained = job.task, job.network
-    split = job.split if task.enumerable else None  # of the examples that were drawn, not of those that a probe draws
+    # A split of drawn examples says nothing about the other examples that a probe will draw.
+    split = job.split if task.enumerable else None
     return Hooked(network, task=task, name=name, seed=seed, split=split, untrained=untrained, epoch=epoch, job=job)
 
 

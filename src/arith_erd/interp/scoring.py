@@ -23,12 +23,11 @@ from .loading import find_runs, load_references, load_run
 
 REFERENCE_ALGORITHMS = dict.fromkeys(("erd", "erd_decoy", "remainder"), "sum")
 REFERENCE_ALGORITHMS |= dict.fromkeys(
-    ("prefix_carry", "prefix_carry_decoy", "lookahead_carry", "lookahead_carry_decoy"), "carries"
+    ("prefix_carry", "prefix_carry_decoy", "lookahead_carry", "lookahead_carry_decoy", "graded_carry"), "carries"
 )
-REFERENCE_ALGORITHMS |= {"graded_carry": "carries"}
-"""References -> algorithm. ``mixed`` is both; ``local_remainder`` is neither, with another sum at each position."""
+"""Reference -> algorithm. ``mixed`` and ``local_remainder`` are left out: one uses both, the other neither."""
 ALGORITHM_VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
-REFERENCE_SEEDS = range(2000, 2003)  # of the references, as in results/methods.csv; nothing was tuned on them
+REFERENCE_SEEDS = range(2000, 2003)  # seeds of the references, as in results/methods.csv; nothing was tuned on them
 MIN_INTERCHANGE_ACCURACY = 0.99  # for every token, of a network that was trained to compute by variables
 SCORE_COLUMNS = ["method", "network", "seed", "algorithm", "score", "seconds"]
 Method = Callable[[Hooked], float | str]
@@ -96,7 +95,7 @@ def score_row(function: Method, network: LabelledNetwork, model: Hooked) -> list
     start = time.perf_counter()
     score = function(model)
     name = getattr(function, "__name__", "method")
-    with suppress(TypeError, ValueError):  # of a tensor with one number, for example
+    with suppress(TypeError, ValueError):  # a tensor with one number, for example, is a score too
         score = score if isinstance(score, str) else float(score)
     if not isinstance(score, float) and not (isinstance(score, str) and score in ALGORITHM_VARIABLES):
         accepted = f"a number, or {' or '.join(ALGORITHM_VARIABLES)}"
@@ -118,15 +117,15 @@ def add_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
             others = group[(group["seed"] % 2 != half) & (group["algorithm"] != "")].index
             named = group["score"][scored]
             if scores[scored].notna().any():
-                limit = fit_threshold(scores[others].to_numpy(), (group["algorithm"][others] == "sum").to_numpy())
-                named = named.where(scores[scored].isna(), np.where(scores[scored] >= limit, "sum", "carries"))
+                threshold = fit_threshold(scores[others].to_numpy(), (group["algorithm"][others] == "sum").to_numpy())
+                named = named.where(scores[scored].isna(), np.where(scores[scored] >= threshold, "sum", "carries"))
             table.loc[scored, "named"] = named
     known = table["algorithm"] != ""
     table.loc[known, "right"] = (table["named"] == table["algorithm"])[known].astype(int)
     return table
 
 
-def fit_threshold(scores: npt.NDArray[np.float64], sums: npt.NDArray[np.bool_]) -> float:
+def fit_threshold(scores: npt.NDArray[np.float64], is_sum: npt.NDArray[np.bool_]) -> float:
     """The smallest score that is named ``sum``: the threshold with the highest balanced accuracy.
 
     Candidates lie halfway between scores (n,), or beyond all of them; of equally good ones the middle one is taken.
@@ -135,12 +134,12 @@ def fit_threshold(scores: npt.NDArray[np.float64], sums: npt.NDArray[np.bool_]) 
     >>> fit_threshold(np.array([0.0, 0.2, 0.6, 1.0]), np.array([False, False, True, True]))
     0.4
     """
-    if sums.all() or not sums.any():
+    if is_sum.all() or not is_sum.any():
         raise UserError("networks: one half lacks sum or carries; expected both, among even and among odd seeds")
     values = np.unique(scores[np.isfinite(scores)])
-    limits = np.array([-np.inf, *(values[:-1] + values[1:]) / 2, np.inf])
-    right = [((scores >= x)[sums].mean() + (scores < x)[~sums].mean()) / 2 for x in limits]
-    best = limits[np.isclose(right, max(right))]
+    thresholds = np.array([-np.inf, *(values[:-1] + values[1:]) / 2, np.inf])
+    right = [((scores >= x)[is_sum].mean() + (scores < x)[~is_sum].mean()) / 2 for x in thresholds]
+    best = thresholds[np.isclose(right, max(right))]
     return float(best[(len(best) - 1) // 2])
 
 
@@ -160,12 +159,12 @@ def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     name = f"{config['name']} {'+'.join(variables) or 'none'} {rule}".strip()
     if settings["data"].get("examples") is not None:  # right on the examples drawn is not right on all
         return
-    accuracies: dict[int, float] = {}  # seed -> share of the interchanges, of its worst variable and token
+    worst_interchange_accuracy: dict[int, float] = {}  # by seed, over its variables and tokens
     if places:
         tokens = pd.read_csv(run.tokens_file)
         last = tokens[(tokens["epoch"] == tokens["epoch"].max()) & tokens["split"].isin([*places])]
-        accuracies = last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1).to_dict()
+        worst_interchange_accuracy = last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1).to_dict()
     for entry in run.summary()["seeds"]:
         seed, right = int(entry["seed"]), entry["train_seq_acc"] == entry["val_seq_acc"] == 1
-        if right and accuracies.get(seed, 0.0 if places else 1.0) >= MIN_INTERCHANGE_ACCURACY:
+        if right and worst_interchange_accuracy.get(seed, 0.0 if places else 1.0) >= MIN_INTERCHANGE_ACCURACY:
             yield LabelledNetwork(name, seed, algorithm, tuple(places), sites, partial(load_run, run.path, seed))

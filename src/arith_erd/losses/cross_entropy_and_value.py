@@ -48,7 +48,7 @@ class CrossEntropyAndValue(CrossEntropy):
             raise bad_value("model.loss.target", self.target, f"{' or '.join(variables)} for task={task.name}")
         values = variables[self.target].reshape(len(examples), -1).astype(float)
         if values.shape[1] == task.width and task.completion_order == "plain":
-            values = values[:, ::-1]  # the columns of digits come least significant first, and now their tokens last
+            values = values[:, ::-1]  # in plain order the lowest digit is the last token
         self.columns = values.shape[1]
         spread = values.std(axis=0)
         scaled: Array = (values - values.mean(axis=0)) / (spread + (spread == 0))

@@ -28,7 +28,7 @@ from ..interp.sites import layers
 from ..tasks import Task
 
 BATCH_SIZE = 1024
-MAX_COMBINATIONS = 2**21  # of low bits and prefix that are split in halves one by one
+MAX_COMBINATIONS = 2**21  # up to here, combinations of low bits and prefix are halved one by one
 PREFIX = "prefix"
 Row = dict[str, Any]
 
@@ -134,19 +134,20 @@ def measure_rng(measure: str, t: int) -> np.random.Generator:
 
 
 def add_upper_bits(
-    rng: np.random.Generator, columns: ColumnSums, t: int, low: Array, prefix: Array, empty: bool
+    rng: np.random.Generator, columns: ColumnSums, t: int, low: Array, prefix: Array, zero_column: bool
 ) -> PrefixedExamples:
-    """Operands with the bits ``low`` (2, N) below t and random bits above; a_t = b_t = 0 if ``empty``."""
-    first_free = t + 1 if empty else t
+    """Operands with the bits ``low`` (2, N) below t and random bits above; a_t = b_t = 0 if ``zero_column``."""
+    first_free = t + 1 if zero_column else t
     high = rng.integers(0, 2 ** max(columns.task.bits - first_free, 0), low.shape) << first_free
     a, b = high + low
     return PrefixedExamples(columns, t, a, b, prefix)
 
 
-def sample_inputs(rng: np.random.Generator, columns: ColumnSums, t: int, count: int, empty: bool) -> PrefixedExamples:
-    *low, prefix = rng.integers(0, 2**t, (3, count))
-    limit = columns.task.limit
-    return add_upper_bits(rng, columns, t, np.stack(low) % limit, prefix, empty)
+def sample_inputs(
+    rng: np.random.Generator, columns: ColumnSums, t: int, count: int, zero_column: bool
+) -> PrefixedExamples:
+    draws = rng.integers(0, 2**t, (3, count))
+    return add_upper_bits(rng, columns, t, draws[:2] % columns.task.limit, draws[2], zero_column)
 
 
 def measure_slopes(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
@@ -155,7 +156,7 @@ def measure_slopes(model: Hooked, columns: ColumnSums, count: int) -> Iterator[R
     Slopes, one per place, are divided by the slope of the operand bits t - 1. Only for addition.
     """
     for t in range(2, columns.task.width):
-        inputs = sample_inputs(measure_rng("slopes", t), columns, t, count, empty=True)
+        inputs = sample_inputs(measure_rng("slopes", t), columns, t, count, zero_column=True)
         bits = inputs.network_bits(model)
         if len(set(bits)) < 2:  # a constant answer has no slopes
             continue
@@ -195,36 +196,36 @@ def measure_agreements(model: Hooked, columns: ColumnSums, count: int) -> Iterat
     """
     for t in range(2, columns.task.width):
         rng = measure_rng("threshold", t)
-        inputs = sample_inputs(rng, columns, t, count, empty=False)
-        test = inputs.held_out(rng)
+        inputs = sample_inputs(rng, columns, t, count, zero_column=False)
+        held_out = inputs.held_out(rng)
         bits = inputs.network_bits(model)
         expected = {}
         for name in ("local_remainder", "graded_carry", "remainder") if columns.is_addition else ("local_remainder",):
             candidates = (np.arange(2**t) + 0.5) / 2**t
-            accuracy = [(predict_by_rule(name, inputs, x) == bits)[~test].mean() for x in candidates]
+            accuracy = [(predict_by_rule(name, inputs, x) == bits)[~held_out].mean() for x in candidates]
             middle = np.median(candidates[np.isclose(accuracy, max(accuracy))])
             threshold = candidates[np.abs(candidates - middle).argmin()]
             expected[name] = predict_by_rule(name, inputs, threshold)
             yield _row(f"threshold_{name}", t, threshold)
-            yield _row(f"agreement_{name}", t, (expected[name] == bits)[test].mean(), test.sum())
+            yield _row(f"agreement_{name}", t, (expected[name] == bits)[held_out].mean(), held_out.sum())
         if not columns.is_addition:
             continue
         agree = inputs.predict_by(columns.prefix_carry) == bits
-        yield _row("agreement_prefix_carry", t, agree[test].mean(), test.sum())
-        differ = test & (expected["local_remainder"] != expected["graded_carry"])
+        yield _row("agreement_prefix_carry", t, agree[held_out].mean(), held_out.sum())
+        differ = held_out & (expected["local_remainder"] != expected["graded_carry"])
         if differ.any():
             yield _row("form", t, (expected["local_remainder"] == bits)[differ].mean(), differ.sum())
 
 
-def sample_with_carry_of(rng: np.random.Generator, base: PrefixedExamples, extra: int) -> PrefixedExamples:
-    """Draw other operands and prefixes of an addition, with a_t = b_t = 0, whose c is larger by ``above``."""
+def sample_with_shifted_c(rng: np.random.Generator, base: PrefixedExamples, extra: int) -> PrefixedExamples:
+    """Draw operands and prefixes of an addition, with a_t = b_t = 0, whose c is that of ``base`` plus ``extra``."""
     t = base.t
     difference = base.lower_sum - base.prefix + extra * 2**t
     low, prefix = np.zeros((2, len(difference)), dtype=np.int64), np.full_like(difference, -1)
     while (missing := np.flatnonzero((prefix < 0) | (prefix >= 2**t))).size:
         low[:, missing] = rng.integers(0, 2**t, (2, missing.size))
         prefix[missing] = low[:, missing].sum(axis=0) - difference[missing]
-    return add_upper_bits(rng, base.columns, t, low, prefix, empty=True)
+    return add_upper_bits(rng, base.columns, t, low, prefix, zero_column=True)
 
 
 def measure_interchanges(model: Hooked, columns: ColumnSums, sites: list[str], count: int) -> Iterator[Row]:
@@ -236,15 +237,15 @@ def measure_interchanges(model: Hooked, columns: ColumnSums, sites: list[str], c
     """
     for t in range(2, columns.task.bits):
         rng = measure_rng("interchange", t)
-        candidates = sample_inputs(rng, columns, t, 4096, empty=True)
+        candidates = sample_inputs(rng, columns, t, 4096, zero_column=True)
         c = candidates.c
         base = candidates.select(np.flatnonzero((c >= 0) & (c < 1 - 2.0**-t))[:count])
         before = base.network_bits(model)
         cached = {}
         for extra in (0, 1):
-            _, cached[extra] = model.run_with_cache(sample_with_carry_of(rng, base, extra).tensors(), sites)
+            _, cached[extra] = model.run_with_cache(sample_with_shifted_c(rng, base, extra).tensors(), sites)
         for site in sites:
-            patches = [Replace(site, t, cached[above][site]) for above in (0, 1)]
+            patches = [Replace(site, t, cached[extra][site]) for extra in (0, 1)]
             changed_equal, changed_more = (base.network_bits(model, patch) != before for patch in patches)
             yield _row("interchange_equal", t, changed_equal.mean(), len(changed_equal), site=site)
             for name, mask in (("low", before == 0), ("high", before == 1)):
@@ -265,7 +266,7 @@ def same_prefix_pairs(columns: ColumnSums, t: int, count: int) -> tuple[Prefixed
         return _same_prefix_products(columns, t, count, rng)
     prefix = rng.integers(0, 2**t - 1, count)
     without, carrying = rng.integers(0, prefix + 1), rng.integers(prefix + 1, 2**t)
-    upper = add_upper_bits(rng, columns, t, np.zeros((2, count), dtype=np.int64), prefix, empty=False)
+    upper = add_upper_bits(rng, columns, t, np.zeros((2, count), dtype=np.int64), prefix, zero_column=False)
     pairs = [(upper.a + low, upper.b + total - low) for low, total in ((without, prefix), (carrying, prefix + 2**t))]
     swapped = rng.random(count) < 0.5
     (a, b), (other_a, other_b) = (np.where(swapped, v, u) for u, v in (pairs, pairs[::-1]))
@@ -285,9 +286,7 @@ def _same_prefix_products(
         if len(partners):
             pairs.append((base, rng.choice(partners)))
     bases, sources = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    first, second = (
-        PrefixedExamples(columns, t, table[which, 0], table[which, 1], low[which]) for which in (bases, sources)
-    )
+    first, second = (PrefixedExamples(columns, t, *table[rows].T, low[rows]) for rows in (bases, sources))
     return first, second
 
 

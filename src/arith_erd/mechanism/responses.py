@@ -41,7 +41,7 @@ from .card import USER_MODEL, CardRow
 from .place_value import PREFIX, ColumnSums, PrefixedExamples, predict_by_rule
 
 BATCH_SIZE = 256
-PREFIXES_PER_EXAMPLE = 2  # of random prefixes for each example
+PREFIXES_PER_EXAMPLE = 2  # random prefixes for each example
 Reading = tuple[int, str, Array, Array | None]  # position t, intervention, tokens (N,), bits of the prefix (N, t)
 
 STORED_SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> the sum that it assumes is stored
@@ -123,24 +123,24 @@ def build_prefix_model(task: Task, spec: CausalModelSpec, key: str) -> CausalMod
 def steering_matrices(adder: CausalModel, values: dict[str, Array], encoder: bool) -> Tensor:
     """Matrices (T, 2, m, N), one for each position of a stack, that fit slopes to activations x (N, C) there.
 
-    ``solvers[position] @ x`` (2, m, C) are the slopes on the carry into each bit t, and on one unit of the sum. They
-    are zero where a position is not steered for bit t: in the decoder at all positions but t. In the encoder all bits
-    share one slope on the sum, stored as that of bit 0.
+    The product with x, (2, m, C), is the slopes on the carry into each bit t, and on one unit of the sum. They are zero
+    where a position is not steered for bit t: in the decoder at all positions but t. In the encoder all bits share one
+    slope on the sum, stored as that of bit 0.
     """
     if not encoder:
         return torch.diag_embed(answer_slope_matrices(adder, values).permute(2, 1, 0)).permute(3, 1, 2, 0)
     task, count = adder.task, len(values["sum"])
     unit = 2.0 ** (1 - task.width)
-    solvers = torch.zeros(task.prompt_length, 2, task.width, count, dtype=torch.float64)
+    slope_matrices = torch.zeros(task.prompt_length, 2, task.width, count, dtype=torch.float64)
     for place in range(task.prompt_length):
         index = task.prompt_places[place][1]
         if index < 0:  # at the operator, the operand bits next to it on the left
             index = task.prompt_places[place - 1][1]
         own_bits = [values["a_bit"][:, index], values["b_bit"][:, index]]
         for t in range(task.width):
-            solvers[place, 0, t] = slope_matrix([*regressors(adder, values, t), *own_bits])[1]
-        solvers[place, 1, 0] = slope_matrix([np.ones(count), values["sum"] * unit, *own_bits])[1] * unit
-    return solvers
+            slope_matrices[place, 0, t] = slope_matrix([*regressors(adder, values, t), *own_bits])[1]
+        slope_matrices[place, 1, 0] = slope_matrix([np.ones(count), values["sum"] * unit, *own_bits])[1] * unit
+    return slope_matrices
 
 
 def sample_shifts(sums: Array, bits: int, rng: np.random.Generator) -> Array:
@@ -177,28 +177,31 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[Car
     fit, examples = (task.examples(*rng.integers(0, task.limit, (2, count))) for _ in range(2))
     sites, values, width = residual_stream(model.sites), adder.values(fit), task.width
     carries, answer = adder.values(examples)["carry"], examples.completion - ZERO
-    solvers = {encoder: steering_matrices(adder, values, encoder) for encoder in {s.startswith("enc.") for s in sites}}
+    stacks = {site.startswith("enc.") for site in sites}
+    slope_matrices = {encoder: steering_matrices(adder, values, encoder) for encoder in stacks}
     _, cache = model.run_with_cache(fit, sites)
     before = model.run(examples).argmax(dim=-1)
-    rows, bits = np.arange(count)[:, None], np.arange(width)
-    group = rows % STEERING_STRIDE == bits % STEERING_STRIDE  # (N, m): bits whose carry is inverted
+    rows, bit_indices = np.arange(count)[:, None], np.arange(width)
+    inverted_bits = rows % STEERING_STRIDE == bit_indices % STEERING_STRIDE  # (N, m): bits whose carry is inverted
     deltas = [sample_shifts(examples.answer, task.bits, rng) for _ in range(2)]
     for site in sites:
         resumed, encoder = model.resume_from(site, examples), site.startswith("enc.")
-        carry, value = torch.einsum("tkmn,ntc->kmtc", solvers[encoder], cache[site].cpu().double())  # (m, T, C) each
-        inverted = _steps((1 - 2 * carries) * group, carry)  # (N, T, C)
+        activations = cache[site].cpu().double()
+        carry, value = torch.einsum("tkmn,ntc->kmtc", slope_matrices[encoder], activations)  # (m, T, C) each
+        inverted = _steps((1 - 2 * carries) * inverted_bits, carry)  # (N, T, C)
         noise = torch.from_numpy(rng.standard_normal(inverted.shape))
         noise *= inverted.norm(dim=-1, keepdim=True) / noise.norm(dim=-1, keepdim=True)
         shifts = [np.repeat(delta[:, :1], width, axis=1) for delta in deltas] if encoder else deltas
-        steered = np.ones_like(group) if encoder else group
+        steered = np.ones_like(inverted_bits) if encoder else inverted_bits
         steps = [inverted, noise, *(_steps(delta * steered, value) for delta in shifts)]
         changed = [(resumed([Steer(site, None, step)]).argmax(dim=-1) != before).cpu().numpy() for step in steps]
         for t in range(1, width):
-            yield _informedness(CardRow("steering", "carry", site, str(t)), *(x[group[:, t], t] for x in changed[:2]))
+            row, inverted_here = CardRow("steering", "carry", site, str(t)), inverted_bits[:, t]
+            yield _informedness(row, *(x[inverted_here, t] for x in changed[:2]))
         flips = np.concatenate(changed[2:])  # (2 N, m)
         for component, stored in STORED_SUMS.items():
-            bits = np.concatenate([shifted_bits(examples.answer, delta, stored) for delta in shifts])
-            decided, should_change = (bits >= 0) & np.tile(steered, (2, 1)), bits != np.tile(answer, (2, 1))
+            shifted = np.concatenate([shifted_bits(examples.answer, delta, stored) for delta in shifts])
+            decided, should_change = (shifted >= 0) & np.tile(steered, (2, 1)), shifted != np.tile(answer, (2, 1))
             for t in range(width):
                 of_bit = (flips[decided[:, t] & which, t] for which in (should_change[:, t], ~should_change[:, t]))
                 yield _informedness(CardRow("steering", component, site, str(t)), *of_bit)

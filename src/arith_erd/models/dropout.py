@@ -6,7 +6,7 @@ So a replica drops the same activations whether it is trained alone or in a pack
 import torch
 from torch import Tensor, nn
 
-_MULTIPLIERS = (0x7FEB352D, 0x846CA68B - (1 << 32))  # of "lowbias32", a published integer hash with low bias
+_MULTIPLIERS = (0x7FEB352D, 0x846CA68B - (1 << 32))  # constants of "lowbias32", a published integer hash with low bias
 _SIGNS = 0x80008000 - (1 << 32)  # with these bits flipped, both halves of an int32 compare like unsigned numbers
 
 

@@ -18,8 +18,8 @@ from .dropout import Dropout
 from .network import HookPoint, Network, layer_sites
 from .positions import Rotary, added_positions, position_ids, without_padding
 
-INIT_STD = 0.02  # of initial weights
-SITES = {  # of a block: name -> path
+INIT_STD = 0.02  # standard deviation of initial weights
+SITES = {  # sites of a block: name -> path
     "attn.pattern": "attention.sublayer.heads.pattern",
     "attn.z": "attention.sublayer.heads.z",
     "attn.result": "attention.sublayer.heads.result",
@@ -42,12 +42,12 @@ class CausalSelfAttention(nn.Module):
         self.heads = Heads(num_heads)
         self.out = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, mask: Tensor, numbers: Tensor | None = None, *, last: int) -> Tensor:
-        """x (B, T, C) -> updates (B, L, C) of the last L positions; mask as in `attend`, numbers as in `Rotary`."""
+    def forward(self, x: Tensor, mask: Tensor, position_ids: Tensor | None = None, *, last: int) -> Tensor:
+        """x (B, T, C) -> updates (B, L, C) of the last L positions; mask: see `attend`; position_ids: see `Rotary`."""
         qkv = project_in(self.qkv, x).chunk(3, dim=-1)
         q, k, v = (split_heads(y, self.heads.num_heads) for y in qkv)  # (B, nh, T, hs)
         if self.rotary is not None:
-            q, k = (self.rotary(y, numbers) for y in (q, k))
+            q, k = (self.rotary(y, position_ids) for y in (q, k))
         q = q[..., -last:, :]  # (B, nh, L, hs)
         update: Tensor = self.heads(q, k, v, self.out, mask[..., -last:, :], self.dropout)  # (B, L, C)
         return update
@@ -130,13 +130,13 @@ class NanoGPT(Network):
     ) -> None:
         super().__init__()
         length = prompt_length + answer_length
-        self.scheme = positions if positional_encoding else "none"
+        self.position_encoding = positions if positional_encoding else "none"
         self.padded = layout is not None and layout.padded
         self.embedding = nn.Embedding(vocab_size, d_model)
         # One position more than is ever read, because the authors count the last answer token too.
-        self.positions = added_positions(self.scheme, length + 1, d_model, layout, size=math.sqrt(2) * INIT_STD)
+        self.positions = added_positions(self.position_encoding, length + 1, d_model, layout, math.sqrt(2) * INIT_STD)
         self.dropout = Dropout(dropout)
-        rotary = length * (self.scheme == "rope")
+        rotary = length * (self.position_encoding == "rope")
         layer = (d_model, num_heads, dropout, attention, feed_forward, rotary)
         self.blocks = nn.ModuleList(Block(*layer) for _ in range(num_layers))
         self.norm = nn.LayerNorm(d_model, bias=False)

@@ -16,7 +16,7 @@ from ..digits import PAD
 from ..tasks import POSITION_ENCODINGS, Layout
 from .dropout import Dropout, hash32
 
-DIGIT_SCHEMES = ("abacus", "coupled")
+DIGIT_PLACE_ENCODINGS = ("abacus", "coupled")
 
 
 def sinusoids(length: int, channels: int) -> Tensor:
@@ -76,12 +76,12 @@ class DigitPlaceEmbedding(nn.Module):
 
     places: Tensor  # (P + m,), 0 for tokens that are not digits
 
-    def __init__(self, layout: Layout, d_model: int, moves_all: bool) -> None:
+    def __init__(self, layout: Layout, d_model: int, shifts_all_tokens: bool) -> None:
         super().__init__()
         self.register_buffer("places", torch.tensor(layout.places) + 1, persistent=False)
         self.shift = RandomOffset() if layout.padded else None
-        self.moves_all = moves_all
-        # One more where places shift: an answer's last digit, which the longest operands' networks never read.
+        self.shifts_all_tokens = shifts_all_tokens
+        # Shifted places reach one higher: that of the answer's last digit, at full length predicted but never an input.
         rows = max(layout.places) + 2 + layout.padded
         self.weight = nn.Parameter(nn.init.normal_(torch.empty(rows, d_model)))
 
@@ -92,26 +92,26 @@ class DigitPlaceEmbedding(nn.Module):
             return x + self.weight[places]
         places = places * (tokens != PAD)  # (B, T)
         shift = self.shift(len(self.weight) - 1 - places.amax(-1, keepdim=True))
-        return x + self.weight[places + (shift if self.moves_all else shift * (places > 0))]
+        return x + self.weight[places + (shift if self.shifts_all_tokens else shift * (places > 0))]
 
 
 def added_positions(
-    scheme: str, length: int, d_model: int, layout: Layout | None, size: float = 1.0
+    position_encoding: str, length: int, d_model: int, layout: Layout | None, size: float = 1.0
 ) -> IndexEmbedding | DigitPlaceEmbedding | None:
     """The module that adds positions to the embeddings of up to ``length`` tokens; None for ``rope`` and ``none``.
 
     ``size`` is the amplitude of fixed vectors, which should not exceed that of the token embeddings.
     """
-    if scheme not in POSITION_ENCODINGS:
-        raise ValueError(f"positions={scheme}: expected {', '.join(POSITION_ENCODINGS)}")
-    if scheme in ("none", "rope"):
+    if position_encoding not in POSITION_ENCODINGS:
+        raise ValueError(f"positions={position_encoding}: expected {', '.join(POSITION_ENCODINGS)}")
+    if position_encoding in ("none", "rope"):
         return None
-    if scheme in DIGIT_SCHEMES:
+    if position_encoding in DIGIT_PLACE_ENCODINGS:
         if layout is None:
-            raise ValueError(f"positions={scheme}: needs the layout of a task's tokens")
-        return DigitPlaceEmbedding(layout, d_model, scheme == "coupled")
+            raise ValueError(f"positions={position_encoding}: needs the layout of a task's tokens")
+        return DigitPlaceEmbedding(layout, d_model, position_encoding == "coupled")
     padded = layout is not None and layout.padded
-    return IndexEmbedding(length, d_model, padded, size if scheme == "sinusoidal" else None)
+    return IndexEmbedding(length, d_model, padded, size if position_encoding == "sinusoidal" else None)
 
 
 class Rotary(nn.Module):
@@ -128,8 +128,9 @@ class Rotary(nn.Module):
         self.register_buffer("cos", angle.cos(), persistent=False)
         self.register_buffer("sin", angle.sin(), persistent=False)
 
-    def forward(self, x: Tensor, numbers: Tensor | None = None) -> Tensor:
-        """Rotate queries or keys (B, nh, T, hs) of tokens with ``numbers`` (B, T), by default 0 .. T - 1."""
-        cos, sin = (t[: x.shape[-2]] if numbers is None else t[numbers][:, None] for t in (self.cos, self.sin))
+    def forward(self, x: Tensor, position_ids: Tensor | None = None) -> Tensor:
+        """Rotate queries or keys (B, nh, T, hs) of tokens with ``position_ids`` (B, T), by default 0 .. T - 1."""
+        rows = slice(x.shape[-2]) if position_ids is None else position_ids[:, None]
+        cos, sin = self.cos[rows], self.sin[rows]
         left, right = x.chunk(2, dim=-1)
         return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)

@@ -15,7 +15,7 @@ from .dropout import Dropout
 from .network import HookPoint, Network, layer_sites
 from .positions import added_positions
 
-SITES = {  # of a layer: name -> path; an encoder layer has no cross-attention
+SITES = {  # sites of a layer: name -> path; an encoder layer has no cross-attention
     "attn.pattern": "self_attention.sublayer.heads.pattern",
     "attn.z": "self_attention.sublayer.heads.z",
     "attn.result": "self_attention.sublayer.heads.result",
@@ -123,14 +123,14 @@ class Transformer(Network):
         super().__init__()
         if layout is not None and layout.padded:
             raise ValueError("an encoder-decoder takes operands of one length; expected task.min_bits=null")
-        self.scheme = positions if positional_encoding else "none"
+        self.position_encoding = positions if positional_encoding else "none"
         length = max(prompt_length, answer_length)
-        rotary = length * (self.scheme == "rope")
+        rotary = length * (self.position_encoding == "rope")
         layer = (d_model, num_heads, dropout, attention, feed_forward, rotary)
         self.prompt_length = prompt_length
         self.prompt_embedding = nn.Embedding(vocab_size, d_model)
         self.answer_embedding = nn.Embedding(vocab_size, d_model)
-        self.positions = added_positions(self.scheme, length, d_model, layout)
+        self.positions = added_positions(self.position_encoding, length, d_model, layout)
         self.prompt_dropout = Dropout(dropout)
         self.answer_dropout = Dropout(dropout)
         self.encoder = nn.ModuleList(Layer(*layer, cross=False) for _ in range(num_layers if encoder else 0))

@@ -26,7 +26,7 @@ from ..interp.counterfactuals import (
 )
 from ..interp.erasure import token_means
 from ..interp.hooked import Hooked
-from ..interp.interchange import digits_to_tokens, finite_cache, scored_tokens, token_to_digit
+from ..interp.interchange import digits_to_tokens, finite_cache, scored_positions, token_to_digit
 from ..interp.interventions import Replace
 from ..interp.sites import holds_prompt, layers, position_names, select_sites
 from ..plots.curves import EpochCurves
@@ -183,7 +183,7 @@ class Patching(NetworkProbe):
             floor = pairs.difference(base_logits, self.base)
             ceiling = pairs.difference(model.run(pairs.source), self.base)
             for site, x in finite_cache(model, pairs.source, self.sites, include_prompt=not family).items():
-                own_token = family and len(scored_tokens(model, site, 0, x)) == 1
+                own_token = family and len(scored_positions(model, site, 0, x)) == 1
                 for position, name in enumerate(position_names(site, x.shape[1], self.task)):
                     if own_token and position not in pairs.positions:
                         continue

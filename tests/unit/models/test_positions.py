@@ -7,17 +7,17 @@ import torch
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.models.network import shift_right
-from arith_erd.models.positions import DIGIT_SCHEMES, Rotary
+from arith_erd.models.positions import DIGIT_PLACE_ENCODINGS, Rotary
 from arith_erd.tasks import POSITION_ENCODINGS, Add
 
 SIZE = {"d_model": 16, "num_heads": 2, "num_layers": 2}
 LENGTHS = Add(bits=4, min_bits=1)
 
 
-def nanogpt(scheme, task, **options):
+def nanogpt(encoding, task, **options):
     torch.manual_seed(0)
     sizes = {"prompt_length": task.prompt_length, "answer_length": task.answer_length}
-    return NanoGPT(**sizes, **SIZE, positions=scheme, layout=task.layout, **options).eval()
+    return NanoGPT(**sizes, **SIZE, positions=encoding, layout=task.layout, **options).eval()
 
 
 def tensors(examples):
@@ -25,11 +25,11 @@ def tensors(examples):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("scheme", POSITION_ENCODINGS)
-def test_operands_with_padding_are_answered_as_without(scheme):
+@pytest.mark.parametrize("encoding", POSITION_ENCODINGS)
+def test_operands_with_padding_are_answered_as_without(encoding):
     """Two digits in slots for four, beside a network of two-digit operands with the same weights."""
-    short, own = Add(bits=2), nanogpt(scheme, LENGTHS)
-    alone = nanogpt(scheme, short)
+    short, own = Add(bits=2), nanogpt(encoding, LENGTHS)
+    alone = nanogpt(encoding, short)
     weights = dict(own.state_dict())
     if "positions.weight" in weights:  # of the first places
         weights["positions.weight"] = weights["positions.weight"][: len(alone.positions.weight)]
@@ -45,13 +45,13 @@ def test_every_scheme_but_none_tells_orders_apart():
     """An encoder-decoder; without positions the decoder-only network knows an order, since it is causal."""
     task = Add(bits=3)
     one, other = (tensors(task.examples([a], [b])) for a, b in ((1, 5), (4, 5)))  # the same tokens in another order
-    for scheme in POSITION_ENCODINGS:
+    for encoding in POSITION_ENCODINGS:
         torch.manual_seed(0)
-        network = Transformer(7, 4, **SIZE, positions=scheme, layout=task.layout).eval()
+        network = Transformer(7, 4, **SIZE, positions=encoding, layout=task.layout).eval()
         same = torch.allclose(network(one[0], one[1]), network(other[0], one[1]), atol=1e-6)
-        assert same == (scheme == "none"), scheme
+        assert same == (encoding == "none"), encoding
         torch.manual_seed(0)
-        ablated = Transformer(7, 4, **SIZE, positions=scheme, positional_encoding=False, layout=task.layout).eval()
+        ablated = Transformer(7, 4, **SIZE, positions=encoding, positional_encoding=False, layout=task.layout).eval()
         assert torch.allclose(ablated(one[0], one[1]), ablated(other[0], one[1]), atol=1e-6)
 
 
@@ -69,10 +69,10 @@ def test_rope_scores_depend_on_the_difference_of_two_places():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("scheme", DIGIT_SCHEMES)
-def test_digits_of_equal_place_get_the_same_vector(scheme):
+@pytest.mark.parametrize("encoding", DIGIT_PLACE_ENCODINGS)
+def test_digits_of_equal_place_get_the_same_vector(encoding):
     task = Add(bits=3)
-    network = nanogpt(scheme, task)
+    network = nanogpt(encoding, task)
     added = network.positions(torch.zeros(1, 11, 16), torch.zeros(1, 11, dtype=torch.int64))[0]
     by_name = dict(zip([*task.prompt_names, "start", *task.answer_names], added, strict=False))
     for t in range(3):
@@ -87,22 +87,22 @@ def test_coupled_shifts_all_tokens_and_abacus_the_digits_alone():
     table = Add(bits=2).examples()
     examples = LENGTHS.examples(*table.operands.T, length=np.full(len(table), 2))
     tokens = torch.cat(tensors(examples), dim=1)
-    for scheme in DIGIT_SCHEMES:
-        network = nanogpt(scheme, LENGTHS).train()
+    for encoding in DIGIT_PLACE_ENCODINGS:
+        network = nanogpt(encoding, LENGTHS).train()
         set_dropout_keys(network, torch.tensor([5, 6], dtype=torch.int32))
         added = network.positions(torch.zeros(*tokens.shape, 16), tokens)
         operator = LENGTHS.prompt_names.index("+")
         found = [len(added[:, i].unique(dim=0)) for i in (0, operator)]
-        assert found == [3, 3 if scheme == "coupled" else 1]
+        assert found == [3, 3 if encoding == "coupled" else 1]
         set_dropout_keys(network, torch.tensor([5, 6], dtype=torch.int32), step=1)
         assert not torch.equal(network.positions(torch.zeros(*tokens.shape, 16), tokens), added)
         network.eval()
         assert len(network.positions(torch.zeros(*tokens.shape, 16), tokens)[:, 0].unique(dim=0)) == 1
 
 
-@pytest.mark.parametrize("scheme", DIGIT_SCHEMES)
-def test_training_on_short_operands_trains_the_places_of_the_longest(scheme):
-    network = nanogpt(scheme, LENGTHS).train()
+@pytest.mark.parametrize("encoding", DIGIT_PLACE_ENCODINGS)
+def test_training_on_short_operands_trains_the_places_of_the_longest(encoding):
+    network = nanogpt(encoding, LENGTHS).train()
     prompt, answer_in = tensors(LENGTHS.sample(200)[np.arange(4 + 16)])  # of one and two digits
     for step in range(8):
         set_dropout_keys(network, torch.tensor([5, 6], dtype=torch.int32), step)

@@ -71,7 +71,7 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
     planes = np.concatenate([x.float().numpy().ravel() for x in tensors.values()]).view(np.uint8).reshape(-1, 4).T
     page = {"name": model.name, "seed": model.seed, "kind": kind, "task": {x: getattr(task, x) for x in TASK_FIELDS}}
     page |= {"heads": next((x.num_heads for x in rounded.network.modules() if hasattr(x, "num_heads")), 1)}
-    page |= {"rope": model.network.scheme == "rope"}
+    page |= {"rope": model.network.position_encoding == "rope"}
     page |= {"stream": residual_stream(model.sites), "parameters": sum(x.numel() for x in model.network.parameters())}
     page |= {"bits": 8 * precision.itemsize, "right": model.accuracy(fit), "missed": _worst_token(model, pairs, rng)}
     page |= {"found": finding_sentences(model.name, model.seed) if model.epoch is None else {}}
@@ -99,7 +99,7 @@ def _round_weights(model: Hooked, precision: torch.dtype) -> Hooked:
         if hasattr(module, first) and hasattr(module, last):
             unread = (getattr(module, last).weight == 0).all(0)
             for parameter in getattr(module, first).parameters():
-                parameter[-len(unread) :][unread] = 0  # of queries, keys and values the last third
+                parameter[-len(unread) :][unread] = 0  # for ``qkv`` the last third, the values
     return Hooked(network, task=model.task)
 
 
@@ -116,9 +116,9 @@ def _page_tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     for site in layers(stream, "enc")[-1:]:
         tensors[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), model.task.vocab_size)
     causal = CausalModel(model.task)
-    solvers = answer_slope_matrices(causal, causal.values(fit))  # (m, k, N)
+    slope_matrices = answer_slope_matrices(causal, causal.values(fit))  # (m, k, N)
     for site in residual_stream(stream, "dec"):
-        slopes = torch.einsum("mkn,nmc->kmc", solvers, cache[site][:, -model.task.width :].double())
+        slopes = torch.einsum("mkn,nmc->kmc", slope_matrices, cache[site][:, -model.task.width :].double())
         tensors |= {f"{name}.{site}": x for name, x in zip(("value", "carry"), slopes.flip(0), strict=False)}
     return tensors
 

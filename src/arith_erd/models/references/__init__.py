@@ -13,12 +13,17 @@ import numpy as np
 from ...errors import bad_value, require_integer
 from ...seeds import MAX_SEED, RandomStream, derive_seed
 from ...tasks import Add, Task
-from . import algorithms as a
+from . import algorithms
 from .program import Reference, compile_program
 
-REFERENCES = {f.__name__: f for f in (a.erd, a.prefix_carry, a.lookahead_carry, a.remainder, a.mixed)}
-POST_HOC = {f.__name__: f for f in (a.graded_carry, a.local_remainder)}
-DECOYS = {f.__name__: f for f in (a.erd_decoy, a.prefix_carry_decoy, a.lookahead_carry_decoy)}
+REFERENCES, POST_HOC, DECOYS = (
+    {program.__name__: program for program in programs}
+    for programs in (
+        (algorithms.erd, algorithms.prefix_carry, algorithms.lookahead_carry, algorithms.remainder, algorithms.mixed),
+        (algorithms.graded_carry, algorithms.local_remainder),
+        (algorithms.erd_decoy, algorithms.prefix_carry_decoy, algorithms.lookahead_carry_decoy),
+    )
+)
 PROGRAMS = REFERENCES | POST_HOC | DECOYS
 
 
@@ -44,6 +49,3 @@ def is_reference_task(task: Task) -> bool:
     """Whether the references perform this task: seven-bit addition, least significant bit first."""
     orders = {task.prompt_order, task.completion_order}
     return isinstance(task, Add) and (task.bits, task.base, task.num_operands) == (7, 2, 2) and orders == {"reverse"}
-
-
-__all__ = ["DECOYS", "POST_HOC", "REFERENCES", "Reference", "describe_references", "is_reference_task", "reference"]

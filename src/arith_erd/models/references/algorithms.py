@@ -8,15 +8,18 @@ from functools import partial
 
 import numpy as np
 
-from . import components as c
+from . import components
 from .program import Program, Step, cross_attention, feed_forward, self_attention
 
-ENCODE_VALUE = self_attention(c.value)
-EQUAL_BITS = feed_forward(c.equal_bits)
-ANSWER_VALUE = [feed_forward(c.bits_of_value), feed_forward(partial(c.write_answer, source="sum_bits"))]
-ANSWER_XOR = feed_forward(c.xor)
-PREFIX = self_attention(c.prefix_number)
-CARRY_FROM_PREFIX = feed_forward(c.carry_from_prefix)
+ENCODE_VALUE = self_attention(components.write_value)
+EQUAL_BITS = feed_forward(components.equal_bits)
+BITS_OF_VALUE = feed_forward(components.bits_of_value)
+write_sum_bits = partial(components.write_answer, source="sum_bits")
+ANSWER_VALUE = [BITS_OF_VALUE, feed_forward(write_sum_bits)]
+ANSWER_PARITY = feed_forward(components.write_answer_from_parity)
+ANSWER_XOR = feed_forward(components.write_xor)
+WRITE_PREFIX_NUMBER = self_attention(components.prefix_number)
+CARRY_FROM_PREFIX = feed_forward(components.carry_from_prefix)
 
 
 def erd(rng: np.random.Generator) -> Program:
@@ -27,8 +30,8 @@ def erd(rng: np.random.Generator) -> Program:
     holds the sum in both stacks, or in the decoder alone.
     """
     if rng.random() < 0.3:
-        return Program([], [cross_attention(c.value), *ANSWER_VALUE])
-    return Program([ENCODE_VALUE], [cross_attention(c.copy_value), *ANSWER_VALUE])
+        return Program([], [cross_attention(components.write_value), *ANSWER_VALUE])
+    return Program([ENCODE_VALUE], [cross_attention(components.copy_value), *ANSWER_VALUE])
 
 
 def prefix_carry(rng: np.random.Generator) -> Program:
@@ -38,7 +41,7 @@ def prefix_carry(rng: np.random.Generator) -> Program:
     bits at 2 are 0 and 1, and with the carry the answer is 0. The seed decides whether each operand has a head of its
     own. The decoder's feature ``carry`` holds the carry into bit t.
     """
-    bring = partial(c.fetch_prefix_carry_inputs, together=bool(rng.random() < 0.5))
+    bring = partial(components.fetch_prefix_carry_inputs, together=bool(rng.random() < 0.5))
     return Program([], [cross_attention(bring), CARRY_FROM_PREFIX, ANSWER_XOR])
 
 
@@ -49,14 +52,14 @@ def lookahead_carry(rng: np.random.Generator) -> Program:
     bits at 2 are 0 and 1, and with the carry the answer is 0. The seed decides whether the encoder or the decoder looks
     for that position; the feature ``carry`` holds the carry into bit t, at ``a_t`` or in the decoder.
     """
-    find = [self_attention(c.copy_b), EQUAL_BITS]
+    find = [self_attention(components.copy_b), EQUAL_BITS]
     if rng.random() < 0.5:
-        bring = partial(c.fetch_lookahead_inputs, together=bool(rng.random() < 0.5))
+        bring = partial(components.fetch_lookahead_inputs, together=bool(rng.random() < 0.5))
         return Program(find, [cross_attention(bring), ANSWER_XOR])
     # The operator asks for the carry out of the last bit.
-    classes = [*c.A_POSITIONS, *[c.BITS] * (1 + len(c.B_POSITIONS))]
-    look = partial(c.carry_by_lookahead, classes=classes)
-    return Program([*find, self_attention(look)], [cross_attention(c.fetch_carry), ANSWER_XOR])
+    score_rows = [*components.A_POSITIONS, *[components.BITS] * (1 + len(components.B_POSITIONS))]
+    look = partial(components.carry_by_lookahead, score_rows=score_rows)
+    return Program([*find, self_attention(look)], [cross_attention(components.fetch_carry), ANSWER_XOR])
 
 
 def mixed(rng: np.random.Generator) -> Program:
@@ -65,20 +68,21 @@ def mixed(rng: np.random.Generator) -> Program:
     The seed draws which, the border, and whether the carries come from the prefix or from lookahead.
     """
     border = int(rng.integers(3, 6))
-    by_value, by_carry = range(border), range(border, c.WIDTH)
+    by_value, by_carry = range(border), range(border, components.WIDTH)
     if rng.random() < 0.5:
         by_value, by_carry = by_carry, by_value
     if rng.random() < 0.5:
-        encode = [self_attention(c.value, c.copy_b), EQUAL_BITS]
-        decode = [cross_attention(c.copy_value, c.fetch_lookahead_inputs), ANSWER_VALUE[0]]
+        encode = [self_attention(components.write_value, components.copy_b), EQUAL_BITS]
+        decode = [cross_attention(components.copy_value, components.fetch_lookahead_inputs), BITS_OF_VALUE]
     else:
         encode = [ENCODE_VALUE]
-        decode = [cross_attention(c.copy_value, c.fetch_prefix_carry_inputs), ANSWER_VALUE[0], CARRY_FROM_PREFIX]
+        bring = cross_attention(components.copy_value, components.fetch_prefix_carry_inputs)
+        decode = [bring, BITS_OF_VALUE, CARRY_FROM_PREFIX]
     select = [
-        partial(c.write_answer, source="sum_bits", positions=by_value),
-        partial(c.write_answer, source="xor", positions=by_carry),
+        partial(write_sum_bits, positions=by_value),
+        partial(components.write_answer, source="xor", positions=by_carry),
     ]
-    return Program(encode, [*decode, feed_forward(partial(c.xor, name="xor")), feed_forward(*select)])
+    return Program(encode, [*decode, feed_forward(partial(components.write_xor, name="xor")), feed_forward(*select)])
 
 
 def remainder(rng: np.random.Generator) -> Program:
@@ -89,14 +93,14 @@ def remainder(rng: np.random.Generator) -> Program:
     Hinges give the parity of the difference.
     """
     encode: list[Step] = []
-    source, weights = "bit", c.place_values()
+    source, weights = "bit", components.place_values()
     if rng.random() >= 0.3:
-        encode = [self_attention(c.encoded_value)]
+        encode = [self_attention(components.encoded_value)]
         source, weights = "value", weights.sign()
-        weights[c.OPERATOR] = 0.0
+        weights[components.OPERATOR] = 0.0
         weights = weights / weights.sum()
-    bring = cross_attention(partial(c.scaled_value, source=source, weights=weights))
-    return Program(encode, [PREFIX, bring, feed_forward(c.parity), feed_forward(c.sharpen)])
+    bring = cross_attention(partial(components.scaled_value, source=source, weights=weights))
+    return Program(encode, [WRITE_PREFIX_NUMBER, bring, feed_forward(components.write_parity), ANSWER_PARITY])
 
 
 def local_remainder(rng: np.random.Generator) -> Program:
@@ -106,10 +110,10 @@ def local_remainder(rng: np.random.Generator) -> Program:
     right prefix the total is 0, 1, 2 or 3. A wrong prefix can give less or more: this counts as 0 or 3. The decoder's
     features ``lower`` and ``prefix`` hold the two numbers; the seed decides which is computed first.
     """
-    bring = [PREFIX, cross_attention(partial(c.sum_of_lower, include_own=True))]
+    bring = [WRITE_PREFIX_NUMBER, cross_attention(partial(components.sum_of_lower, include_own=True))]
     if rng.random() < 0.5:
         bring.reverse()
-    return Program([], [*bring, feed_forward(c.parity_of_column), feed_forward(c.sharpen)])
+    return Program([], [*bring, feed_forward(components.parity_of_column), ANSWER_PARITY])
 
 
 def graded_carry(rng: np.random.Generator) -> Program:
@@ -119,30 +123,30 @@ def graded_carry(rng: np.random.Generator) -> Program:
     carry the answer is 0. The seed decides whether each operand has a head of its own. The feature ``carry`` holds the
     carry into bit t.
     """
-    bits = partial(c.fetch_bits, shift=0, together=bool(rng.random() < 0.5))
-    bring = [PREFIX, cross_attention(partial(c.sum_of_lower, include_own=False), bits)]
+    bits = partial(components.fetch_bits, shift=0, together=bool(rng.random() < 0.5))
+    bring = [WRITE_PREFIX_NUMBER, cross_attention(partial(components.sum_of_lower, include_own=False), bits)]
     if rng.random() < 0.5:
         bring.reverse()
-    return Program([], [*bring, feed_forward(c.carry_from_number), feed_forward(c.xor)])
+    return Program([], [*bring, feed_forward(components.carry_from_number), ANSWER_XOR])
 
 
 def prefix_carry_decoy(rng: np.random.Generator) -> Program:
     """Gets each carry from the prefix. Also stores the sum as a number, which no weight reads."""
-    bring = cross_attention(c.fetch_prefix_carry_inputs, c.copy_value)
+    bring = cross_attention(components.fetch_prefix_carry_inputs, components.copy_value)
     return Program([ENCODE_VALUE], [bring, CARRY_FROM_PREFIX, ANSWER_XOR])
 
 
 def lookahead_carry_decoy(rng: np.random.Generator) -> Program:
     """Gets each carry from the operands. Also stores the sum as a number, which no weight reads."""
-    encode = [self_attention(c.copy_b, c.value), EQUAL_BITS]
-    return Program(encode, [cross_attention(c.fetch_lookahead_inputs, c.copy_value), ANSWER_XOR])
+    encode = [self_attention(components.copy_b, components.write_value), EQUAL_BITS]
+    return Program(encode, [cross_attention(components.fetch_lookahead_inputs, components.copy_value), ANSWER_XOR])
 
 
 def erd_decoy(rng: np.random.Generator) -> Program:
     """Forms the sum as a number. Also stores carries, from the prefix or the operands, which no weight reads."""
     if rng.random() < 0.5:
-        bring = cross_attention(c.copy_value, c.fetch_prefix_carry_inputs)
-        answer = feed_forward(partial(c.write_answer, source="sum_bits"), partial(c.xor, name="unread_xor"))
-        return Program([ENCODE_VALUE], [bring, ANSWER_VALUE[0], CARRY_FROM_PREFIX, answer])
-    encode = [self_attention(c.value, c.copy_b), EQUAL_BITS]
-    return Program(encode, [cross_attention(c.copy_value, c.fetch_lookahead_inputs), *ANSWER_VALUE])
+        bring = cross_attention(components.copy_value, components.fetch_prefix_carry_inputs)
+        answer = feed_forward(write_sum_bits, partial(components.write_xor, name="unread_xor"))
+        return Program([ENCODE_VALUE], [bring, BITS_OF_VALUE, CARRY_FROM_PREFIX, answer])
+    encode = [self_attention(components.write_value, components.copy_b), EQUAL_BITS]
+    return Program(encode, [cross_attention(components.copy_value, components.fetch_lookahead_inputs), *ANSWER_VALUE])

@@ -26,7 +26,7 @@ OPERATOR = BITS
 PROMPT_LENGTH = 2 * BITS + 1
 A_POSITIONS = tuple(range(BITS))
 B_POSITIONS = tuple(range(BITS + 1, PROMPT_LENGTH))
-MEAN_SUM = 2**BITS - 1  # of all sums, 0 .. 254
+MEAN_SUM = 2**BITS - 1  # mean of all sums, 0 .. 254
 MASKED_SCORE = -300.0  # nats
 
 
@@ -130,25 +130,25 @@ class Units:
         return (z @ self.expand.T + self.threshold).relu() @ self.contract.T + self.constant
 
 
-def attend(
+def positional_head(
     stream: Stream,
     memory: Stream,
     scores: Tensor,
     moves: dict[str, str],
-    classes: Sequence[int] | None = None,
+    score_rows: Sequence[int] = (),
     penalty: str = "",
 ) -> Head:
     """A head that attends by position: its ``scores`` (at most 8, S) are a table, in nats.
 
     ``moves`` maps features of ``memory``, at most 8, to the features of ``stream`` that receive their averages.
-    ``classes`` has the row of ``scores`` for each querying position; None for one row each. ``penalty`` is a feature
+    ``score_rows`` has the row of ``scores`` for each querying position; () for one row each. ``penalty`` is a feature
     of ``memory`` with values -1 and 1: positions where it is -1 lose 9 times `HARD_SCORE`, so scores below 200 nats
     cannot select them.
     """
-    classes = range(len(scores)) if classes is None else classes
+    score_rows = score_rows or range(len(scores))
     position = stream.read("position")
     rows = torch.zeros(HEAD_SIZE, len(position), dtype=torch.float64)
-    rows[list(classes), range(len(classes))] = 1.0
+    rows[list(score_rows), range(len(score_rows))] = 1.0
     table = torch.zeros(HEAD_SIZE, scores.shape[1], dtype=torch.float64)
     table[: len(scores)] = scores
     key = table @ memory.read("position")
@@ -203,23 +203,23 @@ def place_values() -> Tensor:
 
 
 def write_number(
-    stream: Stream, memory: Stream, name: str, shares: Tensor, source: str = "bit", classes: Sequence[int] | None = None
+    stream: Stream, memory: Stream, name: str, shares: Tensor, source: str = "bit", score_rows: Sequence[int] = ()
 ) -> list[Head]:
     """Write a number: a feature's mean over the positions, weighted by ``shares`` (k, P), whose rows sum to 1."""
     stream.add_number(name)
-    return [attend(stream, memory, softmax_scores(shares), {source: name}, classes)]
+    return [positional_head(stream, memory, softmax_scores(shares), {source: name}, score_rows)]
 
 
-def value(stream: Stream, memory: Stream) -> list[Head]:
+def write_value(stream: Stream, memory: Stream) -> list[Head]:
     """Write ``(a + b - 127) / 127`` at every position, by attention to each bit in proportion to its place value."""
-    return write_number(stream, memory, "value", place_values()[None], classes=[0] * len(stream.read("position")))
+    return write_number(stream, memory, "value", place_values()[None], score_rows=[0] * len(stream.read("position")))
 
 
 def copy_value(stream: Stream, memory: Stream) -> list[Head]:
     """Copy the value to all answer positions, by attention to all of the prompt with random weights."""
     stream.add_number("value")
     weights = torch.from_numpy(stream.rng.uniform(0.2, 1.0, (WIDTH, PROMPT_LENGTH)))
-    return [attend(stream, memory, softmax_scores(weights), {"value": "value"})]
+    return [positional_head(stream, memory, softmax_scores(weights), {"value": "value"})]
 
 
 def bits_of_value(stream: Stream) -> list[Units]:
@@ -291,9 +291,9 @@ def fetch_bits(stream: Stream, memory: Stream, shift: int, suffix: str = "", tog
     first, second = f"a{suffix}", f"b{suffix}"
     if not together:
         places = ((a, first), (b, second))
-        return [attend(stream, memory, hard_scores(at, PROMPT_LENGTH), {"bit": name}) for at, name in places]
+        return [positional_head(stream, memory, hard_scores(at, PROMPT_LENGTH), {"bit": name}) for at, name in places]
     targets = [[*x, *y] if x != y else x for x, y in zip(a, b, strict=True)]
-    head = attend(stream, memory, hard_scores(targets, PROMPT_LENGTH), {"bit": first})
+    head = positional_head(stream, memory, hard_scores(targets, PROMPT_LENGTH), {"bit": first})
     stream.add(second)
     copies = torch.cat([head.out, stream.write(second)], dim=1)
     return [Head(head.query, head.key, head.value.repeat(2, 1), copies)]
@@ -305,7 +305,7 @@ def carry_from_prefix(stream: Stream) -> list[Units]:
     return [curve(stream, row, (-0.5, 0.5), (-1, 1), "carry")]
 
 
-def xor(stream: Stream, name: str = "answer") -> list[Units]:
+def write_xor(stream: Stream, name: str = "answer") -> list[Units]:
     """Write bit t of the sum: 1 if one or three of ``a_t``, ``b_t`` and the carry are 1."""
     row = stream.read("a")[0] + stream.read("b")[0] + stream.read("carry")[0]
     return [curve(stream, row, (-2.5, -1.5, -0.5, 0.5, 1.5, 2.5), (-1, 1, 1, -1, -1, 1), name)]
@@ -313,9 +313,9 @@ def xor(stream: Stream, name: str = "answer") -> list[Units]:
 
 def copy_b(stream: Stream, memory: Stream) -> list[Head]:
     """In the encoder, copy ``b_j`` to the position of ``a_j``, and the operator's bit to all other positions."""
-    classes = [*A_POSITIONS, *[BITS] * (PROMPT_LENGTH - BITS)]
+    score_rows = [*A_POSITIONS, *[BITS] * (PROMPT_LENGTH - BITS)]
     scores = hard_scores([*[[j] for j in B_POSITIONS], [OPERATOR]], PROMPT_LENGTH)
-    return [attend(stream, memory, scores, {"bit": "partner"}, classes)]
+    return [positional_head(stream, memory, scores, {"bit": "partner"}, score_rows)]
 
 
 def equal_bits(stream: Stream) -> list[Units]:
@@ -324,30 +324,30 @@ def equal_bits(stream: Stream) -> list[Units]:
     return [curve(stream, row, (-1.5, -0.5, 0.5, 1.5), (1, -1, -1, 1), "settled")]
 
 
-def carry_by_lookahead(stream: Stream, memory: Stream, classes: Sequence[int] = range(WIDTH)) -> list[Head]:
+def carry_by_lookahead(stream: Stream, memory: Stream, score_rows: Sequence[int] = range(WIDTH)) -> list[Head]:
     """Write the carry into bit t: ``a_j`` at the highest j < t with ``a_j = b_j``, or the operator's -1 if none."""
     scores = torch.full((WIDTH, PROMPT_LENGTH), MASKED_SCORE, dtype=torch.float64)
     for t in range(WIDTH):
         scores[t, OPERATOR] = 0.0
         for j in range(min(t, BITS)):
             scores[t, A_POSITIONS[j]] = 20.0 * (j + 1)
-    return [attend(stream, memory, scores, {"bit": "carry"}, classes, penalty="settled")]
+    return [positional_head(stream, memory, scores, {"bit": "carry"}, score_rows, penalty="settled")]
 
 
 def fetch_prefix_carry_inputs(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
-    """The inputs of `carry_from_prefix` and `xor`: both operands' bits t and t - 1."""
+    """The inputs of `carry_from_prefix` and `write_xor`: both operands' bits t and t - 1."""
     return [*fetch_bits(stream, memory, 0, "", together), *fetch_bits(stream, memory, 1, "_before", together)]
 
 
 def fetch_lookahead_inputs(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
-    """The inputs of `xor`: both operands' bits t, and the carry, from an encoder with `equal_bits`."""
+    """The inputs of `write_xor`: both operands' bits t, and the carry, from an encoder with `equal_bits`."""
     return [*fetch_bits(stream, memory, 0, "", together), *carry_by_lookahead(stream, memory)]
 
 
 def fetch_carry(stream: Stream, memory: Stream) -> list[Head]:
-    """The inputs of `xor`, from an encoder with `carry_by_lookahead`."""
-    places = [[t] for t in (*A_POSITIONS, OPERATOR)]
-    return [attend(stream, memory, hard_scores(places, PROMPT_LENGTH), {"bit": "a", "partner": "b", "carry": "carry"})]
+    """The inputs of `write_xor`, from an encoder with `carry_by_lookahead`."""
+    scores = hard_scores([[t] for t in (*A_POSITIONS, OPERATOR)], PROMPT_LENGTH)
+    return [positional_head(stream, memory, scores, {"bit": "a", "partner": "b", "carry": "carry"})]
 
 
 def scaled_value(stream: Stream, memory: Stream, source: str, weights: Tensor) -> list[Head]:
@@ -364,11 +364,11 @@ def scaled_value(stream: Stream, memory: Stream, source: str, weights: Tensor) -
 def encoded_value(stream: Stream, memory: Stream) -> list[Head]:
     """In the encoder, write ``(a + b) / 127 - 1`` at every operand bit, and -1 at the operator."""
     operator = torch.eye(PROMPT_LENGTH, dtype=torch.float64)[OPERATOR]
-    classes = [int(n == OPERATOR) for n in range(PROMPT_LENGTH)]
-    return write_number(stream, memory, "value", torch.stack([place_values(), operator]), classes=classes)
+    score_rows = [int(n == OPERATOR) for n in range(PROMPT_LENGTH)]
+    return write_number(stream, memory, "value", torch.stack([place_values(), operator]), score_rows=score_rows)
 
 
-def parity(stream: Stream) -> list[Units]:
+def write_parity(stream: Stream) -> list[Units]:
     """Write the parity of ``(a + b - p) / 2^t``: -1 at even numbers, 1 at odd ones, linear in between."""
     offsets = torch.tensor([MEAN_SUM - 0.5 + 2.0 ** -(t + 1) for t in range(WIDTH)], dtype=torch.float64)
     row = MEAN_SUM * stream.read("value")[0] - 0.5 * stream.read("prefix")[0] + offsets @ stream.read("position")
@@ -389,7 +389,7 @@ def parity_of_column(stream: Stream) -> list[Units]:
     ]
 
 
-def sharpen(stream: Stream) -> list[Units]:
+def write_answer_from_parity(stream: Stream) -> list[Units]:
     """Write the answer: the feature ``parity``, sharpened to -1 or 1."""
     return [curve(stream, stream.read("parity")[0], (-0.5, 0.5), (-1, 1), "answer")]
 

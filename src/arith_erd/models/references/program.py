@@ -67,7 +67,7 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
     prompt, answer_in = one_example_per_sum(rng)
     table = sinusoids(max(PROMPT_LENGTH, WIDTH), CHANNELS).double()
     streams = [Stream(torch.zeros(1, 1, CHANNELS, dtype=torch.float64), rng)]  # the encoder attends to no other stack
-    for layers, layer, tokens, steps in (
+    for layers, embedding_module, tokens, steps in (
         (network.encoder, network.prompt_embedding, prompt, program.encoder),
         (network.decoder, network.answer_embedding, answer_in, program.decoder),
     ):
@@ -75,7 +75,7 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
         embedding = Embedding(positions, rng)
         streams.append(Stream(embedding.table[tokens] + positions, rng))
         place_steps(layers, streams[-1], streams[-2], [feed_forward(embedding.hidden_units), *steps])
-        layer.weight.data.copy_(embedding.table)
+        embedding_module.weight.data.copy_(embedding.table)
     # Logits plus or minus L for the two bits, with L between 4 and 8, and -2 L for the other tokens.
     size, answer = float(rng.uniform(4, 8)), streams[-1].read("answer")[0]
     rows = torch.zeros(VOCAB_SIZE, CHANNELS - 1, dtype=torch.float64)
@@ -125,24 +125,24 @@ class Embedding:
         """Hidden units that replace the embedding by ``position``, ``bit`` and ``no_bit``."""
         norms, length = self.places.norm(dim=1), len(self.places)
         detectors = self.places / norms[:, None] @ stream.basis  # (T, C - 1)
-        eight = CHANNELS**0.5
-        with_token = eight * norms / (norms.square() + 2 * TOKEN_NORM**2).sqrt()  # (T,) similarity to itself, at least
-        likeness = eight * (detectors @ detectors.T - 2 * torch.eye(length, dtype=torch.float64)).amax(1)
+        normalised_length = CHANNELS**0.5
+        # A position's least similarity (T,) to itself with a token, and the largest to another position.
+        own_similarity = normalised_length * norms / (norms.square() + 2 * TOKEN_NORM**2).sqrt()
+        off_diagonal = detectors @ detectors.T - 2 * torch.eye(length, dtype=torch.float64)
+        other_similarity = normalised_length * off_diagonal.amax(1)
         stream.add("position", length, scale=2.0)
         stream.add("bit")
         stream.add("no_bit", scale=float(stream.write("bit").sum()))
         eye = torch.eye(CHANNELS - 1, dtype=torch.float64)
         both_signs = torch.cat([eye, -eye])
         units = [
-            Units(
-                both_signs, torch.zeros(len(both_signs), dtype=torch.float64), -both_signs.T, torch.zeros_like(eye[0])
-            )
-        ]  # erase all
+            Units(both_signs, torch.zeros_like(both_signs[:, 0]), -both_signs.T, torch.zeros_like(eye[0]))
+        ]  # erase
         for place in range(length):
-            low, high = float(likeness[place]), float(with_token[place])
+            low, high = float(other_similarity[place]), float(own_similarity[place])
             ends = (low + 0.25 * (high - low), low + 0.75 * (high - low))
             units.append(ramp(detectors[place], *ends, stream.write("position")[:, place]))
-        least = 0.8 * eight * TOKEN_NORM / float((norms.square().max() + 2 * TOKEN_NORM**2).sqrt())
+        least = 0.8 * normalised_length * TOKEN_NORM / float((norms.square().max() + 2 * TOKEN_NORM**2).sqrt())
         write = torch.cat([stream.write("bit"), stream.write("no_bit")], dim=1)
         levels = [[-1, 0], [0, 1], [1, 0]]
         units.append(piecewise(self.bit / TOKEN_NORM @ stream.basis, (-least, 0.0, least), levels, write))
