@@ -40,7 +40,7 @@ class Subspace:
 
     def __post_init__(self) -> None:
         columns = torch.as_tensor(self.directions)
-        object.__setattr__(self, "directions", columns)  # of NumPy's arrays too
+        object.__setattr__(self, "directions", columns)  # NumPy arrays are accepted too
         exact = columns.detach().double()
         if exact.dim() != 2 or not torch.allclose(exact.mT @ exact, torch.eye(exact.shape[1]).to(exact), atol=1e-3):
             shape = tuple(exact.shape)
@@ -62,8 +62,8 @@ class Subspace:
 
 
 @dataclass(frozen=True)
-class BatchSlice:
-    """A batch of examples, ``rows`` of ``num_examples``, and the position to change."""
+class InterventionContext:
+    """The examples of a batch, ``rows`` of ``num_examples``, and the position to change."""
 
     rows: slice
     num_examples: int
@@ -74,7 +74,7 @@ class BatchSlice:
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a `UserError` if none fits."""
         try:
-            value = torch.as_tensor(value)  # of numpy too
+            value = torch.as_tensor(value)  # NumPy arrays are accepted too
         except (TypeError, ValueError, RuntimeError):
             raise UserError(f"a value of type {type(value).__name__}: expected a tensor") from None
         if self.position is not None and value.dim() == x.dim() + 1:
@@ -101,7 +101,7 @@ class Intervention:
     site: str
     position: Position
 
-    def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
+    def change(self, x: Tensor, context: InterventionContext) -> Tensor:
         """Activations (B, C) at one position, or (B, k, C) at all -> changed activations of the same shape."""
         raise NotImplementedError
 
@@ -117,8 +117,8 @@ class Replace(Intervention):
 
     value: Tensor
 
-    def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
-        return batch.align(self.value, x).expand_as(x)
+    def change(self, x: Tensor, context: InterventionContext) -> Tensor:
+        return context.align(self.value, x).expand_as(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +127,8 @@ class Steer(Intervention):
 
     value: Tensor
 
-    def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
-        return x + batch.align(self.value, x)
+    def change(self, x: Tensor, context: InterventionContext) -> Tensor:
+        return x + context.align(self.value, x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,10 +147,10 @@ class Interchange(Intervention):
             raise UserError(f"Interchange at {self.site}: the cache lacks this site; it has {', '.join(cache)}")
         return replace(self, source=cache[self.site])
 
-    def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
+    def change(self, x: Tensor, context: InterventionContext) -> Tensor:
         if self.source is None:
             raise UserError(f"Interchange at {self.site}: has no source; add one with .of(cache)")
-        source = batch.align(self.source, x).expand_as(x)
+        source = context.align(self.source, x).expand_as(x)
         if self.subspace is None:
             return source
         return self.subspace.interchange(x.flatten(1), source.flatten(1)).view_as(x)
@@ -162,7 +162,7 @@ class Erase(Intervention):
 
     eraser: Callable[[Tensor], Tensor]
 
-    def change(self, x: Tensor, batch: BatchSlice) -> Tensor:
+    def change(self, x: Tensor, context: InterventionContext) -> Tensor:
         erased = self.eraser(x.flatten(1))
         if not isinstance(erased, Tensor) or erased.shape != (len(x), x[0].numel()):
             returned = tuple(erased.shape) if isinstance(erased, Tensor) else f"a {type(erased).__name__}"
@@ -180,13 +180,15 @@ def as_interventions(interventions: Intervention | Sequence[Intervention]) -> Se
     return interventions
 
 
-def split_batches(inputs: Sequence[Tensor], batch_size: int) -> Iterator[tuple[BatchSlice, tuple[Tensor, ...]]]:
-    """Split inputs (N, ...) into batches, each with its `BatchSlice`."""
+def split_batches(
+    inputs: Sequence[Tensor], batch_size: int
+) -> Iterator[tuple[InterventionContext, tuple[Tensor, ...]]]:
+    """Split inputs (N, ...) into batches, each with its `InterventionContext`."""
     require_integer("batch_size", batch_size, 1)
     count = len(inputs[0])
     for start in range(0, count, batch_size):
         rows = slice(start, min(start + batch_size, count))
-        yield BatchSlice(rows, count), tuple(x[rows] for x in inputs)
+        yield InterventionContext(rows, count), tuple(x[rows] for x in inputs)
 
 
 @contextmanager
@@ -225,7 +227,7 @@ def cache_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Ite
 
 
 def run_batch(
-    model: "Hooked", interventions: Sequence[Intervention], batch: BatchSlice, inputs: Sequence[Tensor]
+    model: "Hooked", interventions: Sequence[Intervention], batch: InterventionContext, inputs: Sequence[Tensor]
 ) -> Tensor:
     """Run one batch with the interventions, in order, and return its logits (B, m, V)."""
     check_sites(model.sites, [intervention.site for intervention in interventions])
@@ -304,18 +306,18 @@ class PartialForward:
         sites = self.model.sites
         stored = layers(sites) or [*sites]  # every site of a network without layers
         outside = [name for name in sites if layer_of(sites, name) is None]
-        names, outputs = list[str](), list[Any]()  # in the order in which the sites end
+        outputs: dict[str, list[Any]] = defaultdict(list)  # in the order in which the sites end
 
         def hook(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
-            names.append(name)
-            outputs.append(output)
+            outputs[name].append(output)
 
         with ExitStack() as stack:
             for name in {*stored, *outside, site}:
                 stack.callback(sites[name].register_forward_hook(partial(hook, name)).remove)
             self.model.network(*tensors)
+        names = [*outputs]
         before = names[: names.index(site) + 1] if site in names else []
-        ran_once = [name for name in before if name in stored and names.count(name) == 1]
+        ran_once = [name for name in before if name in stored and len(outputs[name]) == 1]
         last = max(map(names.index, ran_once), default=0)
         self.finished = {*ran_once, *(name for name in outside if name in names[:last])}
-        return {name: outputs[names.index(name)] for name in ran_once}
+        return {name: outputs[name][0] for name in ran_once}

@@ -68,18 +68,17 @@ class InterchangeTraining(CrossEntropy):
             if site == other_site and (shared := sorted({*dims} & {*other_dims})):
                 accepted = f"coordinates of {site} that {first} does not have; both have {shared[0]}"
                 raise bad_value(f"model.loss.variables.{second}", f"{other_dims[0]} to {other_dims[-1]}", accepted)
-        self.weight, self.strict, self.causal_model = weight, strict, causal_model
+        self.weight, self.strict, self.causal_model_spec = weight, strict, causal_model
         self.by_column: list[bool] = []
 
     def targets(self, task: Task, examples: Examples) -> Array:
-        """The row number of each example, then the values of the variables, in the order of the tokens."""
-        self.causal, self.task = build_causal_model(task, self.causal_model, "model.loss.causal_model"), task
-        model, self.by_column = self.causal, []
+        """The row number of each example (N, 1): rows of the tables of values and labels, kept here."""
+        self.causal_model, self.task = build_causal_model(task, self.causal_model_spec, "model.loss.causal_model"), task
+        model, self.by_column = self.causal_model, []
         model.require(self.variables, "model.loss.variables")
         mapped = [name for name, (site, _) in self.variables.items() if site != ANSWER]
         require_distinguishable(model, mapped, "model.loss.variables")
         values = model.values(examples)
-        columns = [np.arange(len(examples.operands))[:, None]]
         for number, name in enumerate(self.variables):
             value = values[name]
             by_column = value.ndim == 2
@@ -90,13 +89,14 @@ class InterchangeTraining(CrossEntropy):
                 raise bad_value("model.loss.variables", name, accepted)
             self.by_column.append(by_column)
             by_digit = value if by_column else np.repeat(value[:, None], task.width, 1)
-            columns.append(reorder(by_digit, task.completion_order))
+            by_token = torch.from_numpy(reorder(by_digit, task.completion_order).copy())
+            self.register_buffer(f"values_{number}", by_token, persistent=False)  # (N, m)
             if (size := len(examples) * (int(value.max()) + 1) * task.width) > MAX_TABLE_BYTES:
                 accepted = f"a variable with fewer values; the answers after each take {size / 2**30:.1f} GiB"
                 raise bad_value("model.loss.variables", name, accepted)
             table = torch.from_numpy(_label_table(model, examples, value, name))
             self.register_buffer(f"labels_{number}", table, persistent=False)  # (N, values, m)
-        return np.concatenate(columns, axis=1).astype(float)
+        return np.arange(len(examples))[:, None]
 
     def begin(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
         decoder_layers = layers(network.sites(), "dec")
@@ -125,7 +125,7 @@ class InterchangeTraining(CrossEntropy):
         for number, ((site, dims), by_column) in enumerate(zip(places, self.by_column, strict=True)):
             at = positions == batch[:, None] % width if by_column else all_positions
             predicted = _run_interchanged(network, prompt, answer_in, site, dims, source[site], at)
-            value = targets[:, 1 + number * width : 1 + (number + 1) * width].long().roll(1, dims=0)  # (B, m)
+            value = getattr(self, f"values_{number}")[row.roll(1)]  # (B, m), of the sources
             label = getattr(self, f"labels_{number}")[row[:, None], value, positions].long()  # (B, m)
             if by_column:
                 predicted, label = predicted[batch, batch % width, None], label[batch, batch % width, None]
@@ -143,7 +143,7 @@ class InterchangeTraining(CrossEntropy):
     def report(self, network: Callable[[], Network], held_out: Array) -> dict[str, list[float]]:
         """Variable -> accuracy of each answer token after an interchange, on up to 512 held-out examples."""
         rows = np.random.default_rng(0).permutation(held_out)[:512]
-        model, task, causal = Hooked(network(), task=self.task), self.task, self.causal
+        model, task, causal = Hooked(network(), task=self.task), self.task, self.causal_model
         base, sources = causal.examples[rows], causal.examples[np.roll(rows, 1)]
         prompt, answer_in = model.inputs(base)
         sites = [site for site, dims in self.variables.values() if dims]

@@ -32,7 +32,7 @@ from ..digits import ZERO, Array
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..models import Network, Transformer
-from ..models.references import is_reference_task
+from ..models.references import POST_HOC, is_reference_task
 from ..models.weights import state_shapes
 from ..tasks import Add, Examples, Task
 from .card import MAX_DISTANCE, MIN_ACCURACY, MIN_EFFECT, USER_MODEL, CardRow
@@ -51,7 +51,6 @@ NUM_SIMULATED = 4096  # examples behind an expected signature
 HYPOTHESES = ("prompt_only", "local_carry", "remainder")
 PREFIX_COMPONENTS = ("flip_propagate", "flip_settled", *HYPOTHESES)
 COMPONENTS = (*PREFIX_COMPONENTS, *STEERING_COMPONENTS)
-POST_HOC = ("graded_carry", "local_remainder")
 RIVALS = {
     "remainder_over_local_carry": ("remainder", "local_carry"),
     "remainder_over_prompt_only": ("remainder", "prompt_only"),
@@ -68,8 +67,7 @@ PART_LIMITS = {"prefix": 0.1, "steering": 0.25}
 TIE_MARGIN = 0.2
 """A runner-up within this of the best distance counts as equally near: the tests do not distinguish them."""
 NO_EFFECT = "prefixes fit an algorithm, but steering has no effect; the network may read other directions"
-COMPARED_COMPONENTS = (*PREFIX_COMPONENTS, *POST_HOC_PREFIXES, *STEERING_COMPONENTS)
-PART_SLICES = {"prefix": slice(-len(STEERING_COMPONENTS)), "steering": slice(-len(STEERING_COMPONENTS), None)}
+PART_COMPONENTS = {"prefix": (*PREFIX_COMPONENTS, *POST_HOC_PREFIXES), "steering": STEERING_COMPONENTS}
 
 
 class Prediction(NamedTuple):
@@ -91,6 +89,7 @@ PREDICTIONS = {
 
 
 Signature = dict[str, np.ndarray]
+Squares = dict[str, np.ndarray]  # part -> (components, m)
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,7 @@ def expected_signatures(task: Add) -> dict[str, Signature]:
         flips = {"flip_propagate": np.full(width, propagate), "flip_settled": np.full(width, 0 * propagate)}
         carries = np.where(np.isin(np.arange(width), distinguishable_bits("carry", width)), carry, np.nan)
         signatures[name] = {**signatures[name], **flips, "carry": carries}
-        signatures[name] |= {sum_: steering[stored, sum_] if stored else np.zeros(width) for sum_ in STORED_SUMS}
+        signatures[name] |= {key: steering[stored, key] if stored else np.zeros(width) for key in STORED_SUMS}
     return signatures
 
 
@@ -250,10 +249,10 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
     """
     if not expected:
         return Classification("undecided", np.nan, "", {}, {}, [])
-    squares = _squared_differences(measured.components, expected)
-    prefixes_measured = all(np.isfinite(measured.components.get(name, np.nan)).any() for name in POST_HOC)
+    squares = {name: _squared_differences(measured.components, signature) for name, signature in expected.items()}
+    post_hoc_measured = all(np.isfinite(measured.components.get(name, np.nan)).any() for name in POST_HOC)
     post_hoc_squares = {name: squares.pop(name) for name in POST_HOC if name in squares}
-    post_hoc = {name: _distance(square) if prefixes_measured else np.nan for name, square in post_hoc_squares.items()}
+    post_hoc = {name: _distance(square) if post_hoc_measured else np.nan for name, square in post_hoc_squares.items()}
     mixtures = _mixtures(squares)
     distance_to = {name: _distance(square) for name, square in squares.items()}
     mixed = {name: _distance(square) for name, square in mixtures.items()}
@@ -271,15 +270,15 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
         effect = max(np.nanmax(measured.components[component], initial=-1) for component in STEERING_COMPONENTS)
         name = "none" if prefix_distance > MAX_DISTANCE or effect >= MIN_EFFECT else "undecided"
         nearest = min(distances, key=distances.__getitem__)
-        for part in PART_SLICES if name == "none" else ():
+        for part in PART_COMPONENTS if name == "none" else ():
             least, by_part = min((_part_distance(square, part), other) for other, square in squares.items())
             reasons.append(f"from the {part} test only, the nearest is {by_part} ({least:.2f})")
         reasons += [NO_EFFECT] if name == "undecided" else []
         if fit := ", ".join(f"{other} ({x:.2f})" for other, x in post_hoc.items() if x <= MAX_DISTANCE):
-            reasons.append(f"closest post-hoc algorithm, written after trained networks had been seen: {fit}")
+            reasons.append(f"also fits, but was written after trained networks had been seen: {fit}")
     elif name == best and rivals:
         name = "undecided"
-        reasons.append(f"{', '.join(rivals)} is as near as {best}; the tests do not distinguish them")
+        reasons.append(f"as near as {best}: {', '.join(rivals)}; the tests do not distinguish them")
     return Classification(name, distance, nearest, distances, post_hoc, reasons)
 
 
@@ -291,30 +290,31 @@ def is_calibrated(network: Network, task: Task) -> bool:
     return paper == {name: x.shape for name, x in network.state_dict().items()}
 
 
-def _squared_differences(measured: Signature, expected: Mapping[str, Signature]) -> dict[str, np.ndarray]:
-    """Algorithm -> squared differences (components, m), NaN where either side is NaN or lacks the component."""
+def _squared_differences(measured: Signature, signature: Signature) -> Squares:
+    """Squared differences of two signatures, NaN where either is NaN or lacks the component."""
     unknown = np.full_like(measured[COMPONENTS[0]], np.nan)
     return {
-        name: np.stack([(measured.get(key, unknown) - signature.get(key, unknown)) ** 2 for key in COMPARED_COMPONENTS])
-        for name, signature in expected.items()
+        part: np.stack([(measured.get(key, unknown) - signature.get(key, unknown)) ** 2 for key in components])
+        for part, components in PART_COMPONENTS.items()
     }
 
 
-def _mixtures(squares: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _mixtures(squares: Mapping[str, Squares]) -> dict[str, Squares]:
     """Mixture -> squared differences: those of one algorithm below a border bit, of another from there on."""
     return {
-        f"{low} below bit {border}, {high} from there": np.hstack([squares[low][:, :border], squares[high][:, border:]])
+        f"{low} below bit {border}, {high} from there": {
+            part: np.hstack([squares[low][part][:, :border], squares[high][part][:, border:]]) for part in PART_LIMITS
+        }
         for low, high in permutations(squares, 2)
         for border in range(2, 7)
     }
 
 
-def _distance(squares: np.ndarray) -> float:
-    return max(_part_distance(squares, part) for part in PART_SLICES)
+def _distance(squares: Squares) -> float:
+    return max(_part_distance(squares, part) for part in squares)
 
 
-def _part_distance(squares: np.ndarray, part: str) -> float:
+def _part_distance(squares: Squares, part: str) -> float:
     """Root mean square of a part over bits and their finite components, in units of its limit; 0 if unmeasured."""
-    squares_of_part = squares[PART_SLICES[part]]
-    finite = squares_of_part[:, np.isfinite(squares_of_part).any(axis=0)]
+    finite = squares[part][:, np.isfinite(squares[part]).any(axis=0)]
     return float(np.sqrt(np.nanmean(finite, axis=0).mean())) / PART_LIMITS[part] if finite.size else 0.0

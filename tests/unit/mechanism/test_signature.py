@@ -8,7 +8,6 @@ from arith_erd.mechanism.card import MAX_DISTANCE
 from arith_erd.mechanism.responses import sample_shifts, shifted_bits
 from arith_erd.mechanism.signature import (
     COMPONENTS,
-    POST_HOC,
     PREDICTIONS,
     MeasuredSignature,
     classify,
@@ -17,7 +16,7 @@ from arith_erd.mechanism.signature import (
     measure_signature,
 )
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.models.references import reference
+from arith_erd.models.references import POST_HOC, reference
 from arith_erd.tasks import Add
 
 TASK = Add()
