@@ -127,9 +127,8 @@ class CausalModel:
         self.require([variable])
         value = self.values(source)[variable]
         if position is not None and value.ndim == 2:
-            mixed = self.values(base)[variable].copy()
-            mixed[:, position] = value[:, position]
-            value = mixed
+            column, value = value[:, position], self.values(base)[variable].copy()
+            value[:, position] = column
         return self.answers(self.values(base, {variable: value}))
 
     def interchange_by_digit(self, base: Operands, source: Operands, variable: str) -> Array:

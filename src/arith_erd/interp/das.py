@@ -46,8 +46,7 @@ NUM_RANDOM_ANGLES = 200  # number of random subspaces behind the range of their 
 ANGLE_COLUMNS = ("angle_least_squares", "angle_leace", "angle_random_low", "angle_random_high")
 DECOY_NETWORKS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
 DECOY_NETWORKS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
-"""Variable -> a decoy and its variant. Each decoy stores the variable (for xor and sum_mod, their inputs), and computes
-the answer from other variables."""
+"""Variable -> a decoy and its variant. It stores the variable, or its inputs, and answers by other variables."""
 DECOY_SITE = "dec.4"
 """Layer after which all decoys store their variables; they write the answer in layer 6."""
 
@@ -237,8 +236,7 @@ class ControlledDAS(DASSearch):
         subspaces = {rank: self.fit(datasets[0], datasets[1], variable, rank) for rank in ranks if rank <= span}
         scores = {rank: validation.accuracy(subspace) for rank, subspace in subspaces.items()}
         scores_or_zero = {rank: np.nan_to_num(x) for rank, x in scores.items()}  # NaN if few pairs change no answer
-        least = max(scores_or_zero.values()) - IIA_TOLERANCE
-        best = min(rank for rank, score in scores_or_zero.items() if score >= least)
+        best = min(rank for rank, x in scores_or_zero.items() if x >= max(scores_or_zero.values()) - IIA_TOLERANCE)
         for rank, subspace in subspaces.items():
             row = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
             row |= {"train": train.accuracy(subspace), "validation": scores[rank]}

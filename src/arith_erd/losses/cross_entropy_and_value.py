@@ -33,9 +33,7 @@ class CrossEntropyAndValue(CrossEntropy):
 
     def __init__(self, site: str, target: str = "value", weight: float = 1.0, label_smoothing: float = 0.0) -> None:
         super().__init__(label_smoothing)
-        self.site = site
-        self.target = target
-        self.weight = weight
+        self.site, self.target, self.weight = site, target, weight
 
     def targets(self, task: Task, examples: Examples) -> Array:
         if task.min_bits is not None or task.answer_length != task.width:

@@ -81,14 +81,13 @@ class InterchangeTraining(CrossEntropy):
         values = model.values(examples)
         for number, name in enumerate(self.variables):
             value = values[name]
-            by_column = value.ndim == 2
             if self.variables[name][0] == ANSWER and not np.array_equal(value, examples.answer):
                 raise bad_value("model.loss.variables", name, f"the number of the right answer, for the site {ANSWER}")
             if value.shape[1:] not in ((), (task.width,)) or value.min() < 0:
                 accepted = "a variable with values from 0, one for each example or for each digit of its answer"
                 raise bad_value("model.loss.variables", name, accepted)
-            self.by_column.append(by_column)
-            by_digit = value if by_column else np.repeat(value[:, None], task.width, 1)
+            self.by_column.append(value.ndim == 2)
+            by_digit = np.broadcast_to(value.reshape(len(value), -1), (len(value), task.width))
             by_token = torch.from_numpy(reorder(by_digit, task.completion_order).copy())
             self.register_buffer(f"values_{number}", by_token, persistent=False)  # (N, m)
             if (size := len(examples) * (int(value.max()) + 1) * task.width) > MAX_TABLE_BYTES:

@@ -87,8 +87,7 @@ class PrefixedExamples:
     @property
     def lower_sum(self) -> Array:
         """The sum (N,) of the columns below t, each at its place value."""
-        low: Array = self._sums[:, : self.t] @ (1 << np.arange(self.t))
-        return low
+        return from_digits(self._sums[:, : self.t])
 
     @property
     def column(self) -> Array:
@@ -241,11 +240,10 @@ def measure_interchanges(model: Hooked, columns: ColumnSums, sites: list[str], c
         c = candidates.c
         base = candidates.select(np.flatnonzero((c >= 0) & (c < 1 - 2.0**-t))[:count])
         before = base.network_bits(model)
-        cached = {}
-        for extra in (0, 1):
-            _, cached[extra] = model.run_with_cache(sample_with_shifted_c(rng, base, extra).tensors(), sites)
+        sources = [sample_with_shifted_c(rng, base, extra) for extra in (0, 1)]
+        caches = [model.run_with_cache(source.tensors(), sites)[1] for source in sources]
         for site in sites:
-            patches = [Replace(site, t, cached[extra][site]) for extra in (0, 1)]
+            patches = [Replace(site, t, cache[site]) for cache in caches]
             changed_equal, changed_more = (base.network_bits(model, patch) != before for patch in patches)
             yield _row("interchange_equal", t, changed_equal.mean(), len(changed_equal), site=site)
             for name, mask in (("low", before == 0), ("high", before == 1)):
@@ -276,17 +274,17 @@ def same_prefix_pairs(columns: ColumnSums, t: int, count: int) -> tuple[Prefixed
 def _same_prefix_products(
     columns: ColumnSums, t: int, count: int, rng: np.random.Generator
 ) -> tuple[PrefixedExamples, PrefixedExamples]:
-    table = columns.causal_model.examples.operands
+    a, b = columns.causal_model.examples.operands.T
     answers = columns.causal_model.table["answer"]
     low, bit = from_digits(answers[:, :t]), answers[:, t]
-    group = low * (columns.max_total[t] + 1) + columns(*table.T)[:, t]
+    group = low * (columns.max_total[t] + 1) + columns(a, b)[:, t]
     pairs = []
-    for base in rng.permutation(len(table))[:count]:
+    for base in rng.permutation(len(a))[:count]:
         partners = np.flatnonzero((group == group[base]) & (bit != bit[base]))
         if len(partners):
             pairs.append((base, rng.choice(partners)))
     bases, sources = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    first, second = (PrefixedExamples(columns, t, *table[rows].T, low[rows]) for rows in (bases, sources))
+    first, second = (PrefixedExamples(columns, t, a[rows], b[rows], low[rows]) for rows in (bases, sources))
     return first, second
 
 

@@ -177,8 +177,7 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[Car
     fit, examples = (task.examples(*rng.integers(0, task.limit, (2, count))) for _ in range(2))
     sites, values, width = residual_stream(model.sites), adder.values(fit), task.width
     carries, answer = adder.values(examples)["carry"], examples.completion - ZERO
-    stacks = {site.startswith("enc.") for site in sites}
-    slope_matrices = {encoder: steering_matrices(adder, values, encoder) for encoder in stacks}
+    slope_matrices = {x: steering_matrices(adder, values, x) for x in {site.startswith("enc.") for site in sites}}
     _, cache = model.run_with_cache(fit, sites)
     before = model.run(examples).argmax(dim=-1)
     rows, bit_indices = np.arange(count)[:, None], np.arange(width)

@@ -87,7 +87,6 @@ PREDICTIONS = {
     **{name: Prediction(name, np.nan, 1.0, "") for name in POST_HOC},
 }
 
-
 Signature = dict[str, np.ndarray]
 Squares = dict[str, np.ndarray]  # part -> (components, m)
 

@@ -118,8 +118,7 @@ def load_authors_network(path: str | Path, task: Task) -> Transformer:
     stacks = ("encoder_layers.", "decoder_layers.")
     depth = max(len({key.split(".")[1] for key in state if key.startswith(stack)}) for stack in stacks)
     depth = min(max(1, depth), 64)  # an untrusted file can name any number of layers
-    lengths = (task.prompt_length, task.width)
-    make = partial(Transformer, *lengths, d_model, NUM_HEADS, depth, vocab_size=task.vocab_size)
+    make = partial(Transformer, task.prompt_length, task.width, d_model, NUM_HEADS, depth, vocab_size=task.vocab_size)
     shapes = state_shapes(make)
     positions = {
         "enc_positional_encoding.pe": torch.Size((1, task.prompt_length, d_model)),
