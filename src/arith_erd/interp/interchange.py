@@ -172,8 +172,7 @@ class InterchangeEvaluation:
         return balanced_accuracy(self.tokens(subspace), self.expected, self.base_tokens)
 
     def no_intervention(self) -> float:
-        tokens = self.forward()[:, self.scored_positions].argmax(dim=-1)
-        return balanced_accuracy(tokens, self.expected, self.base_tokens)
+        return balanced_accuracy(self.forward()[:, self.scored_positions].argmax(-1), self.expected, self.base_tokens)
 
 
 def balanced_accuracy(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> float:

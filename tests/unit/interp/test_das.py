@@ -45,7 +45,7 @@ def search() -> ControlledDAS:
 def test_planted_direction_is_found(search: ControlledDAS, variable: str, index: int) -> None:
     (found,) = search.evaluate(variable, [1])
     for trials in (search.evaluation(data, variable) for data in search.sample_pairs(variable)):
-        assert 0.3 < (trials.expected != trials.unchanged).double().mean() < 0.7  # half of the answers should change
+        assert 0.3 < (trials.expected != trials.base_tokens).double().mean() < 0.7  # half of the answers should change
     assert abs(found["subspace"].directions[:, 0].float() @ search.model.network.basis[:, index]) >= 0.99
     assert found["iia"] == 1
     assert found["no_intervention"] == 0.5
