@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .interp.hooked import Hooked
     from .interp.interchange import interchange_accuracy
     from .interp.interventions import Erase, Interchange, Replace, Steer, Subspace
-    from .interp.loading import load_authors_weights, load_pretrained, load_references, load_run
+    from .interp.loading import load_authors_weights, load_pretrained, load_references, load_run, load_seeds
     from .interp.scoring import score_method, zoo
     from .models import GRU, LSTM, MLP, NanoGPT, Network, Transformer
     from .probes.probe import Probe
@@ -45,7 +45,7 @@ _HOMES = {
     "interp.hooked": ("Hooked",),
     "interp.interchange": ("interchange_accuracy",),
     "interp.interventions": ("Erase", "Interchange", "Replace", "Steer", "Subspace"),
-    "interp.loading": ("load_authors_weights", "load_pretrained", "load_references", "load_run"),
+    "interp.loading": ("load_authors_weights", "load_pretrained", "load_references", "load_run", "load_seeds"),
     "interp.scoring": ("score_method", "zoo"),
     "interp.das": ("fit_das",),
     "models": ("GRU", "LSTM", "MLP", "NanoGPT", "Network", "Transformer"),
@@ -65,7 +65,7 @@ __all__ += ["LSTM", "MLP", "Hooked", "Interchange", "LengthSplit", "ModAdd", "Mu
 __all__ += ["ProbeResult", "RandomOutput", "RandomSplit", "Replace", "Split", "Steer", "Sub", "Subspace", "Task"]
 __all__ += ["TokenSplit", "Transformer", "UserError", "ValueSplit", "compose", "fit", "fit_das", "flip_signs"]
 __all__ += ["interchange_accuracy", "leace", "load_authors_weights", "load_pretrained", "load_references", "load_run"]
-__all__ += ["load_table", "probe", "score_method", "train", "trust", "zoo"]
+__all__ += ["load_seeds", "load_table", "probe", "score_method", "train", "trust", "zoo"]
 
 
 def __getattr__(name: str) -> Any:

@@ -74,14 +74,14 @@ def fit_das(
     rank: int = 1,
     *,
     steps: int = 50,
-    batch: int = 128,
+    batch_size: int = 128,
     seed: int = 0,
 ) -> Subspace:
     """Find the subspace whose interchange acts most like that of a variable; `ControlledDAS` has the controls.
 
     Args:
         train: pairs to learn from, also used to choose the best of several starts. Each of the ``steps`` takes at least
-            ``batch`` pairs, or all if there are fewer.
+            ``batch_size`` pairs, or all if there are fewer.
         position: None for all positions of the site together.
         variable: a variable of the causal model; by default the one that the pairs vary.
 
@@ -89,11 +89,11 @@ def fit_das(
         UserError: for an unknown site, position or variable, a position where no answer should change, or a rank beyond
             the span of real activations.
     """
-    for name, number, least in (("rank", rank, 1), ("steps", steps, 0), ("batch", batch, 1)):
+    for name, number, least in (("rank", rank, 1), ("steps", steps, 0), ("batch_size", batch_size, 1)):
         require_integer(name, number, least)
     train, variable = checked_pairs(model, causal_model, train, variable)
     rows = np.unique(np.concatenate([train.base, train.source]))
-    config = DASConfig(steps=steps, batch_size=batch)
+    config = DASConfig(steps=steps, batch_size=batch_size)
     search = DASSearch(model, causal_model, site, position, rows, config, seed)
     if rank > search.x.rank:
         accepted = f"at most {search.x.rank}, the directions in which {site} varies at position {position}"

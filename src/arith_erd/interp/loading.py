@@ -154,7 +154,7 @@ def find_runs(pattern: str) -> list[Path]:
 
 
 def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
-    """Load every replica of a run; see `load_run`."""
+    """Load every replica of a run, by ascending seed; errors and ``epoch`` are those of `load_run`."""
     return [load_run(path, seed, epoch) for seed in read_run(Run(path)).seeds]
 
 
