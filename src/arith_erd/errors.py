@@ -51,7 +51,7 @@ def explain_validation_error(
             fields = getattr(known[part].annotation, "__pydantic_fields__", NO_FIELDS)
     if first["type"] == "missing":
         return UserError(f"{key}: missing; expected a value for it")
-    if known and first["type"] in ("unexpected_keyword_argument", "invalid_key"):
+    if first["type"] == "unexpected_keyword_argument" or (known and first["type"] == "invalid_key"):
         return no_such_key(key, [f"{key.rpartition('.')[0]}.{name}".strip(".") for name in known])
     if first["type"] in ("dataclass_type", "dict_type"):
         return bad_value(key, first["input"], "a group of keys")
@@ -82,7 +82,8 @@ def no_such_key(key: str, known: Collection[str]) -> UserError:
     matches = difflib.get_close_matches(key, sorted({*known, *groups}), n=1)
     matches += [k for k in sorted(known) if k.rpartition(".")[2] == last and k not in matches]
     siblings = [k for k in {*known, *groups} if k.rpartition(".")[0] == path] or groups
-    hint = f"did you mean {' or '.join(matches)}?" if matches else f"expected one of {', '.join(sorted(siblings))}"
+    accepted = f"expected one of {', '.join(sorted(siblings))}" if siblings else "none is accepted"
+    hint = f"did you mean {' or '.join(matches)}?" if matches else accepted
     return UserError(f"{key}: no such key; {hint}")
 
 

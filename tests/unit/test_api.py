@@ -149,6 +149,7 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
     for call, said in (
         (lambda: ae.probe("logit_lens", model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
         (lambda: ae.probe("logit_lens", model, pear=1), "probe.pear: no such key; did you mean probe.pairs"),
+        (lambda: ae.probe("errors", model, foo=1), "probe.foo: no such key; none is accepted"),
         (lambda: ae.probe("dataset", model), "expected no networks"),
         (lambda: ae.probe("dataset", task="add"), "probe.task=add: expected an object, a Task"),
         (lambda: ae.probe("logit_lens"), "expected one network or more"),

@@ -274,7 +274,7 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
             reasons.append(f"from the {part} test only, the nearest is {by_part} ({least:.2f})")
         reasons += [NO_EFFECT] if name == "undecided" else []
         if fit := ", ".join(f"{other} ({x:.2f})" for other, x in post_hoc.items() if x <= MAX_DISTANCE):
-            reasons.append(f"also fits, but was written after trained networks had been seen: {fit}")
+            reasons.append(f"fits only post-hoc algorithms, written after trained networks had been seen: {fit}")
     elif name == best and rivals:
         name = "undecided"
         reasons.append(f"as near as {best}: {', '.join(rivals)}; the tests do not distinguish them")

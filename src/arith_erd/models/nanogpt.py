@@ -42,12 +42,12 @@ class CausalSelfAttention(nn.Module):
         self.heads = Heads(num_heads)
         self.out = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, mask: Tensor, position_ids: Tensor | None = None, *, last: int) -> Tensor:
-        """x (B, T, C) -> updates (B, L, C) of the last L positions; mask: see `attend`; position_ids: see `Rotary`."""
+    def forward(self, x: Tensor, mask: Tensor, ids: Tensor | None = None, *, last: int) -> Tensor:
+        """x (B, T, C) -> updates (B, L, C) of the last L positions; mask: see `attend`; ids: see `Rotary`."""
         qkv = project_in(self.qkv, x).chunk(3, dim=-1)
         q, k, v = (split_heads(y, self.heads.num_heads) for y in qkv)  # (B, nh, T, hs)
         if self.rotary is not None:
-            q, k = (self.rotary(y, position_ids) for y in (q, k))
+            q, k = (self.rotary(y, ids) for y in (q, k))
         q = q[..., -last:, :]  # (B, nh, L, hs)
         update: Tensor = self.heads(q, k, v, self.out, mask[..., -last:, :], self.dropout)  # (B, L, C)
         return update

@@ -128,9 +128,9 @@ class Rotary(nn.Module):
         self.register_buffer("cos", angle.cos(), persistent=False)
         self.register_buffer("sin", angle.sin(), persistent=False)
 
-    def forward(self, x: Tensor, position_ids: Tensor | None = None) -> Tensor:
-        """Rotate queries or keys (B, nh, T, hs) of tokens with ``position_ids`` (B, T), by default 0 .. T - 1."""
-        rows = slice(x.shape[-2]) if position_ids is None else position_ids[:, None]
+    def forward(self, x: Tensor, ids: Tensor | None = None) -> Tensor:
+        """Rotate queries or keys (B, nh, T, hs) at positions ``ids`` (B, T), by default 0 .. T - 1."""
+        rows = slice(x.shape[-2]) if ids is None else ids[:, None]
         cos, sin = self.cos[rows], self.sin[rows]
         left, right = x.chunk(2, dim=-1)
         return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
