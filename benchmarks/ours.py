@@ -117,7 +117,8 @@ def build_data(job: Job, train: int | None = None, validation: int | None = None
 def describe_environment(job: Job) -> dict[str, Any]:
     """Device, threads and versions, as torch sees them."""
     device = training_device(job)
-    compiled = wants_compile(job, device, build_task_data(job).steps_per_epoch)
+    data = build_task_data(job)
+    compiled = wants_compile(job, device, data.steps_per_epoch, data.loss)
     return {"device": device_name(device), "compiled": compiled, "versions": versions()}
 
 

@@ -226,6 +226,15 @@ def cache_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Ite
         yield outputs
 
 
+@contextmanager
+def stored_outputs(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
+    """Within the context these modules return stored outputs and compute nothing; hooks on them still run."""
+    with ExitStack() as stack:
+        for module, output in outputs.items():
+            stack.enter_context(patch.object(module, "forward", lambda *_, output=output, **__: output))
+        yield
+
+
 def run_batch(
     model: "Hooked", interventions: Sequence[Intervention], batch: InterventionContext, inputs: Sequence[Tensor]
 ) -> Tensor:
@@ -293,11 +302,7 @@ class PartialForward:
         logits = []
         with torch.set_grad_enabled(torch.is_grad_enabled() and differentiable):
             for batch, tensors, outputs in self.batches:
-                with ExitStack() as stack:
-                    for layer, output in outputs.items():  # a hook would not skip the computation
-                        stack.enter_context(
-                            patch.object(self.model.sites[layer], "forward", lambda *_, output=output, **__: output)
-                        )
+                with stored_outputs({self.model.sites[layer]: output for layer, output in outputs.items()}):
                     logits.append(run_batch(self.model, interventions, batch, tensors))
         return torch.cat(logits)
 

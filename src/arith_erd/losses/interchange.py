@@ -16,7 +16,7 @@ from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_mod
 from ..interp.counterfactuals import require_distinguishable
 from ..interp.hooked import Hooked
 from ..interp.interchange import digits_to_tokens
-from ..interp.interventions import cache_outputs, edit_outputs
+from ..interp.interventions import cache_outputs, edit_outputs, stored_outputs
 from ..interp.sites import layers
 from ..models.network import Network, shift_right
 from ..tasks import Examples, Task
@@ -116,26 +116,28 @@ class InterchangeTraining(CrossEntropy):
     def forward(self, network: Network, prompt: Tensor, completion: Tensor, targets: Tensor | None = None) -> Tensor:
         assert targets is not None
         places, answer_in, width = [*self.variables.values()], shift_right(completion), completion.shape[1]
-        with cache_outputs(network.sites(), {site for site, dims in places if dims}) as plain:
+        with cache_outputs(sites := network.sites(), layers(sites)) as plain:
             total = self.loss_of_logits(network(prompt, answer_in), completion)
-        source = {site: x.roll(1, dims=0) for site, x in plain.items()} | {ANSWER: answer_in.roll(1, dims=0)}
+        mapped_sites = dict.fromkeys(site for site, dims in places if dims)
+        source = {site: plain[site].roll(1, dims=0) for site in mapped_sites} | {ANSWER: answer_in.roll(1, dims=0)}
+        run = partial(_run_interchanged, network, prompt, answer_in, plain)
         batch, positions = (torch.arange(n, device=completion.device) for n in completion.shape)
         all_positions, row = torch.ones_like(positions, dtype=torch.bool), targets[:, 0].long()
         for number, ((site, dims), by_column) in enumerate(zip(places, self.by_column, strict=True)):
             at = positions == batch[:, None] % width if by_column else all_positions
-            predicted = _run_interchanged(network, prompt, answer_in, site, dims, source[site], at)
+            predicted = run(site, dims, source[site], at)
             value = getattr(self, f"values_{number}")[row.roll(1)]  # (B, m), of the sources
             label = getattr(self, f"labels_{number}")[row[:, None], value, positions].long()  # (B, m)
             if by_column:
                 predicted, label = predicted[batch, batch % width, None], label[batch, batch % width, None]
             loss = F.cross_entropy(predicted.flatten(0, 1), label.flatten(), reduction="none").mean()
             total = total + self.weight / len(places) * loss
-        for site in plain if self.strict else ():
+        for site in mapped_sites if self.strict else ():
             mapped = {dim for place, dims in places if place == site for dim in dims}
             free_dims = [dim for dim in range(source[site].shape[2]) if dim not in mapped]
-            logits = _run_interchanged(network, prompt, answer_in, site, free_dims, source[site], all_positions)
+            logits = run(site, free_dims, source[site], all_positions)
             loss = F.cross_entropy(logits.flatten(0, 1), completion.flatten(), reduction="none")
-            total = total + self.strict / len(plain) * loss.mean()
+            total = total + self.strict / len(mapped_sites) * loss.mean()
         return total
 
     @torch.no_grad()
@@ -145,13 +147,12 @@ class InterchangeTraining(CrossEntropy):
         model, task, causal = Hooked(network(), task=self.task), self.task, self.causal_model
         base, sources = causal.examples[rows], causal.examples[np.roll(rows, 1)]
         prompt, answer_in = model.inputs(base)
-        sites = [site for site, dims in self.variables.values() if dims]
-        cache = model.run_with_cache(base, sites, include_prompt=True)[1] | {ANSWER: answer_in}
+        cache = model.run_with_cache(base, layers(model.sites), include_prompt=True)[1]
         masks = torch.eye(task.width, dtype=torch.bool, device=model.device)
         accuracies = dict[str, list[float]]()
         for (name, (site, dims)), by_column in zip(self.variables.items(), self.by_column, strict=True):
-            source = cache[site].roll(1, dims=0)
-            run = partial(_run_interchanged, model.network, prompt, answer_in, site, dims, source)
+            source = (answer_in if site == ANSWER else cache[site]).roll(1, dims=0)
+            run = partial(_run_interchanged, model.network, prompt, answer_in, cache, site, dims, source)
             if by_column:
                 tokens = torch.stack([run(mask)[:, t] for t, mask in enumerate(masks)], dim=1).argmax(-1)
             else:
@@ -163,21 +164,32 @@ class InterchangeTraining(CrossEntropy):
 
 
 def _run_interchanged(
-    network: Network, prompt: Tensor, answer_in: Tensor, site: str, dims: Sequence[int], source: Tensor, at: Tensor
+    network: Network,
+    prompt: Tensor,
+    answer_in: Tensor,
+    plain: Mapping[str, Tensor],
+    site: str,
+    dims: Sequence[int],
+    source: Tensor,
+    at: Tensor,
 ) -> Tensor:
     """Logits (B, m, V) with coordinates of ``source`` (B, T, F) ``at`` positions of the answer, bool (m,) or (B, m).
 
-    At the site ``answer`` the source (B, m) is the decoder's input.
+    At the site ``answer`` the source (B, m) is the decoder's input. ``plain`` are the layers' outputs without an
+    interchange: those that it leaves as they are do not run again. Dropout masks are those of the step, in each pass.
     """
-    if site == ANSWER:
-        return network(prompt, source)
+    sites = network.sites()
+    unchanged = layers(sites, "enc") if site == ANSWER else layers(sites)[: layers(sites).index(site) + 1]
 
     def change(x: Tensor) -> Tensor:  # (B, T, F); the answer's positions are the last
         of_dims = torch.isin(torch.arange(x.shape[2]), torch.tensor(dims)).to(x.device)
         return torch.where(F.pad(at, (x.shape[1] - at.shape[-1], 0))[..., None] & of_dims, source, x)
 
-    with edit_outputs(network.sites(), {site: change}):
-        return network(prompt, answer_in)
+    with stored_outputs({sites[layer]: plain[layer] for layer in unchanged}):
+        if site == ANSWER:
+            return network(prompt, source)
+        with edit_outputs(sites, {site: change}):
+            return network(prompt, answer_in)
 
 
 def _parse_place(name: str, entry: Any) -> tuple[str, tuple[int, ...]]:

@@ -21,7 +21,7 @@ class Loss(nn.Module):
     padded: bool = False
     """Whether the task pads completions. If so, `forward` must leave padding out."""
     compiles: bool = True
-    """Whether a pack with this loss may be compiled: not if `forward` adds or removes hooks."""
+    """Whether a pack may be compiled as one graph: not if `forward` adds or removes hooks. Layers may, one by one."""
 
     def targets(self, task: Task, examples: Examples) -> Array | None:
         """The ``targets`` (N, k) of `forward`, a row for each example of the whole table; None for none.

@@ -42,9 +42,7 @@ def build_module(job: Job, device: torch.device, data: TaskData | None = None) -
     """Make the pack of a job's seeds, still on the CPU; a `UserError` if network or recipe cannot train a pack."""
     configure_matmul()
     data = data or build_task_data(job)
-    if job.trainer.compile is True and not data.loss.compiles:
-        raise bad_value("trainer.compile", "true", "auto or false, since a pack with this loss cannot be compiled")
-    compile = data.loss.compiles and wants_compile(job, device, data.steps_per_epoch)
+    compile = wants_compile(job, device, data.steps_per_epoch, data.loss)
     if compile:
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, data.loss)

@@ -22,6 +22,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_file
 from torch.func import stack_module_state, vmap
 
 from ..config.job import Job
+from ..errors import bad_value
 from ..losses import CrossEntropy, Loss
 from ..models.dropout import dropout_keys, dropout_sites
 from ..models.network import Network, shift_right
@@ -89,8 +90,8 @@ class Pack(nn.Module):
             self._one_by_one = True
             for region in layers_to_compile(skeleton):
                 inside = (module for module in region.modules() if module is not region)
-                if not any(module._forward_hooks for module in inside):
-                    region.compile(dynamic=False, options=chosen)
+                if not any(module._forward_hooks for module in inside):  # not `Module.compile`: hooks stay eager
+                    region.forward = torch.compile(region.forward, dynamic=False, options=chosen)
         else:
             self._evaluate = torch.compile(self._evaluate, dynamic=False, options=chosen)
             self._train = torch.compile(self._train, dynamic=False, options=chosen)
@@ -209,20 +210,20 @@ def _slot(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
 # Compiling
 
 
-def wants_compile(job: Job, device: torch.device, steps_per_epoch: int) -> bool:
+def wants_compile(job: Job, device: torch.device, steps_per_epoch: int, loss: Loss) -> bool:
     """Whether to compile. ``auto`` compiles on CUDA, and on a CPU with a C++ compiler if the run is long enough."""
-    option = job.trainer.compile
-    if option != "auto":
-        return bool(option)
-    if device.type == "cuda":
-        return True
     with torch.device("meta"):
         network = job.network()
+    by_layer = compiles_layers(network, len(job.seeds), device)
+    possible, option = by_layer or loss.compiles, job.trainer.compile
+    if option is True and not possible:
+        raise bad_value("trainer.compile", "true", "auto or false, since this pack and loss would be one graph")
+    if option != "auto" or device.type == "cuda":
+        return possible and option is not False
     parameters = len(job.seeds) * sum(p.numel() for p in network.parameters())
     tokens = min(job.data.batch_size, job.task.size) * (job.task.prompt_length + job.task.answer_length)
     operations = 6 * parameters * tokens * steps_per_epoch * job.trainer.max_epochs  # 6 N T, the usual estimate
-    long = operations >= MIN_OPERATIONS_TO_COMPILE
-    return long and compiles_layers(network, len(job.seeds), device) and _has_compiler()
+    return by_layer and operations >= MIN_OPERATIONS_TO_COMPILE and _has_compiler()
 
 
 def _has_compiler() -> bool:

@@ -1,5 +1,8 @@
 """Interchange-intervention training: labels, interchanges, and what a pack must not change."""
 
+from contextlib import nullcontext
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -20,11 +23,14 @@ TASK = Add(3)
 MAP = {"carry": {"site": "dec.1", "dims": [0, 3]}, "sum": {"site": "dec.1", "dims": [4, 6]}}
 
 
-def made(network: type, seeds: tuple[int, ...], variables=MAP, **options) -> tuple[Pack, list[torch.Tensor]]:
+def made(
+    network: type, seeds: tuple[int, ...], variables=MAP, compile=False, **options
+) -> tuple[Pack, list[torch.Tensor]]:
     """A pack of small networks, and prompts, completions and targets of eight examples."""
     loss, examples = InterchangeTraining(variables, **options), TASK.examples()
     targets = torch.as_tensor(loss.targets(TASK, examples)).float()
-    pack = Pack(lambda: network(TASK.prompt_length, TASK.width, d_model=8, num_heads=2, num_layers=2), seeds, loss=loss)
+    shape = {"d_model": 8, "num_heads": 2, "num_layers": 2}
+    pack = Pack(lambda: network(TASK.prompt_length, TASK.width, **shape), seeds, compile, loss=loss)
     rows = torch.arange(0, 64, 8) + torch.arange(8) // 2
     tokens = torch.as_tensor(examples.prompt), torch.as_tensor(examples.completion)
     return pack, [x[rows].expand(len(seeds), *x[rows].shape) for x in (*tokens, targets)]
@@ -96,6 +102,32 @@ def test_a_prefix_is_that_of_the_example_before_and_the_causal_model_says_how_to
     read.clear()
     answers[1] = 0
     assert loss(net, prompt, completion, targets) > 0.3
+
+
+@pytest.mark.parametrize("network", [NanoGPT, Transformer])
+def test_layers_below_an_interchange_run_once_with_the_same_losses_and_gradients(network, monkeypatch):
+    """Eager and compiled, as if each interchange ran the whole network; dropout is on."""
+    monkeypatch.setattr("arith_erd.training.pack.LARGE_NETWORK", 0)  # layer by layer
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    torch.compiler.reset()
+    variables = {"prefix": {"site": "answer"}, "carry": {"site": "dec.1", "dims": [0, 3]}}
+    results = []
+    for compile, skip, runs in ((False, False, 4), (False, True, 2), (True, True, None)):
+        pack, given = made(network, (3, 5), variables, compile=compile, strict=0.5, causal_model=PrefixCarry)
+        ran = []
+        if runs is not None:
+            below = pack._skeleton[0].sites()["dec.1.mlp_out"]
+            below.register_forward_hook(lambda *_, ran=ran: ran.append(1))
+        with monkeypatch.context() as patch:
+            if not skip:
+                patch.setattr("arith_erd.losses.interchange.stored_outputs", lambda outputs: nullcontext())
+            losses = pack.losses(*given[:2], 7, given[2])
+        losses.sum().backward()
+        assert runs in (None, len(ran))  # one without interchange, one with other prefixes
+        results.append([losses, *(p.grad for p in pack.parameters())])
+    for other in results[1:]:
+        for expected, found in zip(results[0], other, strict=True):
+            torch.testing.assert_close(found, expected)
 
 
 def test_a_column_is_exchanged_at_one_position():

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from arith_erd.config.compose import compose
-from arith_erd.losses import CrossEntropyAndValue
+from arith_erd.losses import CrossEntropy, CrossEntropyAndValue
 from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
 from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.models.network import shift_right
@@ -208,12 +208,12 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 )
 def test_auto_compiles_on_cuda_and_long_runs_on_a_cpu(overrides, device, steps, compiles, monkeypatch):
     monkeypatch.setattr("arith_erd.training.pack._has_compiler", lambda: True)
-    assert wants_compile(compose("train", overrides), device, steps) is compiles
+    assert wants_compile(compose("train", overrides), device, steps, CrossEntropy()) is compiles
 
 
 def test_auto_does_not_compile_without_a_compiler(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda program: None)
-    assert not wants_compile(compose("train", []), CPU, 96)
+    assert not wants_compile(compose("train", []), CPU, 96, CrossEntropy())
 
 
 def products(graph: torch.fx.GraphModule) -> int:
