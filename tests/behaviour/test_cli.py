@@ -79,10 +79,11 @@ def test_bad_command_gives_a_short_message_and_writes_nothing(typed, main, folde
     assert_refused(main(*typed.split(), cwd=folder), BAD_COMMANDS[typed], folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "typed", "message"),
     [
-        pytest.param("train.py", "trainer.max_epochs=-1", r"trainer\.max_epochs=-1: ", marks=pytest.mark.slow),
+        ("train.py", "trainer.max_epochs=-1", r"trainer\.max_epochs=-1: "),
         ("train.py", "-m seed=4-0", "seed=4-0: expected"),
         ("probe.py", "probe=dataset split.fraction=2", r"split\.fraction=2\.0: expected"),
     ],
@@ -91,6 +92,7 @@ def test_refusing_needs_no_torch(program, typed, message, light, folder):
     assert_refused(light(program, *typed.split(), cwd=folder), message, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "groups"),
     [
@@ -122,6 +124,7 @@ def test_configuration_can_be_printed(main):
     assert "max_epochs: 250" in result.stdout
 
 
+@pytest.mark.slow
 def test_sweep_of_two_packs_from_end_to_end(cli, folder, tmp_path, light):
     """W&B, which was not chosen, is never imported."""
     without_wandb = without(tmp_path / "without", "wandb")
@@ -154,6 +157,7 @@ def test_sweep_of_two_packs_from_end_to_end(cli, folder, tmp_path, light):
     assert {path: path.stat().st_mtime_ns for path in (folder / "runs").rglob("*")} == stamps
 
 
+@pytest.mark.slow
 def test_dataset_probe_from_end_to_end(cli, folder):
     result = cli("probe.py", "probe=dataset", "split=vs_v", "task=mul", "task.bits=3", "out=here", cwd=folder)
     assert result.returncode == 0, result.stderr

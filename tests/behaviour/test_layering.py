@@ -84,6 +84,7 @@ def test_library_is_imported_only_where_allowed(library):
     assert {package_of(path) for path in users_of(library)} <= ONLY_IN[library]
 
 
+@pytest.mark.slow
 def test_packages_without_torch_load_none(cli):
     """Nor Lightning, nor W&B; and only `config`, `launch` and the report, which reads `config`, load Hydra."""
     names = [

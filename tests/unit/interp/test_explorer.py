@@ -78,6 +78,7 @@ def test_trained_network_answers_as_in_pytorch(name: str) -> None:
     agree(model, model.task.examples(*np.random.default_rng(3).integers(0, 128, (2, 32))))
 
 
+@pytest.mark.slow
 def test_reference_answers_as_in_pytorch() -> None:
     (model,) = load_references("erd", [0], Add(7))
     erd = agree(model, model.task.examples(*np.random.default_rng(3).integers(0, 128, (2, 32))))

@@ -95,10 +95,11 @@ def fails_for(*seeds: int, error: Exception) -> Job:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "status", "line"),
     [
-        pytest.param(UserError("no such thing"), EXIT_FAILED, "no such thing", marks=pytest.mark.slow),
+        (UserError("no such thing"), EXIT_FAILED, "no such thing"),
         (InUseError("in use by process 7"), EXIT_BUSY, "in use by process 7"),
         (ZeroDivisionError("by zero\nmore"), EXIT_FAILED, r"internal error: ZeroDivisionError: by zero; the trace.*"),
     ],
@@ -243,6 +244,7 @@ def test_answers_that_would_overwrite_one_another_are_refused(
     assert (refused[1] if refused else "") == folder
 
 
+@pytest.mark.slow
 def test_failed_job_leaves_no_model_alive(command):
     """Its exception would hold every frame, and a model in one of them."""
     alive: list[weakref.ref] = []

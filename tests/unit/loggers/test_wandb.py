@@ -54,6 +54,7 @@ def home(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_two_seeds_offline(train, home, capsys):
     schedule = ["scheduler=step", "model.scheduler.step_size=1", "model.scheduler.gamma=0.1"]
     run = train("logger=wandb", "logger.artifacts=true", "seed=[0,4]", "model=nanogpt", *schedule)

@@ -52,6 +52,7 @@ def test_subspaces_are_sought_in_the_middle_of_the_decoder(num_layers: int, midd
         assert Subspaces([Hooked(network, task=task)]).sites == [middle]
 
 
+@pytest.mark.slow
 def test_subspaces_of_products_and_of_all_positions() -> None:
     rows = measured(Subspaces([untrained(Mul(3))], "dec.1", 2, rank=1, **SMALL))
     assert list(rows["variable"]) == ["a_bit", "b_bit", "column_sum", "carry", "product"]
@@ -59,6 +60,7 @@ def test_subspaces_of_products_and_of_all_positions() -> None:
     assert rows[["position", "variable"]].to_numpy().tolist() == [["all", "sum"]]
 
 
+@pytest.mark.slow
 def test_one_number_follows_every_dose_with_every_direction_and_carries_follow_none(monkeypatch) -> None:
     task = Add(4)
     number, carries = (Hooked(kind(task), task=task) for kind in (OneNumber, InDirections))

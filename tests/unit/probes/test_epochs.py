@@ -154,6 +154,7 @@ def test_weights_of_others_are_named():
     assert own.items() >= {"checkpoint": "mine.safetensors", "model": "nanogpt"}.items()
 
 
+@pytest.mark.slow
 def test_rows_of_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_path, capsys):
     """Not even when the run has finished."""
     run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))

@@ -57,6 +57,7 @@ def narrow(task: ae.Task) -> ae.CausalModel:
 '''
 
 
+@pytest.mark.slow
 def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(package, train, main) -> None:
     package("mine", parts=PARTS)
     net = ("model=nanogpt", "model.net._target_=mine.parts.Net", "trust=[mine]")

@@ -12,6 +12,7 @@ from arith_erd.report.paper import load_paper
 from tests.unit.report.conftest import Synthetic
 
 
+@pytest.mark.slow
 def test_empty_folder_gives_a_report_that_says_what_to_run(tmp_path: Path, capsys) -> None:
     (tmp_path / "runs").mkdir()
     main([str(tmp_path / "runs"), "--out", str(tmp_path / "report")])
@@ -24,6 +25,7 @@ def test_empty_folder_gives_a_report_that_says_what_to_run(tmp_path: Path, capsy
     assert not list((tmp_path / "report" / "figures").iterdir())
 
 
+@pytest.mark.slow
 def test_miniature_is_judged_by_its_own_claims(synthetic, tmp_path: Path, capsys) -> None:
     """A run of full size does not count there."""
     mini = {"task.bits": 5, "data.batch_size": 32, "model.optimizer.lr": 1e-3}

@@ -63,6 +63,7 @@ def test_the_papers_numbers_are_marked(whole_report) -> None:
     assert "27.9" in {text.get_text() for text in drawn["appendixA"].axes[0].texts}
 
 
+@pytest.mark.slow
 def test_line_is_the_median_over_seeds_of_the_papers_settings(synthetic) -> None:
     synthetic.run(seeds="0-2", final=[0.96, 1.0, 0.98])
     synthetic.run(seeds="3", settings={"model.net.dropout": 0.5}, reach=None, final=0.1)  # departs: not drawn
@@ -127,7 +128,8 @@ def test_every_claim_has_a_row_and_what_is_missing_a_command(whole_report) -> No
     assert all(line.count(" | ") == 6 for line in lines)
 
 
-@pytest.mark.parametrize(("folder", "file"), [pytest.param(".", PAPER, marks=pytest.mark.slow), ("mini", MINI)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("folder", "file"), [(".", PAPER), ("mini", MINI)])
 def test_claims_and_runs_follow_from_the_rows_in_results(root: Path, folder: str, file: Path) -> None:
     """``python benchmarks/publish.py`` writes them anew; sums may differ in the last digit on another CPU."""
     paper, results = load_paper(file), root / "results" / folder

@@ -120,6 +120,7 @@ def test_slices_are_accuracies_of_the_examples_of_their_kind(train):
     assert run.curves_file.is_file()
 
 
+@pytest.mark.slow
 def test_seed_alone_is_the_seed_in_a_pack_and_a_power_cut_changes_nothing(train_in, tmp_path):
     options = (*LENGTHS, "model.net.positions=coupled", "trainer.max_epochs=3")
     packed, alone = train_in(tmp_path, *options, "seed=[2,5]"), train_in(tmp_path, *options, "seed=5")
@@ -141,6 +142,7 @@ def test_loss_leaves_unused_tokens_out():
     torch.testing.assert_close(loss.loss_of_logits(logits, completion), torch.cat([each[0, :3], each[1]]).mean())
 
 
+@pytest.mark.slow
 def test_options_that_do_not_fit_are_one_line(train):
     with pytest.raises(UserError, match=r"^data\.examples=null: expected how many to draw, since task\.min_bits=1$"):
         train("task.min_bits=1")

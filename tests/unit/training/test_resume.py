@@ -72,6 +72,7 @@ def test_shorter_run_that_is_damaged_is_left_out_and_named(train, whole, capsys,
     assert 2 not in longer.saved_epochs(0)
 
 
+@pytest.mark.slow
 def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, runs_dir, capsys):
     old = train()
     (old.path / "mine").touch()
@@ -128,6 +129,7 @@ def test_refused_command_leaves_the_old_run(train, runs_dir, monkeypatch):
     assert [path.name for path in runs_dir.iterdir()] == [old.name]
 
 
+@pytest.mark.slow
 def test_checkpoint_that_cannot_be_read_is_kept(train, whole, monkeypatch):
     power_cut(train, CheckpointWriter, 3, True, *FOUR_EPOCHS)
     unreadable = Mock(side_effect=OSError(errno.EMFILE, "cannot"))

@@ -23,6 +23,7 @@ from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import LEARNS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["transformer", "nanogpt"])
 def test_same_seed_twice_is_bit_identical_whatever_the_global_generators(train_in, tmp_path, model):
     runs = []
@@ -33,6 +34,7 @@ def test_same_seed_twice_is_bit_identical_whatever_the_global_generators(train_i
     assert_same(*runs)
 
 
+@pytest.mark.slow
 def test_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):
     """Not over its batches, of which the last is smaller."""
     losses, original = [], LitPack.training_step
@@ -152,6 +154,7 @@ def test_sweep_compiles_every_pack(train, monkeypatch):
             train("model=nanogpt", "trainer.max_epochs=1", "trainer.compile=true", f"seed={seeds}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", [("task=mul", "trainer.precision=64-true"), ("trainer.precision=bf16-mixed",)])
 def test_other_precisions_train_and_a_missing_gpu_is_one_line(train, overrides, monkeypatch):
     assert train(*overrides, "trainer.max_epochs=1", "seed=0-1").summary()["epochs"] == 1
