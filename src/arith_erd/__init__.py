@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .interp.causal_model import CausalModel
     from .interp.counterfactuals import CounterfactualDataset
     from .interp.das import fit_das
-    from .interp.erasure import flip_signs, leace
+    from .interp.erasure import flip_signs, inlp, leace, mean_projection
     from .interp.hooked import Hooked
     from .interp.interchange import interchange_accuracy
     from .interp.interventions import Erase, Interchange, Replace, Steer, Subspace
@@ -41,7 +41,7 @@ _HOMES = {
     "errors": ("UserError",),
     "interp.causal_model": ("CausalModel",),
     "interp.counterfactuals": ("CounterfactualDataset",),
-    "interp.erasure": ("flip_signs", "leace"),
+    "interp.erasure": ("flip_signs", "inlp", "leace", "mean_projection"),
     "interp.hooked": ("Hooked",),
     "interp.interchange": ("interchange_accuracy",),
     "interp.interventions": ("Erase", "Interchange", "Replace", "Steer", "Subspace"),
@@ -60,12 +60,12 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = ["__version__"]
-__all__ += ["GRU", "Add", "Add3", "AddScratchpad", "CausalModel", "CounterfactualDataset", "Erase", "Examples"]
-__all__ += ["LSTM", "MLP", "Hooked", "Interchange", "LengthSplit", "ModAdd", "Mul", "NanoGPT", "Network", "Probe"]
+__all__ += ["GRU", "LSTM", "MLP", "Add", "Add3", "AddScratchpad", "CausalModel", "CounterfactualDataset", "Erase"]
+__all__ += ["Examples", "Hooked", "Interchange", "LengthSplit", "ModAdd", "Mul", "NanoGPT", "Network", "Probe"]
 __all__ += ["ProbeResult", "RandomOutput", "RandomSplit", "Replace", "Split", "Steer", "Sub", "Subspace", "Task"]
-__all__ += ["TokenSplit", "Transformer", "UserError", "ValueSplit", "compose", "fit", "fit_das", "flip_signs"]
+__all__ += ["TokenSplit", "Transformer", "UserError", "ValueSplit", "compose", "fit", "fit_das", "flip_signs", "inlp"]
 __all__ += ["interchange_accuracy", "leace", "load_authors_weights", "load_pretrained", "load_references", "load_run"]
-__all__ += ["load_seeds", "load_table", "probe", "score_method", "train", "trust", "zoo"]
+__all__ += ["load_seeds", "load_table", "mean_projection", "probe", "score_method", "train", "trust", "zoo"]
 
 
 def __getattr__(name: str) -> Any:

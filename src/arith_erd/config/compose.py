@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 import hydra
 from hydra import version
@@ -298,6 +298,9 @@ def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) ->
     >>> job.seeds, job.task.name, job.trainer.max_epochs
     ((0, 1, 2, 3, 4), 'mul', 250)
     """
+    if config_name not in get_args(ConfigName) or isinstance(overrides, str):
+        received = f"{config_name!r}, {overrides!r}"
+        raise UserError(f'compose: received {received}; expected "train" or "probe", then a list of overrides')
     with hydra_over_conf(), explained_errors(config_name, overrides):
         composed = hydra.compose(config_name, list(overrides), return_hydra_config=True)
         return checked_job(config_name, *split_off_hydra(composed), overrides)

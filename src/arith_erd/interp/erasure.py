@@ -119,7 +119,7 @@ def inlp(x: Tensor | Whitened, z: Tensor, iterations: int) -> Eraser:
     if iterations < 0 or iterations * width > x.rank:
         most = f"from 0 to {x.rank // width}" if width else "at least 0"
         takes = f"each removes {width} of the embedding's {x.rank} directions"
-        raise UserError(f"probe.iterations={iterations}: expected {most}, since {takes}")
+        raise UserError(f"iterations={iterations}: expected {most}, since {takes}")
     removed = x.scale.new_zeros(x.rank, 0)  # orthonormal, along the principal axes
     for _ in range(iterations):
         hidden = _orthonormalise(removed / x.scale[:, None])  # white coordinates that the nullspace projection hides

@@ -145,9 +145,9 @@ def test_iterations_above_the_rank_are_refused():
     x = embeddings()
     z = concept(x, "numbers")
     assert inlp(x, z, (D - DEAD) // 2).rank == D - DEAD
-    with pytest.raises(UserError, match=r"probe\.iterations=6: expected from 0 to 5, since each removes 2 of .* 10"):
+    with pytest.raises(UserError, match=r"iterations=6: expected from 0 to 5, since each removes 2 of .* 10"):
         inlp(x, z, 6)
-    with pytest.raises(UserError, match=r"probe\.iterations=-1"):
+    with pytest.raises(UserError, match=r"iterations=-1"):
         inlp(x, z, -1)
 
 
