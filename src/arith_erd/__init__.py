@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from .interp.causal_model import CausalModel
     from .interp.counterfactuals import CounterfactualDataset
     from .interp.das import fit_das
-    from .interp.erasure import flip_signs, inlp, leace, mean_projection
+    from .interp.erasure import Eraser, flip_signs, inlp, leace, mean_projection
     from .interp.hooked import Hooked
     from .interp.interchange import interchange_accuracy
     from .interp.interventions import Erase, Interchange, Replace, Steer, Subspace
     from .interp.loading import load_authors_weights, load_pretrained, load_references, load_run, load_seeds
     from .interp.scoring import score_method, zoo
+    from .loggers import Logger
+    from .losses import Loss
     from .models import GRU, LSTM, MLP, NanoGPT, Network, Transformer
-    from .probes.probe import Probe
+    from .probes.probe import NetworkProbe, Probe
     from .probes.run_probe import ProbeResult, probe
     from .runs.table import load_table
     from .splits import LengthSplit, RandomSplit, Split, TokenSplit, ValueSplit
@@ -41,16 +43,18 @@ _HOMES = {
     "errors": ("UserError",),
     "interp.causal_model": ("CausalModel",),
     "interp.counterfactuals": ("CounterfactualDataset",),
-    "interp.erasure": ("flip_signs", "inlp", "leace", "mean_projection"),
+    "interp.erasure": ("Eraser", "flip_signs", "inlp", "leace", "mean_projection"),
     "interp.hooked": ("Hooked",),
     "interp.interchange": ("interchange_accuracy",),
     "interp.interventions": ("Erase", "Interchange", "Replace", "Steer", "Subspace"),
     "interp.loading": ("load_authors_weights", "load_pretrained", "load_references", "load_run", "load_seeds"),
     "interp.scoring": ("score_method", "zoo"),
     "interp.das": ("fit_das",),
+    "loggers": ("Logger",),
+    "losses": ("Loss",),
     "models": ("GRU", "LSTM", "MLP", "NanoGPT", "Network", "Transformer"),
     "probes.run_probe": ("ProbeResult", "probe"),
-    "probes.probe": ("Probe",),
+    "probes.probe": ("NetworkProbe", "Probe"),
     "runs.table": ("load_table",),
     "splits": ("LengthSplit", "RandomSplit", "Split", "TokenSplit", "ValueSplit"),
     "tasks": ("Add", "Add3", "AddScratchpad", "Examples", "ModAdd", "Mul", "RandomOutput", "Sub", "Task"),
@@ -61,11 +65,12 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = ["__version__"]
 __all__ += ["GRU", "LSTM", "MLP", "Add", "Add3", "AddScratchpad", "CausalModel", "CounterfactualDataset", "Erase"]
-__all__ += ["Examples", "Hooked", "Interchange", "LengthSplit", "ModAdd", "Mul", "NanoGPT", "Network", "Probe"]
-__all__ += ["ProbeResult", "RandomOutput", "RandomSplit", "Replace", "Split", "Steer", "Sub", "Subspace", "Task"]
-__all__ += ["TokenSplit", "Transformer", "UserError", "ValueSplit", "compose", "fit", "fit_das", "flip_signs", "inlp"]
-__all__ += ["interchange_accuracy", "leace", "load_authors_weights", "load_pretrained", "load_references", "load_run"]
-__all__ += ["load_seeds", "load_table", "mean_projection", "probe", "score_method", "train", "trust", "zoo"]
+__all__ += ["Eraser", "Examples", "Hooked", "Interchange", "LengthSplit", "Logger", "Loss", "ModAdd", "Mul", "NanoGPT"]
+__all__ += ["Network", "NetworkProbe", "Probe", "ProbeResult", "RandomOutput", "RandomSplit", "Replace", "Split"]
+__all__ += ["Steer", "Sub", "Subspace", "Task", "TokenSplit", "Transformer", "UserError", "ValueSplit", "compose"]
+__all__ += ["fit", "fit_das", "flip_signs", "inlp", "interchange_accuracy", "leace", "load_authors_weights"]
+__all__ += ["load_pretrained", "load_references", "load_run", "load_seeds", "load_table", "mean_projection", "probe"]
+__all__ += ["score_method", "train", "trust", "zoo"]
 
 
 def __getattr__(name: str) -> Any:

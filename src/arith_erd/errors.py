@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def explain_validation_error(
         if part in known:
             description = known[part].description or description
             fields = getattr(known[part].annotation, "__pydantic_fields__", NO_FIELDS)
-    if first["type"] == "missing":
+    if first["type"].startswith("missing"):
         return UserError(f"{key}: missing; expected a value for it")
     if first["type"] == "unexpected_keyword_argument" or (known and first["type"] == "invalid_key"):
         return no_such_key(key, [f"{key.rpartition('.')[0]}.{name}".strip(".") for name in known])
@@ -79,7 +80,9 @@ def no_such_key(key: str, known: Collection[str]) -> UserError:
         return UserError("device: no such key; did you mean trainer.accelerator=gpu?")
     groups = {".".join(k.split(".")[:n]) for k in known for n in range(1, k.count(".") + 1)}
     path, _, last = key.rpartition(".")
-    matches = difflib.get_close_matches(key, sorted({*known, *groups}), n=1)
+    close = partial(difflib.get_close_matches, n=1)
+    alike = [k for k in sorted({*known, *groups}) if close(last, [k.rpartition(".")[2]], cutoff=0.5)]
+    matches = close(key, alike)
     matches += [k for k in sorted(known) if k.rpartition(".")[2] == last and k not in matches]
     siblings = [k for k in {*known, *groups} if k.rpartition(".")[0] == path] or groups
     accepted = f"expected one of {', '.join(sorted(siblings))}" if siblings else "none is accepted"

@@ -150,6 +150,8 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
         (lambda: ae.probe("logit_lens", model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
         (lambda: ae.probe("logit_lens", model, pear=1), "probe.pear: no such key; did you mean probe.pairs"),
         (lambda: ae.probe("errors", model, foo=1), "probe.foo: no such key; none is accepted"),
+        (lambda: ae.probe("logit_lens", model, n=1), "probe.n: no such key; expected one of probe.pairs, probe.seed"),
+        (lambda: model.accuracy([ae.Erase("dec.1", None, abs)]), "^accuracy: received list; expected examples, then"),
         (lambda: ae.probe("dataset", model), "expected no networks"),
         (lambda: ae.probe("dataset", task="add"), "probe.task=add: expected an object, a Task"),
         (lambda: ae.probe("logit_lens"), "expected one network or more"),

@@ -99,9 +99,11 @@ class CausalModel:
 
         ``fixed`` sets variables to values, (N,) or (N, width); variables that depend on them change too.
         """
-        table = operands.operands if isinstance(operands, Examples) else np.asarray(operands, dtype=np.int64)
-        if table.ndim != 2 or table.shape[1] != self.task.num_operands:
-            raise UserError(f"operands {table.shape}: expected (N, {self.task.num_operands})")
+        table = operands.operands if isinstance(operands, Examples) else np.asarray(operands)
+        if table.ndim != 2 or table.shape[1] != self.task.num_operands or table.dtype.kind not in "iu":
+            received = f"received {table.dtype} of shape {table.shape}"
+            raise UserError(f"operands: {received}; expected examples, or integers (N, {self.task.num_operands})")
+        table = table.astype(np.int64)
         fixed_values = {name: np.asarray(value) for name, value in (fixed or {}).items()}
         self.require(fixed_values)
         width, base = max(self.task.bits, self.task.width), self.task.base

@@ -122,9 +122,10 @@ def require_distinguishable(
 
 @dataclass(frozen=True, eq=False)
 class CounterfactualDataset:
-    """n pairs of runs, ``base`` and ``source`` (n,), of one family, drawn with ``seed`` from the rows in ``pool``.
+    """n pairs of runs of one family, drawn with ``seed``: by `sample`, or your own by `of`.
 
-    ``digit`` is the digit t of the answer, counted from the lowest, at which the family holds; None for all.
+    ``base`` and ``source`` (n,) are row numbers of ``task.examples()``, taken from those in ``pool``. ``digit`` is the
+    digit t of the answer, counted from the lowest, at which the family holds; None for all.
     """
 
     causal_model: CausalModel
@@ -133,11 +134,36 @@ class CounterfactualDataset:
     family: Family = Family()
     digit: int | None = None
     pool: Array | None = None
-    seed: int = 0
+    seed: int | None = 0  # None for pairs of one's own
+
+    def __post_init__(self) -> None:
+        if any(
+            np.asarray(rows).ndim != 1 or np.asarray(rows).dtype.kind not in "iu" for rows in (self.base, self.source)
+        ):
+            raise UserError(
+                "CounterfactualDataset: expected row numbers; use .sample(..), or .of(..) for your own pairs"
+            )
 
     def __repr__(self) -> str:
         where = "" if self.digit is None else f" at digit {self.digit}"
         return f"CounterfactualDataset({len(self)} pairs, {self.family}{where})"
+
+    @classmethod
+    def of(cls, causal_model: CausalModel, base: Examples, source: Examples) -> "CounterfactualDataset":
+        """Pair the examples of two batches, one by one.
+
+        >>> from arith_erd.tasks import Add
+        >>> task = Add(3)
+        >>> pairs = CounterfactualDataset.of(CausalModel(task), task.examples([3], [5]), task.examples([1], [4]))
+        >>> pairs.base_examples.answer, pairs.source_examples.answer
+        (array([8]), array([5]))
+        """
+        task = causal_model.task
+        task.require_enumerable("a dataset of pairs")
+        if not isinstance(base, Examples) or not isinstance(source, Examples) or len(base) != len(source):
+            raise UserError("base, source: expected two batches of task.examples(..), of equal length")
+        rows, others = (np.ravel_multi_index(tuple(one.operands.T), task.shape) for one in (base, source))
+        return cls(causal_model, rows, others, seed=None)
 
     @classmethod
     def sample(
@@ -214,6 +240,8 @@ class CounterfactualDataset:
         Raises:
             UserError: for shares that do not sum to 1, or if a part has too few operands for the family.
         """
+        if self.seed is None:
+            raise UserError("split: draws pairs of the same family again; for your own pairs use part(rows)")
         if min(shares, default=0) <= 0 or abs(sum(shares) - 1) > 1e-6:
             raise bad_value("shares", tuple(shares), "shares above 0 that add up to 1, such as (0.8, 0.2)")
         rng = np.random.default_rng([self.seed, 2])
@@ -270,7 +298,8 @@ def sample_sources(
 
     Sources are drawn from ``pool``, ascending rows (M,); None for all.
     """
-    causal_model.require([name for name in (*family.vary, *family.keep) if name != causal_model.output])
+    for key, names in (("vary", family.vary), ("keep", family.keep)):
+        causal_model.require([name for name in names if name != causal_model.output], key)
     pool = np.arange(causal_model.task.size) if pool is None else np.asarray(pool)
 
     def group_ids_of(name: str) -> Array:

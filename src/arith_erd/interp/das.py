@@ -82,7 +82,7 @@ def fit_das(
     Args:
         train: pairs to learn from, also used to choose the best of several starts. Each of the ``steps`` takes at least
             ``batch_size`` pairs, or all if there are fewer.
-        position: None for all positions of the site together.
+        position: an index or a name, as in `Replace`; None or ``all`` for all positions of the site together.
         variable: a variable of the causal model; by default the one that the pairs vary.
 
     Raises:
@@ -92,6 +92,7 @@ def fit_das(
     for name, number, least in (("rank", rank, 1), ("steps", steps, 0), ("batch_size", batch_size, 1)):
         require_integer(name, number, least)
     train, variable = checked_pairs(model, causal_model, train, variable)
+    position = None if position == "all" else position
     rows = np.unique(np.concatenate([train.base, train.source]))
     config = DASConfig(steps=steps, batch_size=batch_size)
     search = DASSearch(model, causal_model, site, position, rows, config, seed)

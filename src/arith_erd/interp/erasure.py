@@ -39,7 +39,8 @@ class Eraser:
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.shape[-1] != len(self.mean):
-            raise UserError(f"an eraser of {len(self.mean)} dimensions does not fit activations of size {x.shape[-1]}")
+            problem = f"an eraser of {len(self.mean)} dimensions does not fit activations of size {x.shape[-1]}"
+            raise UserError(f"{problem}; fit it at the positions where it erases; None means all, concatenated")
         change = (x.to(self.mean) - self.mean) @ self.right @ self.left.T  # (N, d)
         return (x.to(self.mean) - change).to(x)
 
@@ -155,14 +156,14 @@ def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> E
     return Eraser(x.mean, removed * strength, removed)
 
 
-def flip_signs(x: Tensor | Whitened, eraser: Eraser, generator: torch.Generator) -> Eraser:
+def flip_signs(x: Tensor | Whitened, eraser: Eraser, seed: int | torch.Generator = 0) -> Eraser:
     """Turn an eraser into that of a random concept: reflect it along randomly chosen principal axes of x.
 
     The reflection keeps the mean and the covariance of x. So the result hides another concept and removes the same
     variance along each principal axis: a fairer control than random directions of the same variance. ``x`` are the
     embeddings on which the eraser was fitted, as in `leace`.
     """
-    x = _whitened(x)
+    x, generator = _whitened(x), torch.Generator().manual_seed(seed) if isinstance(seed, int) else seed
     signs = 2.0 * torch.randint(0, 2, (x.rank,), generator=generator, dtype=torch.float64) - 1
     left, right = (x.axes @ (signs[:, None] * (x.axes.T @ side)) for side in (eraser.left, eraser.right))
     return Eraser(eraser.mean, left, right)
@@ -193,7 +194,10 @@ def _whitened(x: Tensor | Whitened) -> Whitened:
 
 def _correlation(x: Whitened, z: Tensor) -> Tensor:
     """Correlations (r, k) of the white coordinates with the columns of z that vary."""
-    z = torch.as_tensor(z).to(x.white)
+    try:
+        z = torch.as_tensor(z).to(x.white)
+    except (TypeError, ValueError, RuntimeError):
+        raise UserError(f"concept: received a {type(z).__name__}; expected a tensor, (N,) or (N, k)") from None
     z = z[:, None] if z.dim() == 1 else z
     if z.dim() != 2 or len(z) != len(x.white):
         raise UserError(f"concept: received shape {tuple(z.shape)}; expected ({len(x.white)}, k)")

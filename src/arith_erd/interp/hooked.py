@@ -28,7 +28,7 @@ from .interventions import (
     run_batch,
     split_batches,
 )
-from .sites import check_sites, holds_prompt, num_own_positions
+from .sites import check_sites, holds_prompt, layers, num_own_positions
 
 if TYPE_CHECKING:
     from ..config.job import Job
@@ -115,13 +115,17 @@ class Hooked:
         prompt = torch.as_tensor(self.task.examples(*operands).prompt, device=self.device)
         return self.task.decode(greedy_decode(self.network, prompt, self.task.answer_length).cpu().numpy())
 
-    def accuracy(self, examples: Examples | None = None) -> float:
-        """The share of examples whose answer is right in every token.
+    def accuracy(
+        self, examples: Examples | None = None, interventions: Intervention | Sequence[Intervention] = ()
+    ) -> float:
+        """The share of examples whose answer is right in every token, with interventions applied.
 
         By default it is measured on ``task.examples()``: all examples, or a sample of 4,096 if there are too many.
         """
         examples = self.task.examples() if examples is None else examples
-        completion, logits = torch.as_tensor(examples.completion), self.run(examples).cpu()
+        if not isinstance(examples, Examples):
+            raise UserError(f"accuracy: received {type(examples).__name__}; expected examples, then interventions")
+        completion, logits = torch.as_tensor(examples.completion), self.run(examples, interventions).cpu()
         expected = (*completion.shape, self.task.vocab_size)
         if logits.shape[:-1] != completion.shape or logits.shape[-1] < expected[-1]:
             raise UserError(f"{self.name}: logits {tuple(logits.shape)}; expected {expected}")
@@ -225,7 +229,7 @@ class Hooked:
     def run_with_cache(
         self,
         inputs: Inputs,
-        sites: str | Sequence[str],
+        sites: str | Sequence[str] | None = None,
         interventions: Intervention | Sequence[Intervention] = (),
         *,
         include_prompt: bool = False,
@@ -233,8 +237,10 @@ class Hooked:
     ) -> tuple[Tensor, Cache]:
         """Logits (N, m, V), and the outputs of sites, site -> (N, k, ...); patterns are (N, T, nh, S), positions first.
 
-        ``include_prompt`` caches all positions of a site, not only its own: P + m in a decoder-only network.
+        By default the sites are the layers, or all in a network without sites named as layers. ``include_prompt``
+        caches all positions of a site, not only its own: P + m in a decoder-only network.
         """
+        sites = (layers(self.sites) or [*self.sites]) if sites is None else sites
         sites = [sites] if isinstance(sites, str) else [*dict.fromkeys(sites)]
         interventions = as_interventions(interventions)
         check_sites(self.sites, sites)

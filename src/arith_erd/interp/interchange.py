@@ -202,7 +202,11 @@ def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> 
     if position is not None:
         index = model.index(site, position, x.shape[1])
         if not 0 <= index < x.shape[1]:
-            raise UserError(f"position {position}: expected one from 0 to {x.shape[1] - 1}, the positions of {site}")
+            accepted = f"expected one from 0 to {x.shape[1] - 1}, the positions of {site}"
+            prompt = (
+                "; positions of the prompt in a decoder are those of Hooked.run and probe=patching" if index < 0 else ""
+            )
+            raise UserError(f"position {position}: {accepted}{prompt}")
         x = x[:, index]
     return x.flatten(1)
 

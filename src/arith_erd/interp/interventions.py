@@ -8,7 +8,7 @@ Each names a site and a position, and changes the output there::
     Erase("dec.2", None, eraser)                 erase a concept
 
 A position is an index among the positions that the site owns (`interp.sites`), a name such as ``a0`` or ``r1``, or None
-for all of them. Answer position t predicts ``r_t``. `Replace` says which values fit.
+or ``all`` for all of them. Answer position t predicts ``r_t``. `Replace` says which values fit.
 """
 
 from collections import defaultdict
@@ -101,6 +101,10 @@ class Intervention:
     site: str
     position: Position
 
+    def __post_init__(self) -> None:
+        if self.position == "all":  # as tables of results call it
+            object.__setattr__(self, "position", None)
+
     def change(self, x: Tensor, context: InterventionContext) -> Tensor:
         """Activations (B, C) at one position, or (B, k, C) at all -> changed activations of the same shape."""
         raise NotImplementedError
@@ -140,6 +144,11 @@ class Interchange(Intervention):
 
     subspace: Subspace | None = None
     source: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.subspace, Subspace | None):
+            object.__setattr__(self, "subspace", Subspace(self.subspace))
 
     def of(self, cache: Mapping[str, Tensor]) -> Self:
         """A copy with the source runs' activations at the site."""

@@ -78,6 +78,7 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
     Args:
         name: ``add-transformer``, a folder, or ``USER/NAME`` on the Hub.
         seed: 0 by default; a saved network has only its own.
+        folder: of run directories, in which to look for a short name.
 
     Raises:
         UserError: if there is no such network or seed. The message lists those in `pretrained`.

@@ -61,7 +61,7 @@ class Dropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         if self.key is None:
-            wanted = "call `set_dropout_keys` before each step, or `eval()`"
+            wanted = "call eval(), or arith_erd.models.dropout.set_dropout_keys before each step"
             raise RuntimeError(f"Dropout in training mode needs a key: {wanted}")
         return x * keep_mask(self.key, x.shape, self.p, batch_axis)
 

@@ -24,7 +24,13 @@ class Explorer(NetworkProbe):
     picture = Bars("right", "name", "", title="right answers", xlabel="network", percent=True)
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
 
-    def __init__(self, models: Sequence[Hooked], pairs: Positive, beside: Sequence[str], most: Positive) -> None:
+    def __init__(
+        self,
+        models: Sequence[Hooked],
+        pairs: Positive = 512,
+        beside: Sequence[str] = ("erd", "prefix_carry"),
+        most: Positive = 8,
+    ) -> None:
         task = models[0].task
         names = as_list(beside) if is_reference_task(task) else []
         references = [network for name in names for network in load_references(name, [0], task)]

@@ -31,7 +31,9 @@ class LogitLens(NetworkProbe):
         known = models[0].sites
         decoder = [site for site in layers(known) if site.startswith("dec.")]
         if not decoder:
-            raise UserError(f"probe=logit_lens: {models[0].name} has no decoder layers")
+            raise UserError(
+                f"probe=logit_lens: expected sites dec.1, dec.2, ..; {models[0].name} has {', '.join(known)}"
+            )
         self.last = decoder[-1]
         self.sites = [site for site in ("dec.1.resid_pre",) if site in known] + decoder
 

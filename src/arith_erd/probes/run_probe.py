@@ -49,6 +49,9 @@ class ProbeResult:
     name: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)  # on which the rows depend, beside the networks
 
+    def __repr__(self) -> str:
+        return f"ProbeResult({self.name}: {len(self.rows)} rows of {', '.join(map(str, self.rows))})"
+
     @classmethod
     def of(cls, probe: Probe, name: str = "", settings: Mapping[str, Any] | None = None) -> "ProbeResult":
         rows = pd.DataFrame(_measure(probe, type(probe).__name__), columns=[*probe.columns] or None)
@@ -122,7 +125,7 @@ def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeRe
     job = compose("probe", [f"probe={name}"])
     arguments = {need: options.pop(need, getattr(job, need, None)) for need in job.needs if need != "models"}
     if bool(models) != ("models" in job.needs):
-        raise UserError(f"probe={name}: expected {'no networks' if models else 'one network or more'}")
+        raise UserError(f"probe={name}: expected {'no networks, but task=' if models else 'one network or more'}")
     if models:
         _require_same_task(name, models)
         arguments["models"] = list(models)

@@ -1,7 +1,7 @@
 """The splits. The files in ``conf/split/`` name them in ``_target_``.
 
-A split is a function of the examples only: ``split(examples) -> (N,) bool``, True for held-out examples. The paper's
-splits are in its sections 3.2 and 4.4.
+A split is an object with ``split(examples) -> (N,) bool``, True for held-out examples; it depends on nothing else. The
+paper's splits are in its sections 3.2 and 4.4.
 """
 
 from dataclasses import dataclass

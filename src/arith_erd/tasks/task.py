@@ -383,7 +383,8 @@ class Task(ABC):
     def concepts(self, *operands: npt.ArrayLike | Examples) -> dict[str, Array]:
         """Quantities for which a probe searches in an embedding: name -> (N, k), k numbers for each example.
 
-        The arguments are operands, each (N,), or examples; by default all `examples`.
+        The arguments are operands, each (N,), or examples; by default all `examples`. Of an addition ``carries[:, i]``
+        is the carry out of digit i, which causal models call ``carry[:, i + 1]``.
         """
         args: Any = operands
         examples = args[0] if args and isinstance(args[0], Examples) else self.examples(*args)

@@ -135,6 +135,26 @@ def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.
         fit_das(model, adder, CounterfactualDataset.sample(CausalModel(Add(5)), vary="carry"), "h", 1)
 
 
+def test_pairs_of_ones_own_are_taken_as_they_are(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
+    model, adder = mine
+    examples = model.task.examples()
+    pairs = CounterfactualDataset.of(adder, examples[[3, 9, 20]], examples[[8, 1, 63]])
+    assert pairs.base.tolist() == [3, 9, 20]
+    assert (pairs.source_examples.answer == examples.answer[[8, 1, 63]]).all()
+    whole = interchange_accuracy(model, adder, pairs, ae.Interchange("h", "all"), variable="total")
+    assert whole["changed"].tolist() == [1.0]
+    for call, said in (
+        (lambda: pairs.split(), "^split: .* for your own pairs use part"),
+        (lambda: CounterfactualDataset.of(adder, examples[[3]], examples), "^base, source: expected two batches"),
+        (lambda: CounterfactualDataset(adder, [[3, 5]], [[1, 4]]), "expected row numbers; use .sample"),
+        (lambda: CounterfactualDataset.sample(adder, vary="cary"), "^vary=cary: expected some of"),
+        (lambda: adder.values("carry"), "^operands: received .* expected examples, or integers .N, 2."),
+        (lambda: ae.Interchange("h", 1, torch.ones(6, 1)), "^Subspace: .* expected orthonormal columns"),
+    ):
+        with pytest.raises(UserError, match=said):
+            call()
+
+
 def test_an_interchange_of_attention_patterns_reads_all_keys_of_nanogpt() -> None:
     model, adder = Hooked(NanoGPT(7, 4, d_model=16, num_heads=2, num_layers=2), task=Add(3)), CausalModel(Add(3))
     data = CounterfactualDataset.sample(adder, "carry", n=10, digit=2)
