@@ -77,7 +77,7 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
 
     Args:
         name: ``add-transformer``, a folder, or ``USER/NAME`` on the Hub.
-        seed: 0 by default; a saved network has only its own.
+        seed: the lowest by default; a saved network has only its own.
         folder: of run directories, in which to look for a short name.
 
     Raises:
@@ -87,11 +87,12 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
         return _load_saved(Path(name), Path(name).name, seed)
     if not os.path.exists(name) and re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)):
         return _load_saved(download(str(name)), Path(name).name, seed)
-    folder, seed = folder or PRETRAINED, seed or 0
+    folder = folder or PRETRAINED
     networks = pretrained(folder)
     if name not in networks:
         accepted = " or ".join(networks) or f"a name, but {folder} holds no finished run"
         raise bad_value("name", name, f"{accepted}; or a folder with {CONFIG}, or USER/NAME on the Hub")
+    seed = min(networks[name]) if seed is None else seed
     if seed not in networks[name]:
         raise bad_value("seed", seed, f"{', '.join(map(str, networks[name]))} for {name}")
     return load_run(networks[name][seed], seed)
