@@ -9,10 +9,11 @@ import pandas as pd
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModelSpec, build_causal_model
 from ..interp.counterfactuals import distinguishable_variables, require_distinguishable
-from ..interp.das import ANGLE_COLUMNS, ControlledDAS, DASConfig
+from ..interp.das import DASConfig
 from ..interp.hooked import Hooked
 from ..interp.interchange import token_to_digit
 from ..interp.sites import select_sites
+from ..mechanism.controls import ANGLE_COLUMNS, ControlledDAS
 from ..plots.curves import EpochCurves
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREY, INK, ORANGE
@@ -39,8 +40,8 @@ class Subspaces(NetworkProbe):
 
     A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
     interchange-intervention accuracy on test pairs, which share no operand with the training pairs. The other columns
-    are those of `interp.das.ControlledDAS.evaluate`. Angles are in degrees, between the subspace and the directions
-    that probes read.
+    are those of `mechanism.controls.ControlledDAS.evaluate`. Angles are in degrees, between the subspace and the
+    directions that probes read.
 
     ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit scores high at
     rank 1. A number is stored only if `probe=dose` succeeds too. ``sum_mod`` predicts the same bit, but its search

@@ -1,5 +1,7 @@
 """Interchange accuracy and alignment search, on a network and a causal model that the package does not know."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -12,9 +14,12 @@ from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
 from arith_erd.interp.das import fit_das
 from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.interchange import interchange_accuracy
+from arith_erd.interp.interchange import balanced_accuracy, interchange_accuracy
+from arith_erd.interp.interventions import Interchange
 from arith_erd.models import NanoGPT, Transformer
+from arith_erd.models.references import reference
 from arith_erd.tasks import Add, Task
+from tests.unit.interp.toys import InDirections
 
 BASE, CHANNELS = 3, 6
 
@@ -153,6 +158,39 @@ def test_pairs_of_ones_own_are_taken_as_they_are(mine: tuple[ae.Hooked, ae.Causa
     ):
         with pytest.raises(UserError, match=said):
             call()
+
+
+def test_balanced_accuracy_of_a_right_network_without_an_intervention_is_one_half() -> None:
+    right, expected = torch.tensor([[3], [4], [3], [3]]), torch.tensor([[4], [4], [3], [3]])
+    assert balanced_accuracy(right, expected, right) == 0.5
+    assert balanced_accuracy(expected, expected, right) == 1
+    assert balanced_accuracy(expected, expected, torch.tensor([[4], [3], [4], [4]]) - 1) == 1  # all should change
+    assert math.isnan(balanced_accuracy(right, right, right))  # nothing should change, so nothing can be told
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "position", "steps", "passes"),
+    [
+        ("erd", "sum", None, 2, True),
+        pytest.param("erd", "carry", 4, 2, False, marks=pytest.mark.slow),
+        pytest.param("prefix_carry", "carry", 4, 40, True, marks=pytest.mark.slow),
+        pytest.param("prefix_carry_decoy", "sum", None, 2, False, marks=pytest.mark.slow),
+    ],
+)
+def test_one_direction_carries_only_what_the_algorithm_computes_with(name, variable, position, steps, passes) -> None:
+    model, adder = Hooked(reference(name, 0).network, task=Add()), CausalModel(Add())
+    train, test = CounterfactualDataset.sample(adder, n=512, digit=position).split((0.75, 0.25))
+    space = fit_das(model, adder, train, "dec.3", position, variable, steps=steps)
+    found = interchange_accuracy(model, adder, test, Interchange("dec.3", position, space), variable=variable)
+    assert (found["accuracy"].item() > 0.98) == passes
+
+
+def test_a_search_where_no_answer_should_change_is_refused() -> None:
+    adder = CausalModel(Add(4))
+    model = Hooked(InDirections(adder.task), task=adder.task)
+    train = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=32)
+    with pytest.raises(UserError, match=r"^position=0: expected one where the interchange of carry changes an answer"):
+        fit_das(model, adder, train, "dec.1", 0)
 
 
 def test_an_interchange_of_attention_patterns_reads_all_keys_of_nanogpt() -> None:
