@@ -24,11 +24,11 @@ import arith_erd as ae
 from arith_erd.interp.das import DASConfig
 from arith_erd.interp.erasure import probe_predictions, whiten
 from arith_erd.interp.scoring import REFERENCE_ALGORITHMS, SCORE_COLUMNS, Method, add_verdicts, score_row
-from arith_erd.interp.sites import layer_of, layers, residual_stream, select_sites
+from arith_erd.interp.sites import layer_of, layers, residual_stream
 from arith_erd.mechanism.controls import ControlledDAS
 from arith_erd.mechanism.signature import Signature, classify, expected_signatures, measure_signature
 from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots, write_in_cell
-from arith_erd.probes.probe import sample_pairs
+from arith_erd.probes.probe import sample_pairs, select_sites
 from arith_erd.stats import beats_majority, clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
 

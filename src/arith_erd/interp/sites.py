@@ -10,13 +10,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from ..errors import UserError, bad_value
+from ..errors import UserError
 
 if TYPE_CHECKING:
+    from torch import Tensor  # loads torch, which a probe of a task does not need
+
     from ..tasks import Task
-    from .hooked import Hooked
 
 
 def layers(sites: Iterable[str], stack: str = "enc|dec") -> list[str]:
@@ -46,22 +45,6 @@ def check_sites(available: Iterable[str], sites: Iterable[str], key: str = "site
         raise UserError(f"{key}={', '.join(map(str, unknown))}: this model has {listed}")
 
 
-def select_sites(models: "Sequence[Hooked]", site: str | Sequence[str] | None) -> list[str]:
-    """The sites of ``probe.site``: one, a list of them, or ``all`` layers; None for the decoder's middle layer."""
-    if site is None or site == "all":
-        decoder = layers(models[0].sites, "dec")
-        sites = decoder[(len(decoder) - 1) // 2 :][:1] if site is None else layers(models[0].sites)
-        if not sites:
-            pattern = "dec.N" if site is None else "enc.N or dec.N"
-            accepted = f"some of {', '.join(models[0].sites)}, since {models[0].name} has no layers named {pattern}"
-            raise bad_value("probe.site", "null" if site is None else site, accepted)
-    else:
-        sites = [site] if isinstance(site, str) else [*dict.fromkeys(site)]
-    for model in models:
-        check_sites(model.sites, sites, "probe.site")
-    return sites
-
-
 def holds_prompt(site: str, positions: int | None, task: "Task") -> bool:
     """Whether the ``positions`` of a site are those of the prompt alone, as in an encoder, whatever its name."""
     prompt, answer = len(task.prompt_names), len(task.answer_names)
@@ -75,7 +58,7 @@ def position_names(site: str, positions: int, task: "Task") -> Sequence[int | st
     return next((names for names in possible if len(names) == positions), [*range(positions)])
 
 
-def num_own_positions(site: str, length: int, inputs: Sequence[Tensor]) -> int:
+def num_own_positions(site: str, length: int, inputs: "Sequence[Tensor]") -> int:
     """How many of the ``length`` positions T of a site's output are its own: they are the last ones.
 
     ``inputs`` are those of the forward pass: prompt (B, P) and decoder's input (B, t), or those of another module.

@@ -16,13 +16,12 @@ from ..interp.erasure import Eraser, Whitened, probe_predictions, whiten
 from ..interp.hooked import Hooked
 from ..interp.interchange import finite_cache
 from ..interp.interventions import Erase
-from ..interp.sites import select_sites
 from ..models import Transformer
 from ..models.network import sequence_correct
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from ..tasks import Task
-from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list
+from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list, select_sites
 
 Key = tuple[str, str]  # concept, method
 Method = Literal["inlp", "mean_projection", "leace"]

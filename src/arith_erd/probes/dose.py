@@ -14,10 +14,9 @@ from ..interp.erasure import MIN_DEVIATION, Whitened, leace, whiten
 from ..interp.hooked import Hooked
 from ..interp.interchange import finite_cache
 from ..interp.interventions import Steer
-from ..interp.sites import select_sites
 from ..models.network import sequence_correct, shift_right
 from ..plots.panels import Lines
-from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list
+from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list, select_sites
 
 Method = Literal["slope", "leace", "centroids"]
 NUM_FITTED = 4096  # examples that directions are fitted on

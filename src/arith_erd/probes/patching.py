@@ -28,12 +28,22 @@ from ..interp.erasure import token_means
 from ..interp.hooked import Hooked
 from ..interp.interchange import digits_to_tokens, finite_cache, scored_positions, token_to_digit
 from ..interp.interventions import Replace
-from ..interp.sites import holds_prompt, layers, position_names, select_sites
+from ..interp.sites import holds_prompt, layers, position_names
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
 from ..plots.tables import summary_table
 from ..tasks import Examples, Task
-from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list, format_cells, sample_pairs, weighted_means
+from .probe import (
+    Natural,
+    NetworkProbe,
+    OneOrMore,
+    Positive,
+    as_list,
+    format_cells,
+    sample_pairs,
+    select_sites,
+    weighted_means,
+)
 
 MIN_CLEAN_ACCURACY = 0.5  # accuracy on clean examples below which a note is printed
 ALL = "all"

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ..errors import UserError
 from ..interp.hooked import Hooked
-from ..interp.sites import residual_stream, select_sites
+from ..interp.sites import residual_stream
 from ..mechanism.place_value import (
     ColumnSums,
     ideal_slope,
@@ -21,7 +21,7 @@ from ..mechanism.place_value import (
 from ..plots import style
 from ..plots.curves import EpochCurves
 from ..plots.panels import Lines
-from .probe import NetworkProbe, OneOrMore, Positive, format_cells
+from .probe import NetworkProbe, OneOrMore, Positive, format_cells, select_sites
 
 LINE_NAMES = {
     "operands": "operand bits",

@@ -11,7 +11,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
-from ..errors import explain_validation_error
+from ..errors import bad_value, explain_validation_error
+from ..interp.sites import check_sites, layers
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps, Lines, Picture
 from ..plots.style import set_figure_title
@@ -150,6 +151,22 @@ class NetworkProbe(Probe):
 def as_list(chosen: Any) -> list[Any]:
     """One value or several, as a list without repetition."""
     return [chosen] if isinstance(chosen, str | int) else list(dict.fromkeys(chosen))
+
+
+def select_sites(models: Sequence["Hooked"], site: str | Sequence[str] | None) -> list[str]:
+    """The sites of ``probe.site``: one, a list of them, or ``all`` layers; None for the decoder's middle layer."""
+    if site is None or site == "all":
+        decoder = layers(models[0].sites, "dec")
+        sites = decoder[(len(decoder) - 1) // 2 :][:1] if site is None else layers(models[0].sites)
+        if not sites:
+            pattern = "dec.N" if site is None else "enc.N or dec.N"
+            accepted = f"some of {', '.join(models[0].sites)}, since {models[0].name} has no layers named {pattern}"
+            raise bad_value("probe.site", "null" if site is None else site, accepted)
+    else:
+        sites = as_list(site)
+    for model in models:
+        check_sites(model.sites, sites, "probe.site")
+    return sites
 
 
 def sample_pairs(task: Task, count: int | None, seed: int) -> Examples:

@@ -12,12 +12,11 @@ from ..interp.counterfactuals import distinguishable_variables, require_distingu
 from ..interp.das import DASConfig
 from ..interp.hooked import Hooked
 from ..interp.interchange import token_to_digit
-from ..interp.sites import select_sites
 from ..mechanism.controls import ANGLE_COLUMNS, ControlledDAS
 from ..plots.curves import EpochCurves
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREY, INK, ORANGE
-from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list, format_cells
+from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list, format_cells, select_sites
 
 CONTROL_COLUMNS = ("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy")
 TABLE_COLUMNS = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
