@@ -28,7 +28,7 @@ from arith_erd.interp.sites import layer_of, layers, residual_stream
 from arith_erd.mechanism.controls import ControlledDAS
 from arith_erd.mechanism.signature import Signature, classify, expected_signatures, measure_signature
 from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots, write_in_cell
-from arith_erd.probes.probe import sample_pairs, select_sites
+from arith_erd.probes.probe import select_sites
 from arith_erd.stats import beats_majority, clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
 
@@ -68,7 +68,7 @@ def run_erasures(model: ae.Hooked) -> pd.DataFrame:
 
 def score_probes(model: ae.Hooked) -> float:
     """R² of linear probes at a position t: of the sum, less the mean of carry and xor; each at its best site."""
-    examples, best = sample_pairs(model.task, 1024, seed=0), []
+    examples, best = model.task.examples().sample(1024, seed=0), []
     values = ae.CausalModel(model.task).values(examples)
     _, found = model.run_with_cache(examples, scored_sites(model))
     for x in found.values():

@@ -34,7 +34,7 @@ from ..interp.hooked import Hooked
 from ..models import Network, Transformer
 from ..models.references import POST_HOC, is_reference_task
 from ..models.weights import state_shapes
-from ..tasks import Add, Examples, Task
+from ..tasks import Add, Task
 from .card import MAX_DISTANCE, MIN_ACCURACY, MIN_EFFECT, USER_MODEL, CardRow
 from .place_value import ColumnSums
 from .responses import (
@@ -118,7 +118,7 @@ def measure_signature(
     Networks that add are also steered: on ``steered`` examples, along directions fitted on as many others.
     """
     task, columns = model.task, ColumnSums(model.task)
-    examples = sample_examples(columns, pairs, np.random.default_rng(seed))
+    examples = columns.causal_model.examples.sample(pairs, seed)
     clean, readings = run_with_prefixes(model, examples, seed)
     responses: dict[tuple[str, int], list[Array]] = defaultdict(list)  # component, bit -> changes, agreements
     for t, intervention, tokens, prefix in readings:
@@ -155,12 +155,6 @@ def distinguishable_bits(component: str, width: int) -> range:
     return range(2 if component == "carry" else 0, width - 2)
 
 
-def sample_examples(columns: ColumnSums, count: int, rng: np.random.Generator) -> Examples:
-    """Draw ``count`` different examples, or take all if there are no more."""
-    table = columns.causal_model.examples
-    return table if count >= len(table) else table[rng.permutation(len(table))[:count]]
-
-
 def compared_predictions(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
     """Yield each component's name, the bits (N,) that it predicts, and a mask (N,) of the examples that count.
 
@@ -182,7 +176,7 @@ def expected_signatures(task: Add) -> dict[str, Signature]:
     `POST_HOC_PREFIXES`.
     """
     rng, width, columns = np.random.default_rng(0), task.width, ColumnSums(task)
-    examples = sample_examples(columns, NUM_SIMULATED, rng)
+    examples = columns.causal_model.examples.sample(NUM_SIMULATED, rng)
     signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in PREDICTIONS}
     for t in range(1, width):
         predicted = predict_bits(columns, examples, rng.integers(0, 2, (len(examples), t)))

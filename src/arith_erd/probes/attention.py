@@ -10,7 +10,7 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
-from .probe import Natural, NetworkProbe, Positive, sample_pairs
+from .probe import Natural, NetworkProbe, Positive
 
 
 class Attention(NetworkProbe):
@@ -32,7 +32,7 @@ class Attention(NetworkProbe):
 
     def __init__(self, models: Sequence[Hooked], pairs: Positive | None = 1024, seed: Natural = 0) -> None:
         super().__init__(models)
-        self.examples = sample_pairs(self.task, pairs, seed)
+        self.examples = self.task.examples().sample(pairs, seed)
         self.sites = [site for site in models[0].sites if site.endswith("pattern")]
         if not self.sites:
             raise UserError(f"probe=attention: {models[0].name} has no attention; expected a network with attention")

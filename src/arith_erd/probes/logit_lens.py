@@ -11,7 +11,7 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..plots.panels import HeatMaps
-from .probe import Natural, NetworkProbe, Positive, sample_pairs
+from .probe import Natural, NetworkProbe, Positive
 
 
 class LogitLens(NetworkProbe):
@@ -27,7 +27,7 @@ class LogitLens(NetworkProbe):
 
     def __init__(self, models: Sequence[Hooked], pairs: Positive | None = 2048, seed: Natural = 0) -> None:
         super().__init__(models)
-        self.examples = sample_pairs(self.task, pairs, seed)
+        self.examples = self.task.examples().sample(pairs, seed)
         known = models[0].sites
         decoder = [site for site in layers(known) if site.startswith("dec.")]
         if not decoder:

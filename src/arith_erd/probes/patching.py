@@ -33,17 +33,7 @@ from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
 from ..plots.tables import summary_table
 from ..tasks import Examples, Task
-from .probe import (
-    Natural,
-    NetworkProbe,
-    OneOrMore,
-    Positive,
-    as_list,
-    format_cells,
-    sample_pairs,
-    select_sites,
-    weighted_means,
-)
+from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list, format_cells, select_sites, weighted_means
 
 MIN_CLEAN_ACCURACY = 0.5  # accuracy on clean examples below which a note is printed
 ALL = "all"
@@ -155,10 +145,10 @@ class Patching(NetworkProbe):
             self.base, self.pairs = family_pairs(model, self.families, variables, pairs or self.task.size, seed)
             self.measures = ["flipped", *(f"iia_{name}" for name in ("none", *variables, "token"))]
         elif source == "token_mean":
-            self.base, self.pairs = sample_pairs(self.task, pairs, seed), []
+            self.base, self.pairs = self.task.examples().sample(pairs, seed), []
             self.measures = ["accuracy", "no_intervention"]
         else:
-            clean = sample_pairs(self.task, pairs, seed)
+            clean = self.task.examples().sample(pairs, seed)
             self.base = corrupt(self.task, clean, source, seed)
             differ, read = clean.completion != self.base.completion, range(self.task.answer_length)
             self.pairs = [SourcePairs(source, clean, differ, read, {"flipped": clean.completion})]

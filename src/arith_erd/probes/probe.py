@@ -17,7 +17,7 @@ from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps, Lines, Picture
 from ..plots.style import set_figure_title
 from ..plots.tables import NUMBER, TableSchema, summary_table
-from ..tasks import Examples, Task
+from ..tasks import Task
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked  # loads torch, which a probe of a task does not need
@@ -167,15 +167,6 @@ def select_sites(models: Sequence["Hooked"], site: str | Sequence[str] | None) -
     for model in models:
         check_sites(model.sites, sites, "probe.site")
     return sites
-
-
-def sample_pairs(task: Task, count: int | None, seed: int) -> Examples:
-    """Draw ``count`` different examples in random order; all examples if it is None or larger than the table."""
-    table = task.examples()
-    if count is None or count >= len(table):
-        return table
-    chosen = np.random.default_rng(seed).permutation(len(table))[:count]
-    return table[chosen]
 
 
 def format_cells(table: pd.DataFrame, number_format: str = ".2f") -> pd.DataFrame:

@@ -62,6 +62,12 @@ class Examples:
         chosen: Any = [rows] if isinstance(rows, int | np.integer) else rows
         return replace(self, **{name: getattr(self, name)[chosen] for name in names})
 
+    def sample(self, count: int | None, seed: int | np.random.Generator) -> "Examples":
+        """Draw ``count`` of them in random order; all, in their own order, if it is None or there are no more."""
+        if count is None or count >= len(self):
+            return self
+        return self[np.random.default_rng(seed).permutation(len(self))[:count]]
+
     @property
     def a(self) -> Array:
         """The first operand (N,)."""
