@@ -21,7 +21,7 @@ from ..models.network import sequence_correct
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from ..tasks import Task
-from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list, select_sites
+from .probe import Count, Natural, NetworkProbe, OneOrMore, as_list, select_sites
 
 Key = tuple[str, str]  # concept, method
 Method = Literal["inlp", "mean_projection", "leace"]
@@ -100,8 +100,8 @@ class Amnesic(NetworkProbe):
         site: OneOrMore[str] = "dec.3",
         concept: OneOrMore[str] | None = None,
         method: OneOrMore[Method] | None = None,
-        iterations: Positive = 2,
-        controls: Positive = 100,
+        iterations: Count = 2,
+        controls: Count = 100,
         seed: Natural = 0,
     ) -> None:
         super().__init__(models)

@@ -10,7 +10,7 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
-from .probe import Natural, NetworkProbe, Positive
+from .probe import Count, Natural, NetworkProbe
 
 
 class Attention(NetworkProbe):
@@ -30,7 +30,7 @@ class Attention(NetworkProbe):
         font_size=6,
     )
 
-    def __init__(self, models: Sequence[Hooked], pairs: Positive | None = 1024, seed: Natural = 0) -> None:
+    def __init__(self, models: Sequence[Hooked], pairs: Count | None = 1024, seed: Natural = 0) -> None:
         super().__init__(models)
         self.examples = self.task.examples().sample(pairs, seed)
         self.sites = [site for site in models[0].sites if site.endswith("pattern")]

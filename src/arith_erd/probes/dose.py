@@ -16,7 +16,7 @@ from ..interp.interchange import finite_cache
 from ..interp.interventions import Steer
 from ..models.network import sequence_correct, shift_right
 from ..plots.panels import Lines
-from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list, select_sites
+from .probe import Count, Natural, NetworkProbe, OneOrMore, as_list, select_sites
 
 Method = Literal["slope", "leace", "centroids"]
 NUM_FITTED = 4096  # examples that directions are fitted on
@@ -66,7 +66,7 @@ class Dose(NetworkProbe):
         site: OneOrMore[str] = "all",
         method: OneOrMore[Method] = ("slope", "leace", "centroids"),
         delta: OneOrMore[int] | None = None,
-        sample: Positive = 128,
+        sample: Count = 128,
         seed: Natural = 0,
         causal_model: CausalModelSpec = None,
     ) -> None:

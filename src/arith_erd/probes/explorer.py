@@ -12,7 +12,7 @@ from ..interp.loading import load_references
 from ..models.references import is_reference_task
 from ..plots.curves import EpochCurves
 from ..plots.panels import Bars
-from .probe import NetworkProbe, Positive, as_list
+from .probe import Count, NetworkProbe, as_list
 
 
 class Explorer(NetworkProbe):
@@ -27,9 +27,9 @@ class Explorer(NetworkProbe):
     def __init__(
         self,
         models: Sequence[Hooked],
-        pairs: Positive = 512,
+        pairs: Count = 512,
         beside: Sequence[str] = ("erd", "prefix_carry"),
-        most: Positive = 8,
+        most: Count = 8,
     ) -> None:
         task = models[0].task
         names = as_list(beside) if is_reference_task(task) else []

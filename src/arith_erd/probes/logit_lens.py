@@ -11,7 +11,7 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..plots.panels import HeatMaps
-from .probe import Natural, NetworkProbe, Positive
+from .probe import Count, Natural, NetworkProbe
 
 
 class LogitLens(NetworkProbe):
@@ -25,7 +25,7 @@ class LogitLens(NetworkProbe):
     picture = HeatMaps("accuracy", "token", "site", title="right tokens, by layer")
     units: ClassVar[dict[str, str]] = {"accuracy": "accuracy", "agreement": "accuracy"}
 
-    def __init__(self, models: Sequence[Hooked], pairs: Positive | None = 2048, seed: Natural = 0) -> None:
+    def __init__(self, models: Sequence[Hooked], pairs: Count | None = 2048, seed: Natural = 0) -> None:
         super().__init__(models)
         self.examples = self.task.examples().sample(pairs, seed)
         known = models[0].sites

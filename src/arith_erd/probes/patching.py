@@ -33,7 +33,7 @@ from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
 from ..plots.tables import summary_table
 from ..tasks import Examples, Task
-from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list, format_cells, select_sites, weighted_means
+from .probe import Count, Natural, NetworkProbe, OneOrMore, as_list, format_cells, select_sites, weighted_means
 
 MIN_CLEAN_ACCURACY = 0.5  # accuracy on clean examples below which a note is printed
 ALL = "all"
@@ -116,7 +116,7 @@ class Patching(NetworkProbe):
         models: Sequence[Hooked],
         source: Literal["bit", "pair", "family", "token_mean"] = "bit",
         site: OneOrMore[str] | None = "all",
-        pairs: Positive | None = 256,
+        pairs: Count | None = 256,
         seed: Natural = 0,
         variable: OneOrMore[str] | None = None,
         families: Annotated[Mapping[str, FamilySpec], Field(min_length=1)] | None = None,

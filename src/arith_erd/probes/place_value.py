@@ -21,7 +21,7 @@ from ..mechanism.place_value import (
 from ..plots import style
 from ..plots.curves import EpochCurves
 from ..plots.panels import Lines
-from .probe import NetworkProbe, OneOrMore, Positive, format_cells, select_sites
+from .probe import Count, NetworkProbe, OneOrMore, format_cells, select_sites
 
 LINE_NAMES = {
     "operands": "operand bits",
@@ -96,8 +96,8 @@ class PlaceValue(NetworkProbe):
     def __init__(
         self,
         models: Sequence[Hooked],
-        draws: Positive = 4096,
-        pairs: Positive = 256,
+        draws: Count = 4096,
+        pairs: Count = 256,
         site: OneOrMore[str] | None = None,
     ) -> None:
         super().__init__(models)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 RUNTIME_ARGUMENTS = ("task", "split", "models")  # arguments that are no options
 Natural = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1)]
 Option = TypeVar("Option")
 OneOrMore: TypeAlias = Option | Annotated[Sequence[Option], Field(min_length=1)]
 

@@ -16,7 +16,7 @@ from ..mechanism.controls import ANGLE_COLUMNS, ControlledDAS
 from ..plots.curves import EpochCurves
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREY, INK, ORANGE
-from .probe import Natural, NetworkProbe, OneOrMore, Positive, as_list, format_cells, select_sites
+from .probe import Count, Natural, NetworkProbe, OneOrMore, as_list, format_cells, select_sites
 
 CONTROL_COLUMNS = ("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy")
 TABLE_COLUMNS = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
@@ -76,12 +76,12 @@ class Subspaces(NetworkProbe):
         site: OneOrMore[str] | None = None,
         position: OneOrMore[Natural | Literal["all"]] | None = None,
         variable: OneOrMore[str] | None = None,
-        rank: OneOrMore[Positive] = (1, 2),
-        train: Positive = 1000,
-        validation: Positive = 500,
-        test: Positive = 500,
-        steps: Positive = 50,
-        random: Positive = 20,
+        rank: OneOrMore[Count] = (1, 2),
+        train: Count = 1000,
+        validation: Count = 500,
+        test: Count = 500,
+        steps: Count = 50,
+        random: Count = 20,
         seed: Natural = 0,
         causal_model: CausalModelSpec = None,
     ) -> None:

@@ -14,7 +14,7 @@ from ..tasks import Add, Mul
 from .collect import AUTHORS_WEIGHTS, DEFAULT_OPTIONS, OUR_RUNS, TASK_ALONE, RunData, selection_key
 
 RunOptions: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; others have their default
-Bounds: TypeAlias = tuple[pd.Series, pd.Series]  # lower and upper bounds of a value, by replica
+SeedBounds: TypeAlias = tuple[pd.Series, pd.Series]  # lower and upper bounds of a value, by replica
 TAIL_EPOCHS = 10  # epochs at the end of training
 
 
@@ -53,7 +53,7 @@ class Measure(StrictModel):
         table = table.drop_duplicates(["trajectory", "seed"]).sort_values(["seed", "trajectory"])
         return table.reset_index(names="replica")[["replica", "seed", "low", "high"]]
 
-    def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
+    def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
         """Lower and upper bounds of the value, for each finished replica that has one."""
         raise NotImplementedError
 
@@ -112,7 +112,7 @@ class Metrics(Measure):
     def required_epochs(self) -> int:
         return self.until or self.epoch or 0
 
-    def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
+    def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
         first = 1 if self.until else self.required_epochs + 1 - (TAIL_EPOCHS if self.tail else 1)
         rows = self.metric_rows(data, replicas)
         rows = rows[rows["epoch"].between(first, self.required_epochs)]
@@ -139,7 +139,7 @@ class Ceiling(Measure):
     def required_epochs(self) -> int:
         return self.epochs_at_least
 
-    def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
+    def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
         reached = self.metric_rows(data, replicas).groupby("replica")["val_seq_acc"].max()
         return reached, reached
 
@@ -158,7 +158,7 @@ class Summary(Measure):
     column: str
     epoch: int | None = None
 
-    def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
+    def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
         ended = replicas if self.epoch is None else replicas[replicas["epochs"] == self.epoch]
         column = ended[self.column].astype(float)
         return column, column
@@ -180,7 +180,7 @@ class EpochsTo(Measure):
     def required_epochs(self) -> int:
         return self.planned
 
-    def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
+    def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
         replicas = replicas[replicas["max_epochs"] >= self.planned]
         rows = data.metrics[data.metrics[self.column] >= self.accuracy]
         first = rows.groupby("replica")["epoch"].min().reindex(replicas.index).astype(float)
@@ -241,7 +241,7 @@ class ProbeColumn(Measure):
         rows = self._rows(data, source, runs["task"])
         return _single_value(self._reduce(rows) if len(rows) else np.nan)
 
-    def bounds(self, data: RunData, replicas: pd.DataFrame) -> Bounds:
+    def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
         rows = self._rows(data, OUR_RUNS, replicas["task"].iloc[0])
         groups = rows[rows["replica"].isin(replicas.index)].groupby("replica")
         reduced = pd.Series({replica: self._reduce(part) for replica, part in groups}, dtype=float)
