@@ -230,13 +230,13 @@ def main() -> None:
         rows = pd.read_csv(options.out, keep_default_na=False)[SCORE_COLUMNS]
     done = set(zip(rows["method"], rows["network"], rows["seed"], strict=True))
     for one in sorted(ae.zoo(*options.runs), key=lambda one: one.seed % 100):
-        missing = {name: method for name, method in METHODS.items() if (name, one.network, one.seed) not in done}
+        missing = {name: method for name, method in METHODS.items() if (name, one.name, one.seed) not in done}
         if missing:
             model = one.load()
             for name, method in missing.items():
                 rows.loc[len(rows)] = [name, *score_row(method, one, model)[1:]]
             rows.to_csv(options.out, index=False, float_format="%.4g")
-            print(one.network, one.seed, f"{rows['seconds'].tail(len(missing)).sum():.0f} s", flush=True)
+            print(one.name, one.seed, f"{rows['seconds'].tail(len(missing)).sum():.0f} s", flush=True)
     found = add_verdicts(rows)
     columns = ["method", "network", "seed", "algorithm", "named", "score", "right", "seconds"]
     found[columns].to_csv(options.out, index=False, float_format="%.4g")

@@ -26,7 +26,7 @@ def test_methods_are_measured_once_and_judged_again(root, monkeypatch, tmp_path)
     monkeypatch.syspath_prepend(root / "benchmarks")
     import methods
 
-    asked, networks = [], [one for one in methods.ae.zoo() if one.network in ("erd", "prefix_carry")]
+    asked, networks = [], [one for one in methods.ae.zoo() if one.name in ("erd", "prefix_carry")]
     networks = [one for one in networks if one.seed in (2000, 2001)]
     monkeypatch.setattr(methods.ae, "zoo", lambda: networks)
     says_sum = {name: lambda model: asked.append(model) or 1.0 for name in ("distances", "card")}

@@ -41,7 +41,7 @@ class LabelledNetwork:
     ``models.references.reference(name, seed)`` has their directions.
     """
 
-    network: str
+    name: str
     seed: int
     algorithm: str
     variables: tuple[str, ...]
@@ -69,11 +69,11 @@ def zoo(*runs: str | Path) -> list[LabelledNetwork]:
     return [*networks, *(network for path in paths for network in _labelled_networks(Run(path)))]
 
 
-def score_method(function: Method, networks: Sequence[LabelledNetwork] | None = None) -> pd.DataFrame:
+def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = None) -> pd.DataFrame:
     """Ask a method for the algorithm of each network: a table with one row of `add_verdicts` per network.
 
     Args:
-        function: network -> ``sum`` or ``carries``; or a number, larger if the network computes by the sum. A threshold
+        method: network -> ``sum`` or ``carries``; or a number, larger if the network computes by the sum. A threshold
             for numbers is fixed on one half of the networks and scored on the other. NaN is an abstention: it names no
             algorithm, and counts as wrong.
         networks: networks of `zoo`; None for all of ``zoo()``.
@@ -81,26 +81,26 @@ def score_method(function: Method, networks: Sequence[LabelledNetwork] | None = 
     Raises:
         UserError: if an argument has another type, or the method returns something else.
     """
-    if not callable(function):
-        raise UserError(f"score_method: received {function!r}; expected a function of a network")
+    if not callable(method):
+        raise UserError(f"score_method: received {method!r}; expected a function of a network")
     networks = zoo() if networks is None else [networks] if isinstance(networks, LabelledNetwork) else [*networks]
     if others := [network for network in networks if not isinstance(network, LabelledNetwork)]:
         raise UserError(f"score_method: received a {type(others[0]).__name__}; expected networks from zoo()")
-    rows = [score_row(function, network, network.load()) for network in networks]
+    rows = [score_row(method, network, network.load()) for network in networks]
     return add_verdicts(pd.DataFrame(rows, columns=SCORE_COLUMNS))
 
 
-def score_row(function: Method, network: LabelledNetwork, model: Hooked) -> list[Any]:
+def score_row(method: Method, network: LabelledNetwork, model: Hooked) -> list[Any]:
     """The row of one network: `SCORE_COLUMNS`."""
     start = time.perf_counter()
-    score = function(model)
-    name = getattr(function, "__name__", "method")
+    score = method(model)
+    method_name = getattr(method, "__name__", "method")
     with suppress(TypeError, ValueError):  # a tensor with one number, for example, is a score too
         score = score if isinstance(score, str) else float(score)
     if not isinstance(score, float) and not (isinstance(score, str) and score in ALGORITHM_VARIABLES):
         accepted = f"a number, or {' or '.join(ALGORITHM_VARIABLES)}"
-        raise UserError(f"{name}: returned {score!r} for {network.network}; expected {accepted}")
-    return [name, network.network, network.seed, network.algorithm, score, time.perf_counter() - start]
+        raise UserError(f"{method_name}: returned {score!r} for {network.name}; expected {accepted}")
+    return [method_name, network.name, network.seed, network.algorithm, score, time.perf_counter() - start]
 
 
 def add_verdicts(rows: pd.DataFrame) -> pd.DataFrame:

@@ -47,7 +47,7 @@ def test_threshold_of_one_algorithm_alone_is_refused():
 
 def test_every_reference_is_in_one_half_and_both_algorithms_are_in_both():
     networks = zoo()
-    assert len({(one.network, one.seed) for one in networks}) == len(networks)
+    assert len({(one.name, one.seed) for one in networks}) == len(networks)
     assert {(one.seed % 2, one.algorithm) for one in networks} == {(i, x) for i in (0, 1) for x in ("sum", "carries")}
 
 
@@ -66,14 +66,14 @@ def test_trained_network_counts_if_it_is_right_everywhere_and_follows_its_variab
     ]
     (tmp_path / "tokens.csv").write_text("\n".join(["epoch,seed,split,r0,r1", *lines]))
     (found,) = zoo(tmp_path)[len(zoo()) :]
-    assert (found.network, found.seed, found.algorithm) == ("nanogpt carry+xor PrefixCarry", 0, "carries")
+    assert (found.name, found.seed, found.algorithm) == ("nanogpt carry+xor PrefixCarry", 0, "carries")
     assert (found.variables, found.sites) == (("prefix", "carry", "xor"), ("dec.2",))
 
 
 @pytest.mark.slow
 def test_how_to_page_runs_as_printed(root, monkeypatch):
     """On four of the networks."""
-    chosen = [one for one in zoo() if one.network in ("erd", "prefix_carry") and one.seed in (2000, 2001)]
+    chosen = [one for one in zoo() if one.name in ("erd", "prefix_carry") and one.seed in (2000, 2001)]
     monkeypatch.setattr(ae, "zoo", lambda: chosen)
     page = (root / "docs" / "how-to" / "score-a-method.md").read_text()
     (block,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
