@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..config.class_spec import ClassSpec
-from ..digits import Array, from_digits, reorder, to_digits
+from ..digits import Array, from_digits, to_digits
 from ..errors import UserError, bad_value, first_line
 from ..tasks import Examples, Task
 
@@ -262,7 +262,7 @@ def answer_slope_matrices(model: CausalModel, values: Mapping[str, Array]) -> Te
     For a task without a carry k = 1, and only the answer is left.
     """
     task, variables = model.task, ["carry", "answer"] if "carry" in values else ["answer"]
-    digits = reorder(np.arange(task.width), task.completion_order)
-    slope_matrices = torch.stack([slope_matrix(regressors(model, values, t))[1 : 1 + len(variables)] for t in digits])
+    fits = [slope_matrix(regressors(model, values, t)) for t in task.answer_positions]
+    slope_matrices = torch.stack([fit[1 : 1 + len(variables)] for fit in fits])
     slope_matrices[:, -1] /= task.base ** (task.width - 1)  # regressors count it in units of its highest digit
     return slope_matrices

@@ -22,11 +22,9 @@ from .hooked import Hooked
 from .interchange import (
     InterchangeEvaluation,
     checked_pairs,
-    digits_to_tokens,
     finite_cache,
     scored_positions,
     select_position,
-    token_to_digit,
 )
 from .interventions import Position, Subspace
 
@@ -104,7 +102,7 @@ class DASSearch:
         activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site])[self.site]
         self.x = whiten(select_position(self.model, activations, self.site, self.position), MIN_DEVIATION)
         self.scored_positions = scored_positions(self.model, self.site, self.position, activations)
-        self.digits = [token_to_digit(self.model.task, t) for t in self.scored_positions]
+        self.digits = [self.model.task.answer_positions[t] for t in self.scored_positions]
 
     def evaluation(self, data: CounterfactualDataset, variable: str) -> InterchangeEvaluation:
         return InterchangeEvaluation(self.model, data, self.site, self.position, variable)
@@ -162,8 +160,8 @@ class DASSearch:
         The part of the variable that the prefix predicts linearly is subtracted first: a position also holds the prefix
         tokens that it has read, and they covary with the sum.
         """
-        digits = self.causal_model.table["answer"][self.rows]
-        answer = torch.as_tensor(digits_to_tokens(self.model.task, digits), device=self.model.device).double()
+        tokens = self.model.task.to_tokens(self.causal_model.table["answer"][self.rows])
+        answer = torch.as_tensor(tokens, device=self.model.device).double()
         values = self.variable_values(variable).to(answer)
         prefix = torch.cat([answer[:, : max(self.scored_positions)], torch.ones_like(answer[:, :1])], dim=1)
         residual = values - prefix @ torch.linalg.lstsq(prefix, values).solution

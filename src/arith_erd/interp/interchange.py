@@ -29,10 +29,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ..digits import ZERO, Array, reorder
 from ..errors import UserError
 from ..models.network import Network
-from ..tasks import Examples, Task
+from ..tasks import Examples
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .hooked import Cache, Hooked
@@ -80,7 +79,7 @@ def interchange_accuracy(
     for site, source in cache.items():
         places: list[Position] = [*range(source.shape[1]), None]
         if data.digit is not None and len(scored_positions(model, site, 0, source)) == 1:
-            places = [token_to_digit(model.task, data.digit), None]
+            places = [model.task.answer_positions[data.digit], None]
         for position in [intervention.position] if intervention else places:
             evaluation = InterchangeEvaluation(model, data, site, position, variable, source)
             expected, base_tokens = evaluation.expected, evaluation.base_tokens
@@ -149,7 +148,7 @@ class InterchangeEvaluation:
         self.source = finite_cache(model, data.source_examples, [site])[site] if source is None else source
         select_position(model, self.source, site, position)  # refuses a position that is not there
         self.scored_positions = scored_positions(model, site, position, self.source)
-        predicted = digits_to_tokens(model.task, data.expected(variable))
+        predicted = model.task.to_tokens(data.expected(variable))
         self.expected, self.base_tokens = (
             torch.as_tensor(tokens, device=model.device)[:, self.scored_positions]
             for tokens in (predicted, base.completion)
@@ -217,13 +216,3 @@ def scored_positions(model: Hooked, site: str, position: Position, x: Tensor) ->
     if position is None or site.startswith("enc.") or x.shape[1] != width:
         return list(range(width))
     return [model.index(site, position, width)]
-
-
-def digits_to_tokens(task: Task, digits: Array) -> Array:
-    """Digits (n, width) of answers, the lowest first -> tokens (n, m) in the order of the answer."""
-    return reorder(digits, task.completion_order) + ZERO
-
-
-def token_to_digit(task: Task, token: int) -> int:
-    """The digit, counted from the lowest, of an answer token; also the token of a digit."""
-    return token if task.completion_order == "reverse" else task.width - 1 - token

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..digits import Array, reorder
+from ..digits import Array
 from ..errors import bad_value
 from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
 from ..interp.counterfactuals import require_distinguishable
 from ..interp.hooked import Hooked
-from ..interp.interchange import digits_to_tokens
 from ..interp.interventions import cache_outputs, edit_outputs, stored_outputs
 from ..interp.sites import layers
 from ..models.network import Network, shift_right
@@ -88,7 +87,7 @@ class InterchangeTraining(CrossEntropy):
                 raise bad_value("model.loss.variables", name, accepted)
             self.by_column.append(value.ndim == 2)
             by_digit = np.broadcast_to(value.reshape(len(value), -1), (len(value), task.width))
-            by_token = torch.from_numpy(reorder(by_digit, task.completion_order).copy())
+            by_token = torch.from_numpy(by_digit[:, task.answer_positions])
             self.register_buffer(f"values_{number}", by_token, persistent=False)  # (N, m)
             if (size := len(examples) * (int(value.max()) + 1) * task.width) > MAX_TABLE_BYTES:
                 accepted = f"a variable with fewer values; the answers after each take {size / 2**30:.1f} GiB"
@@ -158,7 +157,7 @@ class InterchangeTraining(CrossEntropy):
             else:
                 tokens = run(masks.any(0)).argmax(-1)
             digits = (causal.interchange_by_digit if by_column else causal.interchange)(base, sources, name)
-            right = tokens.cpu().numpy() == digits_to_tokens(task, digits)
+            right = tokens.cpu().numpy() == task.to_tokens(digits)
             accuracies[name] = right.mean(axis=0).tolist()
         return accuracies
 
@@ -217,5 +216,5 @@ def _label_table(model: CausalModel, examples: Examples, value: Array, name: str
                 fixed = value.copy()
                 fixed[:, column] = new
                 digits[:, column] = model.answers(model.values(examples, {name: fixed}))[:, column]
-        tables.append(digits_to_tokens(model.task, digits).astype(np.int8))
+        tables.append(model.task.to_tokens(digits).astype(np.int8))
     return np.stack(tables, axis=1)

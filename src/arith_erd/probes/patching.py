@@ -26,7 +26,7 @@ from ..interp.counterfactuals import (
 )
 from ..interp.erasure import token_means
 from ..interp.hooked import Hooked
-from ..interp.interchange import digits_to_tokens, finite_cache, scored_positions, token_to_digit
+from ..interp.interchange import finite_cache, scored_positions
 from ..interp.interventions import Replace
 from ..interp.sites import holds_prompt, layers, position_names
 from ..plots.curves import EpochCurves
@@ -207,7 +207,7 @@ class Patching(NetworkProbe):
         if not match or match[1] not in operands:  # an operator
             return self.base.completion
         root = self.causal_model.roots[operands.index(match[1])]
-        return digits_to_tokens(self.task, self.causal_model.interchange(self.base, source, root, int(match[2])))
+        return self.task.to_tokens(self.causal_model.interchange(self.base, source, root, int(match[2])))
 
     def notes(self) -> list[str]:
         if self.source == "family":
@@ -293,7 +293,7 @@ def family_pairs(
                 continue
             source = model.examples[np.where(found, drawn, base)]
             digits = {f"iia_{x}": model.interchange_by_digit(bases, source, x) for x in variables}
-            expected = {"iia_none": bases.completion} | {x: digits_to_tokens(task, y) for x, y in digits.items()}
-            read = range(task.width) if t is None else [token_to_digit(task, t)]
+            expected = {"iia_none": bases.completion} | {x: task.to_tokens(y) for x, y in digits.items()}
+            read = range(task.width) if t is None else [task.answer_positions[t]]
             pairs.append(SourcePairs(name, source, np.repeat(found[:, None], task.width, axis=1), read, expected))
     return bases, pairs

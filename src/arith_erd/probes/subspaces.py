@@ -11,7 +11,6 @@ from ..interp.causal_model import CausalModelSpec, build_causal_model
 from ..interp.counterfactuals import distinguishable_variables, require_distinguishable
 from ..interp.das import DASConfig
 from ..interp.hooked import Hooked
-from ..interp.interchange import token_to_digit
 from ..mechanism.controls import ANGLE_COLUMNS, ControlledDAS
 from ..plots.curves import EpochCurves
 from ..plots.panels import Dots
@@ -98,7 +97,7 @@ class Subspaces(NetworkProbe):
                 raise UserError(f"probe.position={at}: expected all at {name}; only the decoder has single positions")
             if at != "all" and at >= task.width:
                 raise bad_value("probe.position", at, f"an integer from 0 to {task.width - 1}, a list of them, or all")
-        digits = [None if at == "all" else token_to_digit(task, at) for at in self.positions]
+        digits = [None if at == "all" else task.answer_positions[at] for at in self.positions]
         for name in self.variables or ():
             require_distinguishable(self.causal_model, [name], "probe.variable", digits)
         if "all" in self.positions and not (self.variables or self.causal_model.answer_variable):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ..digits import ZERO, Array, from_digits, num_digits, reorder, to_digits
+from ..digits import Array, from_digits, num_digits, reorder, to_digits
 from .task import Task
 
 
@@ -107,8 +107,7 @@ class AddScratchpad(Add):
         return [f"c{i}" for i in reorder(np.arange(1, self.bits + 1), self.completion_order)] + super().answer_names
 
     def completion(self, operands: Array, answer: Array) -> Array:
-        carries = reorder(self.carries(*operands.T), self.completion_order) + ZERO
-        return np.concatenate([carries, super().completion(operands, answer)], axis=1)
+        return np.concatenate([self.to_tokens(self.carries(*operands.T)), super().completion(operands, answer)], axis=1)
 
 
 class Sub(Task):

@@ -259,10 +259,10 @@ class Task(ABC):
         return [f"r{i}" for i in reorder(np.arange(self.width), self.completion_order)]
 
     @property
-    def answer_positions(self) -> Array:
-        """The index (width,) of the answer token with each digit of the result, lowest first."""
+    def answer_positions(self) -> list[int]:
+        """The token of each digit of the result, lowest first; without other tokens, also the digit of each token."""
         names = self.answer_names
-        return np.array([names.index(f"r{i}") for i in range(self.width)])
+        return [names.index(f"r{i}") for i in range(self.width)]
 
     @property
     def layout(self) -> Layout:
@@ -353,7 +353,11 @@ class Task(ABC):
 
     def completion(self, operands: Array, answer: Array) -> Array:
         """Operands (N, k) and answers (N,) -> answer tokens (N, m), as named by `answer_names`."""
-        return reorder(to_digits(answer, self.width, self.base), self.completion_order) + ZERO
+        return self.to_tokens(to_digits(answer, self.width, self.base))
+
+    def to_tokens(self, digits: Array) -> Array:
+        """Digits (N, k), lowest first -> tokens in the order of the answer."""
+        return reorder(digits, self.completion_order) + ZERO
 
     def sample(self, count: int, seed: int = 0) -> Examples:
         """Draw up to ``count`` different examples, an equal share of each length: at least one, at most all."""
