@@ -51,7 +51,7 @@ class Errors(NetworkProbe):
     def __init__(self, models: Sequence[Hooked]) -> None:
         super().__init__(models)
         self.examples = self.task.examples()
-        self.carry = self.task.longest_carry(self.examples)
+        self.carry = self.task.slices(self.examples).get("longest_carry")
         self.columns = (
             *("seed", "subset", *self.task.operand_names, "answer", "decoded"),
             *("value_error", "hamming_error", "longest_carry", "wrong_tokens"),

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..digits import Array, from_digits, num_digits, reorder, to_digits
-from .task import Task
+from .task import Examples, Task
 
 
 class Add(Task):
@@ -73,6 +73,14 @@ class Add(Task):
 
     def _concepts(self) -> dict[str, Callable[..., Array]]:
         return super()._concepts() | {"carries": self.carries}
+
+    def slices(self, examples: Examples) -> dict[str, Array]:
+        """Also by ``longest_carry``, the length of the longest run of digits that carry."""
+        longest = run = np.zeros(len(examples), dtype=np.int64)
+        for carry in self.carries(*examples.operands.T).T:
+            run = (run + 1) * (carry > 0)
+            longest = np.maximum(longest, run)
+        return super().slices(examples) | {"longest_carry": longest}
 
 
 def _joined_digits(digit_sum: str, base: int) -> Callable[..., npt.ArrayLike]:

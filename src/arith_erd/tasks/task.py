@@ -372,18 +372,7 @@ class Task(ABC):
 
     def slices(self, examples: Examples) -> dict[str, Array]:
         """Kinds of examples to be measured separately if examples are drawn: name -> kind of each example (N,)."""
-        carry = self.longest_carry(examples)
-        return {"length": examples.length} | ({} if carry is None else {"longest_carry": carry})
-
-    def longest_carry(self, examples: Examples) -> Array | None:
-        """Length (N,) of the longest run of digits that carry; None for a task without the concept ``carries``."""
-        if "carries" not in self.concept_names:
-            return None
-        longest = run = np.zeros(len(examples), dtype=np.int64)
-        for carry in self.concepts(examples)["carries"].T:
-            run = (run + 1) * (carry > 0)
-            longest = np.maximum(longest, run)
-        return longest
+        return {"length": examples.length}
 
     def decode(self, tokens: npt.ArrayLike) -> Array:
         """Completion tokens (..., m) -> the integers (...,) that they encode; a token that is no digit counts as 0."""

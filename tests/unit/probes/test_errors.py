@@ -98,7 +98,7 @@ def test_shares_count_each_subset_by_token_and_by_carry_and_name_what_is_stuck()
     assert wrong["validation", "token", "r3"] == (three & held_out).sum()
     assert wrong["train", "token", "r1"] == (one & ~held_out).sum() > 0
     assert [wrong["train", "token", f"r{t}"] for t in (0, 2, 3, 5)] == [0] * 4
-    carry = task.longest_carry(examples)
+    carry = task.slices(examples)["longest_carry"]
     is_wrong = answer != examples.answer
     for length in range(6):
         assert wrong["validation", "longest carry", str(length)] == (is_wrong & held_out & (carry == length)).sum()

@@ -106,7 +106,7 @@ def test_slices_are_accuracies_of_the_examples_of_their_kind(train):
         .set_index(["seed", "slice", "value"])["val_seq_acc"]
         .sort_index()
     )
-    kinds = {"length": examples.length, "longest_carry": Add(5).longest_carry(examples)}
+    kinds = Add(5).slices(examples)
     for seed, (name, values) in ((seed, kind) for seed in (0, 1) for kind in kinds.items()):
         model = load_run(run.path, seed)
         chosen = [held_out & (values == value) for value in np.unique(values[held_out])]
