@@ -216,12 +216,3 @@ def _correlated_directions(correlation: Tensor) -> Tensor:
 
 def _orthonormalise(columns: Tensor) -> Tensor:
     return torch.linalg.qr(columns)[0]
-
-
-def token_means(x: Tensor, tokens: Tensor, vocab_size: int) -> Tensor:
-    """Mean activations (P, V, C) by position and token, from x (N, P, C) and tokens (N, P); 0 without an example."""
-    means = x.new_zeros(x.shape[1], vocab_size, x.shape[2])
-    for position in range(x.shape[1]):
-        for token in tokens[:, position].unique():
-            means[position, token] = x[tokens[:, position] == token, position].mean(0)
-    return means

@@ -25,17 +25,11 @@ from torch import Tensor
 
 from ..digits import ONE, ZERO, Array, from_digits
 from ..errors import bad_value
-from ..interp.causal_model import (
-    CausalModel,
-    CausalModelSpec,
-    answer_slope_matrices,
-    build_causal_model,
-    regressors,
-    slope_matrix,
-)
+from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace, Steer
 from ..interp.sites import residual_stream
+from ..interp.slopes import answer_slope_matrices, regressors, slope_matrix
 from ..tasks import Examples, Task
 from .card import USER_MODEL, CardRow
 from .place_value import PREFIX, ColumnSums, PrefixedExamples, predict_by_rule

@@ -24,11 +24,11 @@ from ..interp.counterfactuals import (
     require_distinguishable,
     sample_sources,
 )
-from ..interp.erasure import token_means
 from ..interp.hooked import Hooked
 from ..interp.interchange import finite_cache, scored_positions
 from ..interp.interventions import Replace
 from ..interp.sites import holds_prompt, layers, position_names
+from ..interp.slopes import token_means
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
 from ..plots.tables import summary_table

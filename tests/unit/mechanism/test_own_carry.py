@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from arith_erd.digits import VOCAB_SIZE, ZERO
 from arith_erd.errors import UserError
-from arith_erd.interp.erasure import token_means
 from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.slopes import token_means
 from arith_erd.mechanism.place_value import (
     ColumnSums,
     PrefixedExamples,

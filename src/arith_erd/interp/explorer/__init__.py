@@ -25,10 +25,10 @@ from ...bundled import RESULTS
 from ...errors import UserError
 from ...models import NanoGPT, Transformer
 from ...tasks import Examples
-from ..causal_model import CausalModel, answer_slope_matrices
-from ..erasure import token_means
+from ..causal_model import CausalModel
 from ..hooked import Hooked
 from ..sites import layers, residual_stream
+from ..slopes import answer_slope_matrices, token_means
 
 SOURCES = Path(__file__).parent
 CARD_TABLES = [RESULTS / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
