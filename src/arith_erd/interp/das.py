@@ -19,13 +19,7 @@ from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .erasure import MIN_DEVIATION, mean_projection, whiten
 from .hooked import Hooked
-from .interchange import (
-    InterchangeEvaluation,
-    checked_pairs,
-    finite_cache,
-    scored_positions,
-    select_position,
-)
+from .interchange import InterchangeEvaluation, checked_pairs, finite_cache, scored_positions, select_position
 from .interventions import Position, Subspace
 
 

@@ -33,8 +33,7 @@ ANGLE_COLUMNS = ("angle_least_squares", "angle_leace", "angle_random_low", "angl
 DECOY_NETWORKS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
 DECOY_NETWORKS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
 """Variable -> a decoy and its variant. It stores the variable, or its inputs, and answers by other variables."""
-DECOY_SITE = "dec.4"
-"""Layer after which all decoys store their variables; they write the answer in layer 6."""
+DECOY_SITE = "dec.4"  # after it all decoys store their variables; they write the answer in layer 6
 
 
 @dataclass(eq=False)
