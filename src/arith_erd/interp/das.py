@@ -72,7 +72,8 @@ def fit_das(
         accepted = f"at most {search.x.rank}, the directions in which {site} varies at position {position}"
         raise bad_value("rank", rank, accepted)
     if math.isnan(search.evaluation(train, variable).no_intervention()):
-        accepted = f"one where the interchange of {variable} changes an answer of these pairs"
+        where = "" if train.digit is None else f", as {model.task.answer_positions[train.digit]} is"
+        accepted = f"one where the interchange of {variable} changes an answer of these pairs{where}"
         raise bad_value("position", position, accepted)
     return search.fit(train, train, variable, rank)
 
