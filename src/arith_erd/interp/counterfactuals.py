@@ -134,15 +134,20 @@ class CounterfactualDataset:
     family: Family = Family()
     digit: int | None = None
     pool: Array | None = None
-    seed: int | None = 0  # None for pairs of one's own
+    seed: int | None = None  # None for pairs of one's own
 
     def __post_init__(self) -> None:
-        if any(
-            np.asarray(rows).ndim != 1 or np.asarray(rows).dtype.kind not in "iu" for rows in (self.base, self.source)
+        pairs = [np.zeros(0) if isinstance(x, Examples) else np.asarray(x) for x in (self.base, self.source)]
+        rows, size = np.concatenate([x.ravel() for x in pairs]), self.causal_model.task.size
+        if (
+            any(x.shape != (len(rows) // 2,) for x in pairs)
+            or rows.dtype.kind not in "iu"
+            or not 0 <= rows.min() <= rows.max() < size
         ):
-            raise UserError(
-                "CounterfactualDataset: expected row numbers; use .sample(..), or .of(..) for your own pairs"
-            )
+            problem = f"base, source: expected row numbers below {size}, as many of each and at least one"
+            raise UserError(f"{problem}; .sample(..) draws pairs, .of(..) takes your own")
+        for name, value in zip(("base", "source"), pairs, strict=True):
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         where = "" if self.digit is None else f" at digit {self.digit}"
@@ -160,10 +165,15 @@ class CounterfactualDataset:
         """
         task = causal_model.task
         task.require_enumerable("a dataset of pairs")
-        if not isinstance(base, Examples) or not isinstance(source, Examples) or len(base) != len(source):
-            raise UserError("base, source: expected two batches of task.examples(..), of equal length")
-        rows, others = (np.ravel_multi_index(tuple(one.operands.T), task.shape) for one in (base, source))
-        return cls(causal_model, rows, others, seed=None)
+        for one in (base, source):
+            if not isinstance(one, Examples):
+                raise UserError(
+                    f"base, source: received {type(one).__name__}; expected two batches of task.examples(..)"
+                )
+            expected = task.examples(*one.operands.T) if one.operands.shape[1] == task.num_operands else None
+            if expected is None or not np.array_equal(expected.completion, one.completion):
+                raise UserError(f"base, source: received examples of another task; expected those of {task}")
+        return cls(causal_model, *(np.ravel_multi_index(tuple(x.operands.T), task.shape) for x in (base, source)))
 
     @classmethod
     def sample(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import UserError
+from ..errors import UserError, require_integer
 
 MIN_DEVIATION = 1e-3  # axes with a smaller deviation, relative to the first, do not count as varying
 FLOAT32_EPS = torch.finfo(torch.float32).eps
@@ -114,10 +114,11 @@ def inlp(x: Tensor | Whitened, z: Tensor, iterations: int) -> Eraser:
     Fit a linear probe with intercept, of least norm; project onto the nullspace of its weights; fit the next probe on
     the projected embeddings. Unlike the other two, INLP need not hide z: other directions may hold it too.
     """
+    require_integer("iterations", iterations, 0)
     x = _whitened(x)
     correlation = _correlation(x, z)
     width = _correlated_directions(correlation).shape[1]
-    if iterations < 0 or iterations * width > x.rank:
+    if iterations * width > x.rank:
         most = f"from 0 to {x.rank // width}" if width else "at least 0"
         takes = f"each removes {width} of the embedding's {x.rank} directions"
         raise UserError(f"iterations={iterations}: expected {most}, since {takes}")
@@ -163,7 +164,10 @@ def flip_signs(x: Tensor | Whitened, eraser: Eraser, seed: int | torch.Generator
     variance along each principal axis: a fairer control than random directions of the same variance. ``x`` are the
     embeddings on which the eraser was fitted, as in `leace`.
     """
-    x, generator = _whitened(x), torch.Generator().manual_seed(seed) if isinstance(seed, int) else seed
+    if not isinstance(seed, torch.Generator):
+        require_integer("seed", seed, 0)
+        seed = torch.Generator().manual_seed(seed)
+    x, generator = _whitened(x), seed
     signs = 2.0 * torch.randint(0, 2, (x.rank,), generator=generator, dtype=torch.float64) - 1
     left, right = (x.axes @ (signs[:, None] * (x.axes.T @ side)) for side in (eraser.left, eraser.right))
     return Eraser(eraser.mean, left, right)

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -147,8 +148,12 @@ class Interchange(Intervention):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.subspace, Subspace | None):
+        if isinstance(self.subspace, Tensor | np.ndarray):
             object.__setattr__(self, "subspace", Subspace(self.subspace))
+        if not isinstance(self.subspace, Subspace | None):
+            raise UserError(
+                f"Interchange: received a {type(self.subspace).__name__}; expected a Subspace, or directions"
+            )
 
     def of(self, cache: Mapping[str, Tensor]) -> Self:
         """A copy with the source runs' activations at the site."""
@@ -232,6 +237,20 @@ def cache_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Ite
     """Within the context a forward pass stores the outputs of sites (B, T, ...), after interventions."""
     outputs: dict[str, Tensor] = {}
     with edit_outputs(modules, {site: partial(outputs.__setitem__, site) for site in sites}, prepend=False):
+        yield outputs
+
+
+@contextmanager
+def recorded_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, list[Any]]]:
+    """Within the context: site -> its outputs, one for each time that it runs; sites in the order in which they end."""
+    outputs: dict[str, list[Any]] = defaultdict(list)
+
+    def hook(site: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        outputs[site].append(output)
+
+    with ExitStack() as stack:
+        for site in sites:
+            stack.callback(modules[site].register_forward_hook(partial(hook, site)).remove)
         yield outputs
 
 
@@ -320,14 +339,7 @@ class PartialForward:
         sites = self.model.sites
         stored = layers(sites) or [*sites]  # every site of a network without layers
         outside = [name for name in sites if layer_of(sites, name) is None]
-        outputs: dict[str, list[Any]] = defaultdict(list)  # in the order in which the sites end
-
-        def hook(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
-            outputs[name].append(output)
-
-        with ExitStack() as stack:
-            for name in {*stored, *outside, site}:
-                stack.callback(sites[name].register_forward_hook(partial(hook, name)).remove)
+        with recorded_outputs(sites, {*stored, *outside, site}) as outputs:
             self.model.network(*tensors)
         names = [*outputs]
         before = names[: names.index(site) + 1] if site in names else []

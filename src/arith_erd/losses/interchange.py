@@ -15,7 +15,7 @@ from ..errors import bad_value
 from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
 from ..interp.counterfactuals import require_distinguishable
 from ..interp.hooked import Hooked
-from ..interp.interventions import cache_outputs, edit_outputs, stored_outputs
+from ..interp.interventions import cache_outputs, edit_outputs, recorded_outputs, stored_outputs
 from ..interp.sites import layers
 from ..models.network import Network, shift_right
 from ..tasks import Examples, Task
@@ -47,7 +47,7 @@ class InterchangeTraining(CrossEntropy):
         causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
     """
 
-    compiles = False
+    compiles = "layers"
 
     def __init__(
         self,
@@ -115,10 +115,10 @@ class InterchangeTraining(CrossEntropy):
     def forward(self, network: Network, prompt: Tensor, completion: Tensor, targets: Tensor | None = None) -> Tensor:
         assert targets is not None
         places, answer_in, width = [*self.variables.values()], shift_right(completion), completion.shape[1]
-        with cache_outputs(sites := network.sites(), layers(sites)) as plain:
+        with recorded_outputs(sites := network.sites(), layers(sites)) as plain:
             total = self.loss_of_logits(network(prompt, answer_in), completion)
         mapped_sites = dict.fromkeys(site for site, dims in places if dims)
-        source = {site: plain[site].roll(1, dims=0) for site in mapped_sites} | {ANSWER: answer_in.roll(1, dims=0)}
+        source = {site: _source(plain, site) for site in mapped_sites} | {ANSWER: answer_in.roll(1, dims=0)}
         run = partial(_run_interchanged, network, prompt, answer_in, plain)
         batch, positions = (torch.arange(n, device=completion.device) for n in completion.shape)
         all_positions, row = torch.ones_like(positions, dtype=torch.bool), targets[:, 0].long()
@@ -146,12 +146,13 @@ class InterchangeTraining(CrossEntropy):
         model, task, causal = Hooked(network(), task=self.task), self.task, self.causal_model
         base, sources = causal.examples[rows], causal.examples[np.roll(rows, 1)]
         prompt, answer_in = model.inputs(base)
-        cache = model.run_with_cache(base, layers(model.sites), include_prompt=True)[1]
+        with recorded_outputs(model.sites, layers(model.sites)) as plain:
+            model.network(prompt, answer_in)
         masks = torch.eye(task.width, dtype=torch.bool, device=model.device)
         accuracies = dict[str, list[float]]()
         for (name, (site, dims)), by_column in zip(self.variables.items(), self.by_column, strict=True):
-            source = (answer_in if site == ANSWER else cache[site]).roll(1, dims=0)
-            run = partial(_run_interchanged, model.network, prompt, answer_in, cache, site, dims, source)
+            source = answer_in.roll(1, dims=0) if site == ANSWER else _source(plain, site)
+            run = partial(_run_interchanged, model.network, prompt, answer_in, plain, site, dims, source)
             if by_column:
                 tokens = torch.stack([run(mask)[:, t] for t, mask in enumerate(masks)], dim=1).argmax(-1)
             else:
@@ -162,11 +163,18 @@ class InterchangeTraining(CrossEntropy):
         return accuracies
 
 
+def _source(plain: Mapping[str, list[Any]], site: str) -> Tensor:
+    """The output (B, T, F) of a site, each example's that of the example before it."""
+    output = plain[site][0]
+    first: Tensor = output if isinstance(output, Tensor) else output[0]
+    return first.roll(1, dims=0)
+
+
 def _run_interchanged(
     network: Network,
     prompt: Tensor,
     answer_in: Tensor,
-    plain: Mapping[str, Tensor],
+    plain: Mapping[str, list[Any]],
     site: str,
     dims: Sequence[int],
     source: Tensor,
@@ -174,17 +182,19 @@ def _run_interchanged(
 ) -> Tensor:
     """Logits (B, m, V) with coordinates of ``source`` (B, T, F) ``at`` positions of the answer, bool (m,) or (B, m).
 
-    At the site ``answer`` the source (B, m) is the decoder's input. ``plain`` are the layers' outputs without an
-    interchange: those that it leaves as they are do not run again. Dropout masks are those of the step, in each pass.
+    At the site ``answer`` the source (B, m) is the decoder's input. ``plain`` are the outputs of the layers without an
+    interchange, in the order in which they ran. Layers that it leaves as they are do not run again, unless they run
+    more than once. Dropout masks are those of the step, in each pass.
     """
-    sites = network.sites()
-    unchanged = layers(sites, "enc") if site == ANSWER else layers(sites)[: layers(sites).index(site) + 1]
+    sites, ran = network.sites(), [*plain]
+    before = layers(ran, "enc") if site == ANSWER else ran[: ran.index(site) + 1]
+    unchanged = {sites[layer]: plain[layer][0] for layer in before if len(plain[layer]) == 1}
 
     def change(x: Tensor) -> Tensor:  # (B, T, F); the answer's positions are the last
         of_dims = torch.isin(torch.arange(x.shape[2]), torch.tensor(dims)).to(x.device)
         return torch.where(F.pad(at, (x.shape[1] - at.shape[-1], 0))[..., None] & of_dims, source, x)
 
-    with stored_outputs({sites[layer]: plain[layer] for layer in unchanged}):
+    with stored_outputs(unchanged):
         if site == ANSWER:
             return network(prompt, source)
         with edit_outputs(sites, {site: change}):

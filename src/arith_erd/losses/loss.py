@@ -1,7 +1,7 @@
 """The interface of losses, and the cross-entropy of the answer's tokens."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -20,8 +20,10 @@ class Loss(nn.Module):
 
     padded: bool = False
     """Whether the task pads completions. If so, `forward` must leave padding out."""
-    compiles: bool = True
-    """Whether a pack may be compiled as one graph: not if `forward` adds or removes hooks. Layers may, one by one."""
+    compiles: bool | Literal["layers"] = True
+    """Whether a pack may be compiled. Not if `forward` adds or removes hooks: compiled code ignores those inside it.
+    ``layers`` if its hooks are on whole layers: these are compiled one by one, a pack that would be one graph is not.
+    """
 
     def targets(self, task: Task, examples: Examples) -> Array | None:
         """The ``targets`` (N, k) of `forward`, a row for each example of the whole table; None for none.

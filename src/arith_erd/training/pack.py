@@ -23,6 +23,7 @@ from torch.func import stack_module_state, vmap
 
 from ..config.job import Job
 from ..errors import bad_value
+from ..interp.sites import layers
 from ..losses import CrossEntropy, Loss
 from ..models.dropout import dropout_keys, dropout_sites
 from ..models.network import Network, shift_right
@@ -87,10 +88,12 @@ class Pack(nn.Module):
         chosen = compile_options(device, self._graphs)
         (skeleton,) = self._skeleton
         if compiles_layers(skeleton, len(self.seeds), device):
-            self._one_by_one = True
+            self._one_by_one, sites = True, skeleton.sites()
+            hooked_later = [sites[layer] for layer in layers(sites)] if self.loss.compiles == "layers" else []
             for region in layers_to_compile(skeleton):
-                inside = (module for module in region.modules() if module is not region)
-                if not any(module._forward_hooks for module in inside):  # not `Module.compile`: hooks stay eager
+                inside = [module for module in region.modules() if module is not region]
+                if not any(module._forward_hooks or module in hooked_later for module in inside):
+                    # Not `Module.compile`, so that hooks on the region itself run outside the compiled code.
                     region.forward = torch.compile(region.forward, dynamic=False, options=chosen)
         else:
             self._evaluate = torch.compile(self._evaluate, dynamic=False, options=chosen)
@@ -215,15 +218,15 @@ def wants_compile(job: Job, device: torch.device, steps_per_epoch: int, loss: Lo
     with torch.device("meta"):
         network = job.network()
     by_layer = compiles_layers(network, len(job.seeds), device)
-    possible, option = by_layer or loss.compiles, job.trainer.compile
+    possible, option = loss.compiles is True or (loss.compiles == "layers" and by_layer), job.trainer.compile
     if option is True and not possible:
-        raise bad_value("trainer.compile", "true", "auto or false, since this pack and loss would be one graph")
+        raise bad_value("trainer.compile", "true", "auto or false, since this pack with this loss cannot be compiled")
     if option != "auto" or device.type == "cuda":
         return possible and option is not False
     parameters = len(job.seeds) * sum(p.numel() for p in network.parameters())
     tokens = min(job.data.batch_size, job.task.size) * (job.task.prompt_length + job.task.answer_length)
     operations = 6 * parameters * tokens * steps_per_epoch * job.trainer.max_epochs  # 6 N T, the usual estimate
-    return by_layer and operations >= MIN_OPERATIONS_TO_COMPILE and _has_compiler()
+    return possible and by_layer and operations >= MIN_OPERATIONS_TO_COMPILE and _has_compiler()
 
 
 def _has_compiler() -> bool:

@@ -18,7 +18,7 @@ from arith_erd.interp.interchange import balanced_accuracy, interchange_accuracy
 from arith_erd.interp.interventions import Interchange
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.references import reference
-from arith_erd.tasks import Add, Task
+from arith_erd.tasks import Add, Mul, Task
 from tests.unit.interp.toys import InDirections
 
 BASE, CHANNELS = 3, 6
@@ -150,11 +150,16 @@ def test_pairs_of_ones_own_are_taken_as_they_are(mine: tuple[ae.Hooked, ae.Causa
     assert whole["changed"].tolist() == [1.0]
     for call, said in (
         (lambda: pairs.split(), "^split: .* for your own pairs use part"),
-        (lambda: CounterfactualDataset.of(adder, examples[[3]], examples), "^base, source: expected two batches"),
-        (lambda: CounterfactualDataset(adder, [[3, 5]], [[1, 4]]), "expected row numbers; use .sample"),
+        (lambda: CounterfactualDataset.of(adder, examples[[3]], examples), "as many of each and at least one"),
+        (lambda: CounterfactualDataset.of(adder, examples, [3]), "^base, source: received list; expected two batches"),
+        (lambda: CounterfactualDataset.of(adder, examples, Mul(3).examples()), "received examples of another task"),
+        (lambda: CounterfactualDataset(adder, [[3, 5]], [[1, 4]]), "^base, source: expected row numbers below"),
+        (lambda: CounterfactualDataset(adder, [3], [4000]), "^base, source: expected row numbers below"),
+        (lambda: CounterfactualDataset(adder, examples, examples), "^base, source: expected row numbers below"),
         (lambda: CounterfactualDataset.sample(adder, vary="cary"), "^vary=cary: expected some of"),
         (lambda: adder.values("carry"), "^operands: received .* expected examples, or integers .N, 2."),
         (lambda: ae.Interchange("h", 1, torch.ones(6, 1)), "^Subspace: .* expected orthonormal columns"),
+        (lambda: ae.Interchange("h", 1, "x"), "^Interchange: received a str; expected a Subspace"),
     ):
         with pytest.raises(UserError, match=said):
             call()

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from arith_erd.digits import ZERO, reorder
@@ -14,8 +15,8 @@ from arith_erd.interp.algorithms import PrefixCarry
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.loading import load_pretrained
 from arith_erd.losses import InterchangeTraining
-from arith_erd.models import NanoGPT, Transformer
-from arith_erd.models.network import shift_right
+from arith_erd.models import NanoGPT, Network, Transformer
+from arith_erd.models.network import shift_right, teacher_forced_tokens
 from arith_erd.tasks import Add, Mul
 from arith_erd.training.pack import Pack
 
@@ -104,7 +105,45 @@ def test_a_prefix_is_that_of_the_example_before_and_the_causal_model_says_how_to
     assert loss(net, prompt, completion, targets) > 0.3
 
 
-@pytest.mark.parametrize("network", [NanoGPT, Transformer])
+class Backwards(NanoGPT):
+    """Its sites are not listed in the order in which they run."""
+
+    def sites(self):
+        return dict(reversed(super().sites().items()))
+
+
+class Recurrent(Network):
+    """Its layers return tuples, and the encoder's runs twice."""
+
+    def __init__(self, prompt_length, answer_length, vocab_size=5):
+        super().__init__()
+        self.embed = nn.Embedding(vocab_size, 8)
+        self.layers = nn.ModuleList(nn.GRU(8, 8, batch_first=True) for _ in range(3))
+        self.head = nn.Linear(8, vocab_size)
+
+    def encode(self, prompt):
+        return self.layers[0](self.layers[0](self.embed(prompt))[0])[1]
+
+    def decode(self, memory, answer_in):
+        return self.head(self.layers[2](self.layers[1](self.embed(answer_in), memory)[0])[0])
+
+    def sites(self):
+        return {"enc.1": self.layers[0], "dec.1": self.layers[1], "dec.2": self.layers[2]}
+
+
+def test_layers_that_run_twice_or_return_tuples_are_trained_and_reported():
+    loss, examples = InterchangeTraining({"sum": {"site": "dec.2", "dims": [0, 7]}}), TASK.examples()
+    targets = torch.as_tensor(loss.targets(TASK, examples)).float()
+    net, tokens = Recurrent(7, 4), [torch.as_tensor(x) for x in (examples.prompt, examples.completion)]
+    loss(net, *tokens, targets).backward()
+    assert all(p.grad.any() for p in net.parameters())
+    rows = np.random.default_rng(0).permutation(np.arange(1, 64, 3))
+    found = loss.report(lambda: net, np.arange(1, 64, 3))["sum"]  # the whole last layer is the source's
+    right = teacher_forced_tokens(net, *(x[rows] for x in tokens)) == tokens[1][rows]
+    assert found == pytest.approx(right.double().mean(0).tolist())
+
+
+@pytest.mark.parametrize("network", [NanoGPT, Transformer, Backwards])
 def test_layers_below_an_interchange_run_once_with_the_same_losses_and_gradients(network, monkeypatch):
     """Eager and compiled, as if each interchange ran the whole network; dropout is on."""
     monkeypatch.setattr("arith_erd.training.pack.LARGE_NETWORK", 0)  # layer by layer

@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from arith_erd.config.compose import compose
-from arith_erd.losses import CrossEntropy, CrossEntropyAndValue
+from arith_erd.errors import UserError
+from arith_erd.losses import CrossEntropy, CrossEntropyAndValue, InterchangeTraining
 from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
 from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.models.network import shift_right
@@ -209,6 +210,19 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 def test_auto_compiles_on_cuda_and_long_runs_on_a_cpu(overrides, device, steps, compiles, monkeypatch):
     monkeypatch.setattr("arith_erd.training.pack._has_compiler", lambda: True)
     assert wants_compile(compose("train", overrides), device, steps, CrossEntropy()) is compiles
+
+
+def test_loss_that_hooks_layers_is_compiled_layer_by_layer_or_not_at_all(monkeypatch):
+    monkeypatch.setattr("arith_erd.training.pack._has_compiler", lambda: True)
+    hooks = InterchangeTraining({"carry": {"site": "dec.1", "dims": [0, 3]}})
+    never = type("Never", (CrossEntropy,), {"compiles": False})()
+    one_graph = compose("train", ["model.net.d_model=16", "seed=0-9", "trainer.compile=true"])
+    assert wants_compile(compose("train", []), CPU, 96, hooks)
+    assert not wants_compile(compose("train", []), CUDA, 96, hooks)
+    assert not wants_compile(compose("train", []), CPU, 96, never)
+    assert wants_compile(one_graph, CPU, 96, CrossEntropy())
+    with pytest.raises(UserError, match=r"^trainer\.compile=true: .* with this loss cannot be compiled"):
+        wants_compile(one_graph, CPU, 96, hooks)
 
 
 def test_auto_does_not_compile_without_a_compiler(monkeypatch):
