@@ -172,7 +172,6 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
         (lambda: ae.fit(ae.Add(bits=3), overrides=["experiment=fig3"]), "experiment=fig3: is a sweep"),
         (lambda: ae.fit(ae.Add(bits=3), overrides=[3]), r"fit: overrides: received \[3\]"),
         (lambda: ae.probe("interchange", model, causal_model=ae.CausalModel(ae.Add(bits=4))), r"=Add\(bits=4\)"),
-        (lambda: ae.compose(["task=mul"]), r'received \[.task=mul.\], \(\); expected "train" or "probe"'),
         (lambda: ae.compose("train", "task=mul"), "'task=mul'; expected .* then a list of overrides"),
     ):
         with pytest.raises(UserError, match=said):

@@ -153,8 +153,6 @@ def test_pairs_of_ones_own_are_taken_as_they_are(mine: tuple[ae.Hooked, ae.Causa
         (lambda: CounterfactualDataset.of(adder, examples[[3]], examples), "as many of each and at least one"),
         (lambda: CounterfactualDataset.of(adder, examples, [3]), "^base, source: received list; expected two batches"),
         (lambda: CounterfactualDataset.of(adder, examples, Mul(3).examples()), "received examples of another task"),
-        (lambda: CounterfactualDataset(adder, [[3, 5]], [[1, 4]]), "^base, source: expected row numbers below"),
-        (lambda: CounterfactualDataset(adder, [3], [4000]), "^base, source: expected row numbers below"),
         (lambda: CounterfactualDataset(adder, examples, examples), "^base, source: expected row numbers below"),
         (lambda: CounterfactualDataset.sample(adder, vary="cary"), "^vary=cary: expected some of"),
         (lambda: adder.values("carry"), "^operands: received .* expected examples, or integers .N, 2."),
