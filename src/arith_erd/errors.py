@@ -84,7 +84,7 @@ def no_such_key(key: str, known: Collection[str]) -> UserError:
     alike = [k for k in sorted({*known, *groups}) if close(last, [k.rpartition(".")[2]], cutoff=0.5)]
     matches = close(key, alike)
     matches += [k for k in sorted(known) if k.rpartition(".")[2] == last and k not in matches]
-    siblings = [k for k in {*known, *groups} if k.rpartition(".")[0] == path] or groups
+    siblings = [k for k in {*known, *groups} if k.rpartition(".")[0] == path and "._" not in k] or groups
     accepted = f"expected one of {', '.join(sorted(siblings))}" if siblings else "none is accepted"
     hint = f"did you mean {' or '.join(matches)}?" if matches else accepted
     return UserError(f"{key}: no such key; {hint}")
