@@ -137,17 +137,16 @@ class CounterfactualDataset:
     seed: int | None = None  # None for pairs of one's own
 
     def __post_init__(self) -> None:
-        pairs = [np.zeros(0) if isinstance(x, Examples) else np.asarray(x) for x in (self.base, self.source)]
-        rows, size = np.concatenate([x.ravel() for x in pairs]), self.causal_model.task.size
-        if (
-            any(x.shape != (len(rows) // 2,) for x in pairs)
-            or rows.dtype.kind not in "iu"
-            or not 0 <= rows.min() <= rows.max() < size
-        ):
-            problem = f"base, source: expected row numbers below {size}, as many of each and at least one"
+        pairs, size = (self.base, self.source), self.causal_model.task.size
+        base, source = (np.zeros(0) if isinstance(x, Examples) else np.asarray(x) for x in pairs)
+        integers = (
+            base.dtype.kind in "iu" and source.dtype.kind in "iu" and base.ndim == 1 and base.shape == source.shape
+        )
+        if not integers or not ((base >= 0) & (base < size) & (source >= 0) & (source < size)).all():
+            problem = f"base, source: expected row numbers below {size}, as many of each"
             raise UserError(f"{problem}; .sample(..) draws pairs, .of(..) takes your own")
-        for name, value in zip(("base", "source"), pairs, strict=True):
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "base", base)
+        object.__setattr__(self, "source", source)
 
     def __repr__(self) -> str:
         where = "" if self.digit is None else f" at digit {self.digit}"
@@ -167,12 +166,8 @@ class CounterfactualDataset:
         task.require_enumerable("a dataset of pairs")
         for one in (base, source):
             if not isinstance(one, Examples):
-                raise UserError(
-                    f"base, source: received {type(one).__name__}; expected two batches of task.examples(..)"
-                )
-            expected = task.examples(*one.operands.T) if one.operands.shape[1] == task.num_operands else None
-            if expected is None or not np.array_equal(expected.completion, one.completion):
-                raise UserError(f"base, source: received examples of another task; expected those of {task}")
+                raise UserError(f"base, source: received {type(one).__name__}; expected batches of task.examples(..)")
+            task.require_own(one, "base, source")
         return cls(causal_model, *(np.ravel_multi_index(tuple(x.operands.T), task.shape) for x in (base, source)))
 
     @classmethod

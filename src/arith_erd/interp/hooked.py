@@ -8,7 +8,6 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
@@ -170,7 +169,8 @@ class Hooked:
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: for examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
         if isinstance(examples, Examples):
-            self._require_task_examples(examples)
+            if self._task is not None:
+                self._task.require_own(examples, self.name)
             examples = torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
         if not isinstance(examples, Sequence) or not all(isinstance(x, Tensor) for x in examples):
             raise UserError(f"{self.name}: received {type(examples).__name__}; expected task.examples(..), or tensors")
@@ -179,21 +179,6 @@ class Hooked:
         if len(counts := {len(x) for x in examples}) > 1:
             raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected equal numbers")
         return tuple(x.to(self.device) for x in examples)
-
-    def _require_task_examples(self, examples: Examples) -> None:
-        """Raise a `UserError` if the tokens of the examples are not those of the network's task."""
-        if (task := self._task) is None:
-            return
-        layout = (examples.prompt.shape[1], examples.completion.shape[1], examples.base)
-        if layout != (task.prompt_length, task.answer_length, task.base):
-            received = "examples with {} tokens of the prompt and {} of the answer, base {}".format(*layout)
-            raise UserError(f"{self.name}: {received}; expected those of {task!r}")
-        sample = examples[np.arange(min(len(examples), 8))]  # enough to tell orders, moduli and tables apart
-        expected = task.examples(*sample.operands.T, **({} if task.min_bits is None else {"length": sample.length}))
-        tokens = [(expected.prompt, sample.prompt), (expected.completion, sample.completion)]
-        if not all(np.array_equal(one, other) for one, other in tokens):
-            accepted = f"those of {task!r}, or their tokens as tensors, changed as you like"
-            raise UserError(f"{self.name}: received examples of another task; expected {accepted}")
 
     def index(self, site: str, position: int | str, positions: int | None = None) -> int:
         """The index of a position among a site's own: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.

@@ -218,6 +218,19 @@ class Task(ABC):
             accepted = f"{needed_by} needs one length, and fewer than {MAX_ROWS:,} examples"
             raise UserError(f"task={self.name}: {what}; {accepted}")
 
+    def require_own(self, examples: Examples, received_by: str) -> None:
+        """Raise a `UserError` if the tokens of the examples are not those of this task."""
+        layout = (examples.prompt.shape[1], examples.completion.shape[1], examples.base)
+        if layout != (self.prompt_length, self.answer_length, self.base):
+            received = "examples with {} tokens of the prompt and {} of the answer, base {}".format(*layout)
+            raise UserError(f"{received_by}: {received}; expected those of {self!r}")
+        sample = examples[np.arange(min(len(examples), 8))]  # enough to tell orders, moduli and tables apart
+        expected = self.examples(*sample.operands.T, **({} if self.min_bits is None else {"length": sample.length}))
+        tokens = [(expected.prompt, sample.prompt), (expected.completion, sample.completion)]
+        if not all(np.array_equal(one, other) for one, other in tokens):
+            accepted = f"those of {self!r}, or their tokens as tensors, changed as you like"
+            raise UserError(f"{received_by}: received examples of another task; expected {accepted}")
+
     @property
     def prompt_length(self) -> int:
         """Number of tokens of the prompt, P: the operands, and an operator between each two."""

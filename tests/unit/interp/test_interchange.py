@@ -150,8 +150,8 @@ def test_pairs_of_ones_own_are_taken_as_they_are(mine: tuple[ae.Hooked, ae.Causa
     assert interchange_accuracy(model, adder, pairs, ae.Interchange("h", "all"), variable="total")["changed"][0] == 1
     for call, said in (
         (lambda: pairs.split(), "^split: .* for your own pairs use part"),
-        (lambda: CounterfactualDataset.of(adder, examples[[3]], examples), "as many of each and at least one"),
-        (lambda: CounterfactualDataset.of(adder, examples, Mul(3).examples()), "received examples of another task"),
+        (lambda: CounterfactualDataset.of(adder, examples[[3]], examples), "as many of each;"),
+        (lambda: CounterfactualDataset.of(adder, examples, Mul(3).examples()), "base, source: .*; expected those of"),
         (lambda: CounterfactualDataset(adder, examples, examples), "^base, source: expected row numbers below"),
         (lambda: CounterfactualDataset.sample(adder, vary="cary"), "^vary=cary: expected some of"),
         (lambda: adder.values("carry"), "^operands: received .* expected examples, or integers .N, 2."),
