@@ -18,15 +18,9 @@ from ..models.network import Network, greedy_decode, sequence_correct, shift_rig
 from ..splits import Split
 from ..tasks import Examples, Task
 from . import export
-from .interventions import (
-    Intervention,
-    PartialForward,
-    as_interventions,
-    cache_outputs,
-    require_layout,
-    run_batch,
-    split_batches,
-)
+from .forward import PartialForward, require_layout, run_batch, split_batches
+from .hooks import cache_outputs
+from .interventions import Intervention, as_interventions
 from .sites import check_sites, holds_prompt, layers, num_own_positions
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..digits import Array
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
-from ..interp.interventions import cache_outputs
+from ..interp.hooks import cache_outputs
 from ..interp.sites import num_own_positions
 from ..models.network import Network, position_axis, shift_right
 from ..tasks import Examples, Task

@@ -15,7 +15,7 @@ from ..errors import bad_value
 from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
 from ..interp.counterfactuals import require_distinguishable
 from ..interp.hooked import Hooked
-from ..interp.interventions import cache_outputs, edit_outputs, recorded_outputs, stored_outputs
+from ..interp.hooks import cache_outputs, edit_outputs, recorded_outputs, stored_outputs
 from ..interp.sites import layers
 from ..models.network import Network, shift_right
 from ..tasks import Examples, Task

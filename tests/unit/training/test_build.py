@@ -14,7 +14,7 @@ from arith_erd.bundled import CONF
 from arith_erd.config.class_spec import ClassSpec
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.interp.interventions import cache_outputs
+from arith_erd.interp.hooks import cache_outputs
 from arith_erd.losses import CrossEntropy, Loss
 from arith_erd.models import Network
 from arith_erd.models.dropout import Dropout

@@ -1,0 +1,115 @@
+"""Forward passes with interventions, in batches: the whole network, or the rest of it from a site on."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError, require_integer
+from .hooks import edit_outputs, recorded_outputs, stored_outputs
+from .interventions import Intervention, InterventionContext, Subspace, as_interventions
+from .sites import check_sites, layer_of, layers, num_own_positions
+
+if TYPE_CHECKING:
+    from .hooked import Hooked
+
+
+def split_batches(
+    inputs: Sequence[Tensor], batch_size: int
+) -> Iterator[tuple[InterventionContext, tuple[Tensor, ...]]]:
+    """Split inputs (N, ...) into batches, each with its `InterventionContext`."""
+    require_integer("batch_size", batch_size, 1)
+    count = len(inputs[0])
+    for start in range(0, count, batch_size):
+        rows = slice(start, min(start + batch_size, count))
+        yield InterventionContext(rows, count), tuple(x[rows] for x in inputs)
+
+
+def run_batch(
+    model: "Hooked", interventions: Sequence[Intervention], batch: InterventionContext, inputs: Sequence[Tensor]
+) -> Tensor:
+    """Run one batch with the interventions, in order, and return its logits (B, m, V)."""
+    check_sites(model.sites, [intervention.site for intervention in interventions])
+    by_module: dict[nn.Module, list[Intervention]] = defaultdict(list)  # which several sites may name
+    for intervention in interventions:
+        by_module[model.sites[intervention.site]].append(intervention)
+
+    def edit(interventions: Sequence[Intervention], x: Tensor) -> Tensor:
+        require_layout(interventions[0].site, x, inputs)
+        for intervention in interventions:
+            site, position = intervention.site, intervention.position
+            own = num_own_positions(site, x.shape[1], inputs)
+            prompt = x.shape[1] - own
+            index = None if position is None else model.index(site, position, own)
+            if index is not None and not -prompt <= index < own:
+                positions = f"{own} positions and {prompt} of the prompt before them"
+                raise UserError(f"position {position}: {site} has {positions}")
+            place = slice(prompt, None) if index is None else prompt + index
+            at_position = replace(batch, position=index, num_prompt=prompt, num_own=own)
+            edited = x.clone()
+            edited[:, place] = intervention.change(x[:, place], at_position)
+            x = edited
+        return x
+
+    with edit_outputs(model.sites, {several[0].site: partial(edit, several) for several in by_module.values()}):
+        logits: Any = model.network(*inputs)
+    if not isinstance(logits, Tensor):
+        raise UserError(f"{model.name}: returned a {type(logits).__name__}; expected logits, one tensor (N, m, V)")
+    return logits
+
+
+def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:
+    """Raise a `UserError` unless an output has examples on axis 0 and positions on axis 1."""
+    if x.dim() < 3 or len(x) != len(inputs[0]):
+        accepted = f"expected {len(inputs[0])} examples on axis 0, positions on axis 1, and channels"
+        raise UserError(f"site {site}: its output has the shape {tuple(x.shape)}; {accepted}")
+
+
+class PartialForward:
+    """The forward pass from a site on, or the whole pass for None; see `Hooked.resume_from`.
+
+    Layers that finish before the site, and the site itself if it is a layer, run once: their outputs are stored and
+    used again. A layer that runs more than once in a forward pass is run every time.
+    """
+
+    @torch.no_grad()
+    def __init__(self, model: "Hooked", site: str | None, inputs: Sequence[Tensor], batch_size: int) -> None:
+        check_sites(model.sites, [site] if site else [])
+        self.model, self.site = model, site
+        self.finished: set[str] = set()  # layers that do not run again, and sites outside the layers that precede them
+        batches = split_batches(inputs, batch_size)
+        self.batches = [(batch, tensors, self._run_up_to(site, tensors) if site else {}) for batch, tensors in batches]
+
+    def __call__(self, interventions: Intervention | Sequence[Intervention] = ()) -> Tensor:
+        """Logits (N, m, V) with interventions at the site or after it. Gradients pass to values that require them."""
+        interventions = as_interventions(interventions)
+        for site in (intervention.site for intervention in interventions):
+            if site != self.site and (layer_of(self.model.sites, site) or site) in self.finished:
+                raise UserError(f"site {site}: runs before {self.site}, where the network resumes")
+        fields = [field for intervention in interventions for field in vars(intervention).values()]
+        values = [field.directions if isinstance(field, Subspace) else field for field in fields]
+        differentiable = any(isinstance(value, Tensor) and value.requires_grad for value in values)
+        logits = []
+        with torch.set_grad_enabled(torch.is_grad_enabled() and differentiable):
+            for batch, tensors, outputs in self.batches:
+                with stored_outputs({self.model.sites[layer]: output for layer, output in outputs.items()}):
+                    logits.append(run_batch(self.model, interventions, batch, tensors))
+        return torch.cat(logits)
+
+    def _run_up_to(self, site: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
+        """Layer -> output, for the layers that end before the site or with it."""
+        sites = self.model.sites
+        stored = layers(sites) or [*sites]  # every site of a network without layers
+        outside = [name for name in sites if layer_of(sites, name) is None]
+        with recorded_outputs(sites, {*stored, *outside, site}) as outputs:
+            self.model.network(*tensors)
+        names = [*outputs]
+        before = names[: names.index(site) + 1] if site in names else []
+        ran_once = [name for name in before if name in stored and len(outputs[name]) == 1]
+        last = max(map(names.index, ran_once), default=0)
+        self.finished = {*ran_once, *(name for name in outside if name in names[:last])}
+        return {name: outputs[name][0] for name in ran_once}

@@ -1,0 +1,71 @@
+"""Hooks on the modules of sites: edit, cache, record or store their outputs during a forward pass."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+from torch import Tensor, nn
+
+from ..errors import UserError
+from ..models.network import position_axis
+
+
+@contextmanager
+def edit_outputs(
+    modules: Mapping[str, nn.Module], edits: Mapping[str, Callable[[Tensor], Tensor | None]], prepend: bool = True
+) -> Iterator[None]:
+    """Within the context a forward pass continues with edited outputs (B, T, ...) of sites; None leaves one as it is.
+
+    Edits that are prepended are seen by hooks that are already there.
+    """
+    ran = set[str]()
+
+    def hook(site: str, module: nn.Module, inputs: Any, output: Any) -> Any:
+        if site in ran:
+            raise UserError(f"site {site}: ran twice in this forward pass; expected a submodule that runs once")
+        ran.add(site)
+        x, axis = output if isinstance(output, Tensor) else output[0], position_axis(module)
+        if (x := edits[site](x.movedim(axis, 1) if x.dim() > 1 else x)) is None:
+            return None
+        return x.movedim(1, axis) if isinstance(output, Tensor) else (x.movedim(1, axis), *output[1:])
+
+    with ExitStack() as stack:
+        for site in edits:
+            stack.callback(modules[site].register_forward_hook(partial(hook, site), prepend=prepend).remove)
+        yield
+    if missed := [site for site in edits if site not in ran]:
+        raise UserError(f"site {missed[0]}: did not run in this forward pass; expected a submodule that does")
+
+
+@contextmanager
+def cache_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, Tensor]]:
+    """Within the context a forward pass stores the outputs of sites (B, T, ...), after interventions."""
+    outputs: dict[str, Tensor] = {}
+    with edit_outputs(modules, {site: partial(outputs.__setitem__, site) for site in sites}, prepend=False):
+        yield outputs
+
+
+@contextmanager
+def recorded_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, list[Any]]]:
+    """Within the context: site -> its outputs, one for each time that it runs; sites in the order in which they end."""
+    outputs: dict[str, list[Any]] = defaultdict(list)
+
+    def hook(site: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        outputs[site].append(output)
+
+    with ExitStack() as stack:
+        for site in sites:
+            stack.callback(modules[site].register_forward_hook(partial(hook, site)).remove)
+        yield outputs
+
+
+@contextmanager
+def stored_outputs(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
+    """Within the context these modules return stored outputs and compute nothing; hooks on them still run."""
+    with ExitStack() as stack:
+        for module, output in outputs.items():
+            stack.enter_context(patch.object(module, "forward", lambda *_, output=output, **__: output))
+        yield
