@@ -1,14 +1,11 @@
 """Counterfactual pairs: a base, and a source whose activations replace the base's.
 
-A family says which variables base and source share and in which they differ, at one digit t of the answer or at all. If
-they share a_t xor b_t and differ in the carry into t, an interchange that changes bit t has transferred the carry.
-Pairs are rows of ``CausalModel.examples``, all combinations of operands.
+A family (`families`) says which variables base and source share and in which they differ, at one digit t of the answer
+or at all. Pairs are rows of ``CausalModel.examples``, all combinations of operands.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,107 +14,9 @@ from ..digits import Array
 from ..errors import UserError, bad_value, require_integer
 from ..tasks import Examples, Task
 from .causal_model import CausalModel
+from .families import ANY_PAIR, Family, as_names, sample_sources
 
-MAX_ROUNDS = 200  # in which to draw again the sources that are not in the family
 SOURCES_PER_BASE = 8  # sources drawn for each base of a balanced dataset
-
-
-FamilySpec: TypeAlias = Mapping[Literal["vary", "keep"], str | Sequence[str]]
-"""A `Family` as an option: ``{"vary": "carry", "keep": ["xor"]}``."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """Variables in which base and source differ (``vary``), and those that they share (``keep``).
-
-    This holds at one digit t. If t is None, ``keep`` holds at every digit and ``vary`` at one or more. A variable
-    without columns has one value for all digits. Base and source are never the same operands.
-    """
-
-    vary: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """``carry``, ``carry+xor`` or ``same sum``; ``random`` without any condition."""
-        return "+".join(self.vary) or (f"same {'+'.join(self.keep)}" if self.keep else "random")
-
-    def __str__(self) -> str:
-        return f"vary={','.join(self.vary)} keep={','.join(self.keep)}"
-
-
-def default_families(causal_model: CausalModel, variables: Sequence[str] | None = None) -> dict[str, Family]:
-    """Families by name for a causal model: of addition ``xor``, .., ``carry``, ``same sum``, ``random``.
-
-    A variable's family keeps the variables that act together with it (`CausalModel.co_parents`). ``same sum`` has
-    different operands with the same sum, ``random`` any two examples.
-    """
-    if variables is None:
-        variables = [name for name in distinguishable_variables(causal_model) if name not in causal_model.roots]
-    families = [Family(vary=(name,), keep=keep) for name in variables if (keep := causal_model.co_parents(name))]
-    same = [Family(keep=(causal_model.answer_variable,))] if causal_model.answer_variable else []
-    return {family.name: family for family in (*families, *same, Family())}
-
-
-def parse_families(causal_model: CausalModel, specs: Mapping[str, FamilySpec], key: str) -> dict[str, Family]:
-    """Families by name, from ``vary`` and ``keep``; a `UserError` for unknown variables or a family without pairs."""
-    families, rows = {}, np.arange(causal_model.task.size)
-    for name, spec in specs.items():
-        family = families[name] = Family(_as_names(spec.get("vary", ())), _as_names(spec.get("keep", ())))
-        causal_model.require([*family.vary, *family.keep], f"{key}.{name}")
-        digits = range(causal_model.task.width) if family.vary else [None]
-        rng = np.random.default_rng(0)
-        if not any((sample_sources(causal_model, family, t, rows, rng) >= 0).any() for t in digits):
-            raise UserError(f"{key}.{name}: no pair of operands has {family}; keep or vary other variables")
-    return families
-
-
-def distinguishable_variables(
-    causal_model: CausalModel,
-    among: Sequence[str] | None = None,
-    digits: Sequence[int | None] | None = None,
-    n: int = 256,
-) -> list[str]:
-    """The variables whose interchange changes some answer, one from each group with the same predictions.
-
-    At digit t, for example, ``sum`` and ``sum_mod`` always predict the same. A group is represented by the variable
-    that equals the whole answer, such as ``sum``, or else by its first one.
-
-    Args:
-        among: variables of the model; None for all.
-        digits: digits that are read, each with only its column interchanged; an entry None reads all at once. By
-            default every digit.
-        n: number of random pairs on which predictions are compared.
-    """
-    rng = np.random.default_rng(0)
-    base, source = (causal_model.examples.operands[rng.integers(causal_model.task.size, size=n)] for _ in range(2))
-
-    def read(answers: Callable[[int | None], Array]) -> Array:
-        each = range(causal_model.task.width) if digits is None else digits
-        return np.concatenate([answers(t)[:, slice(None) if t is None else [t]] for t in each], axis=1)
-
-    base_answers = causal_model.answers(causal_model.values(base))
-    seen, names = [read(lambda t: base_answers)], set()
-    candidates = causal_model.variables if among is None else among
-    for name in sorted(candidates, key=lambda name: name != causal_model.answer_variable):
-        predicted = read(partial(causal_model.interchange, base, source, name))
-        if not any(np.array_equal(predicted, other) for other in seen):
-            names.add(name)
-            seen.append(predicted)
-    return [name for name in candidates if name in names]
-
-
-def require_distinguishable(
-    causal_model: CausalModel, names: Sequence[str], key: str, digits: Sequence[int | None] | None = None
-) -> None:
-    """Raise a `UserError` for an unknown variable, one that changes no answer, or two with the same predictions."""
-    causal_model.require(names, key)
-    distinct = distinguishable_variables(causal_model, names, digits, n=4096)
-    if missing := [name for name in names if name not in distinct]:
-        alone = distinguishable_variables(causal_model, missing[:1], digits, n=4096)
-        reason = "it predicts the same as another variable" if alone else "its interchange changes no answer here"
-        accepted = ", ".join(distinguishable_variables(causal_model))
-        raise UserError(f"{key}={missing[0]}: {reason}; expected some of {accepted}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +30,7 @@ class CounterfactualDataset:
     causal_model: CausalModel
     base: Array
     source: Array
-    family: Family = Family()
+    family: Family = ANY_PAIR
     digit: int | None = None
     pool: Array | None = None
     seed: int | None = None  # None for pairs of one's own
@@ -201,7 +100,7 @@ class CounterfactualDataset:
         causal_model.task.require_enumerable("a dataset of pairs")
         if digit is not None:
             require_integer("digit", digit, 0, causal_model.task.width - 1)
-        family = Family(_as_names(vary), _as_names(keep))
+        family = Family(as_names(vary), as_names(keep))
         rng = np.random.default_rng(seed)
         size = causal_model.task.size
         rows = np.arange(size) if pool is None else np.unique(pool)  # ascending
@@ -289,47 +188,3 @@ def split_operands(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) 
     ends = np.round(np.cumsum(shares) * len(values)).astype(int)[:-1]
     operands = task.examples().operands
     return [np.flatnonzero(np.isin(operands, part).all(axis=1)) for part in np.split(values, ends)]
-
-
-def sample_sources(
-    causal_model: CausalModel,
-    family: Family,
-    t: int | None,
-    base: Array,
-    rng: np.random.Generator,
-    pool: Array | None = None,
-) -> Array:
-    """Draw a source for each base (n,), uniform over its family at digit t, or at all digits; -1 if there is none.
-
-    Sources are drawn from ``pool``, ascending rows (M,); None for all.
-    """
-    for key, names in (("vary", family.vary), ("keep", family.keep)):
-        causal_model.require([name for name in names if name != causal_model.output], key)
-    pool = np.arange(causal_model.task.size) if pool is None else np.asarray(pool)
-
-    def group_ids_of(name: str) -> Array:
-        values = causal_model.table[name][pool]
-        return _group_ids(values if values.ndim == 1 or t is None else values[:, t])
-
-    group = _group_ids(np.stack([np.zeros(len(pool), dtype=np.int64), *map(group_ids_of, family.keep)], axis=1))
-    differing = np.stack([group_ids_of(name) for name in family.vary] or [np.arange(len(pool))])
-    order, count = np.argsort(group, kind="stable"), np.bincount(group)
-    begin = np.cumsum(count) - count  # index in ``order`` of each group's first member
-    base_index = np.searchsorted(pool, base)
-    sources = np.full(len(base), -1)
-    for _ in range(MAX_ROUNDS):
-        pending = np.flatnonzero(sources < 0)
-        group_id = group[base_index[pending]]
-        drawn = order[begin[group_id] + (rng.random(len(pending)) * count[group_id]).astype(np.int64)]
-        differs = (differing[:, drawn] != differing[:, base_index[pending]]).all(axis=0)
-        sources[pending[differs]] = pool[drawn[differs]]
-    return sources
-
-
-def _group_ids(values: Array) -> Array:
-    """Values (M,) or (M, k) -> integers (M,), equal exactly where the values are."""
-    return np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
-
-
-def _as_names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from ..digits import Array
 from ..errors import bad_value
 from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
-from ..interp.counterfactuals import require_distinguishable
+from ..interp.families import require_distinguishable
 from ..interp.hooked import Hooked
 from ..interp.hooks import cache_outputs, edit_outputs, recorded_outputs, stored_outputs
 from ..interp.sites import layers

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..digits import Array
 from ..errors import UserError
 from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
-from ..interp.counterfactuals import (
+from ..interp.families import (
     Family,
     FamilySpec,
     default_families,

@@ -8,8 +8,8 @@ import pandas as pd
 
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModelSpec, build_causal_model
-from ..interp.counterfactuals import distinguishable_variables, require_distinguishable
 from ..interp.das import DASConfig
+from ..interp.families import distinguishable_variables, require_distinguishable
 from ..interp.hooked import Hooked
 from ..mechanism.controls import ANGLE_COLUMNS, ControlledDAS
 from ..plots.curves import EpochCurves

@@ -7,14 +7,8 @@ from arith_erd.digits import to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp import algorithms
 from arith_erd.interp.causal_model import CausalModel
-from arith_erd.interp.counterfactuals import (
-    CounterfactualDataset,
-    Family,
-    default_families,
-    distinguishable_variables,
-    sample_sources,
-    split_operands,
-)
+from arith_erd.interp.counterfactuals import CounterfactualDataset, split_operands
+from arith_erd.interp.families import Family, default_families, distinguishable_variables, sample_sources
 from arith_erd.mechanism.place_value import ColumnSums
 from arith_erd.mechanism.responses import predict_bits
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
