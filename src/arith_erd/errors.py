@@ -1,6 +1,7 @@
 """`UserError`, which is shown as one line without a traceback, and functions that make such errors."""
 
 import difflib
+import re
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_LENGTH = 1000
 EXCERPT_LENGTH = 200
+NUMBER = r"[+-]?\d+(\.\d*)?"
 NO_FIELDS: Mapping[str, Any] = {}
 
 
@@ -31,7 +33,8 @@ DAMAGED_FILE_ERRORS = (UserError, AttributeError, LookupError, TypeError, ValueE
 
 def bad_value(key: str, value: object, accepted: str) -> UserError:
     """An error to raise, such as ``task.bits=1: expected an integer from 2 to 9``."""
-    return UserError(f"{key}={value}: expected {accepted}")
+    shown = repr(value) if isinstance(value, str) and re.fullmatch(NUMBER, value) else value  # '5' is not 5
+    return UserError(f"{key}={shown}: expected {accepted}")
 
 
 def explain_validation_error(
@@ -95,6 +98,13 @@ def require_integer(key: str, value: object, low: int, high: int | None = None) 
     if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
         limits = f"of at least {low}" if high is None else f"from {low} to {high}"
         raise bad_value(key, value, f"an integer {limits}")
+
+
+def require_type(what: str, value: object, kind: type) -> None:
+    """Raise a `UserError` unless ``value`` is of a class, such as ``model: received list; expected Hooked``."""
+    if not isinstance(value, kind):
+        received = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise UserError(f"{what}: received {received}; expected {kind.__name__}")
 
 
 def first_line(error: BaseException) -> str:

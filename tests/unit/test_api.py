@@ -144,7 +144,7 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
     described = json.loads((tmp_path / "lens" / "probe.json").read_text())
     assert (described["name"], described["settings"]["probe"]["pairs"]) == ("logit_lens", 16)
     alike = [ae.Hooked(model.network, task=Given([1, 2]), seed=seed) for seed in (0, 1)]
-    assert set(ae.probe("errors", *alike).rows["seed"]) == {0, 1}
+    assert set(ae.probe("errors", alike).rows["seed"]) == {0, 1}
     moduli = [ae.Hooked(model.network, task=ae.ModAdd(3, modulus=m), seed=m) for m in (5, 7)]
     for call, said in (
         (lambda: ae.probe("logit_lens", model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
@@ -158,9 +158,9 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
         (lambda: ae.probe("moon", model), "moon"),
         (lambda: ae.probe(model, "logit_lens"), "received a Hooked; expected the name of a probe"),
         (lambda: ae.probe(LogitLens, model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
-        (lambda: ae.probe("logit_lens", [model]), "received a list; expected networks as separate"),
-        (lambda: ae.probe("logit_lens", model, model), "expected networks of one task and of different seeds"),
-        (lambda: ae.probe("logit_lens", *moduli), "expected networks of one task and of different seeds"),
+        (lambda: ae.probe("logit_lens", model.network), "models: received Narrow; expected Hooked"),
+        (lambda: ae.probe("logit_lens", [model, model]), "expected networks of one task and of different seeds"),
+        (lambda: ae.probe("logit_lens", moduli), "expected networks of one task and of different seeds"),
         (lambda: ae.probe("patching", model, site=[]), r"probe\.site=\[\]: expected a name or at least one of them"),
         (lambda: ae.fit(ae.Add(bits=3), epochs=0), r"trainer\.max_epochs=0"),
         (lambda: ae.fit(ae.Add(bits=3), epochs=1, overrides=["data.batchsize=3"]), r"did you mean data\.batch_size"),

@@ -169,8 +169,9 @@ class CausalModel:
 
     def require(self, names: Iterable[str], key: str = "variable") -> None:
         """Raise a `UserError`, with a list of the model's variables, if it lacks one of the names."""
-        if missing := [name for name in names if name not in (*self._functions, *self.roots, *self.task.operand_names)]:
-            raise UserError(f"{key}={', '.join(missing)}: expected some of {', '.join(self.variables)}")
+        known = (*self._functions, *self.roots, *self.task.operand_names)
+        if missing := [name for name in names if name not in known]:
+            raise UserError(f"{key}={', '.join(map(str, missing))}: expected some of {', '.join(self.variables)}")
 
     def _evaluate(self, name: str, values: Values) -> Array:
         arguments = [values[parent].view() for parent in self.parents[name]]

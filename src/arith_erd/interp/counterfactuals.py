@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..digits import Array
-from ..errors import UserError, bad_value, require_integer
+from ..errors import UserError, bad_value, require_integer, require_type
 from ..tasks import Examples, Task
 from .causal_model import CausalModel
 from .families import ANY_PAIR, Family, as_names, sample_sources
@@ -96,6 +96,7 @@ class CounterfactualDataset:
         Raises:
             UserError: for an unknown variable, or if there are no such pairs.
         """
+        require_type("causal_model", causal_model, CausalModel)
         require_integer("n", n, 1)
         causal_model.task.require_enumerable("a dataset of pairs")
         if digit is not None:
@@ -146,6 +147,7 @@ class CounterfactualDataset:
         """
         if self.seed is None:
             raise UserError("split: draws pairs of the same family again; for your own pairs use part(rows)")
+        require_type("shares", shares, Sequence)
         if min(shares, default=0) <= 0 or abs(sum(shares) - 1) > 1e-6:
             raise bad_value("shares", tuple(shares), "shares above 0 that add up to 1, such as (0.8, 0.2)")
         rng = np.random.default_rng([self.seed, 2])

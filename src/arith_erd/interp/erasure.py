@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import UserError, require_integer
+from ..errors import UserError, require_integer, require_type
 
 MIN_DEVIATION = 1e-3  # axes with a smaller deviation, relative to the first, do not count as varying
 FLOAT32_EPS = torch.finfo(torch.float32).eps
@@ -164,6 +164,7 @@ def flip_signs(x: Tensor | Whitened, eraser: Eraser, seed: int | torch.Generator
     variance along each principal axis: a fairer control than random directions of the same variance. ``x`` are the
     embeddings on which the eraser was fitted, as in `leace`.
     """
+    require_type("eraser", eraser, Eraser)
     if not isinstance(seed, torch.Generator):
         require_integer("seed", seed, 0)
         seed = torch.Generator().manual_seed(seed)
@@ -193,15 +194,19 @@ def probe_predictions(x: Whitened, z: Tensor, eraser: Eraser | None = None) -> T
 
 
 def _whitened(x: Tensor | Whitened) -> Whitened:
-    return x if isinstance(x, Whitened) else whiten(torch.as_tensor(x).flatten(1))
+    return x if isinstance(x, Whitened) else whiten(_as_tensor("embeddings", x).flatten(1))
+
+
+def _as_tensor(key: str, value: object) -> Tensor:
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise UserError(f"{key}: received a {type(value).__name__}; expected a tensor or an array") from None
 
 
 def _correlation(x: Whitened, z: Tensor) -> Tensor:
     """Correlations (r, k) of the white coordinates with the columns of z that vary."""
-    try:
-        z = torch.as_tensor(z).to(x.white)
-    except (TypeError, ValueError, RuntimeError):
-        raise UserError(f"concept: received a {type(z).__name__}; expected a tensor, (N,) or (N, k)") from None
+    z = _as_tensor("concept", z).to(x.white)
     z = z[:, None] if z.dim() == 1 else z
     if z.dim() != 2 or len(z) != len(x.white):
         raise UserError(f"concept: received shape {tuple(z.shape)}; expected ({len(x.white)}, k)")

@@ -3,7 +3,7 @@
 If they share a_t xor b_t and differ in the carry into t, an interchange that changes bit t has transferred the carry.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
@@ -159,4 +159,4 @@ def _group_ids(values: Array) -> Array:
 
 
 def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+    return tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else (names,)

@@ -56,7 +56,7 @@ def run_batch(
         return x
 
     with edit_outputs(model.sites, {several[0].site: partial(edit, several) for several in by_module.values()}):
-        logits: Any = model.network(*inputs)
+        logits: Any = model.network.eval()(*inputs)
     if not isinstance(logits, Tensor):
         raise UserError(f"{model.name}: returned a {type(logits).__name__}; expected logits, one tensor (N, m, V)")
     return logits
@@ -106,7 +106,7 @@ class PartialForward:
         stored = layers(sites) or [*sites]  # every site of a network without layers
         outside = [name for name in sites if layer_of(sites, name) is None]
         with recorded_outputs(sites, {*stored, *outside, site}) as outputs:
-            self.model.network(*tensors)
+            self.model.network.eval()(*tensors)
         names = [*outputs]
         before = names[: names.index(site) + 1] if site in names else []
         ran_once = [name for name in before if name in stored and len(outputs[name]) == 1]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..digits import Array
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, require_type
 from ..models.network import Network, greedy_decode, sequence_correct, shift_right
 from ..splits import Split
 from ..tasks import Examples, Task
@@ -45,8 +45,8 @@ class Hooked:
 
     Args:
         network: any module that returns logits (N, t, V) for a prompt (N, P) and decoder inputs (N, t), the tokens
-            ``<start> r_0 .. r_(t-2)``. `run` passes all m inputs at once, `predict` one more at a time. The network is
-            put into evaluation mode.
+            ``<start> r_0 .. r_(t-2)``. `run` passes all m inputs at once, `predict` one more at a time. The
+            network is put into evaluation mode, here and at every run.
         sites: name -> submodule whose output is read and replaced: examples on axis 0, positions on axis 1. By default
             ``network.sites()``.
         task: the task of the network; needed for `Examples`, names of positions and `predict`.
@@ -71,6 +71,9 @@ class Hooked:
         epoch: int | None = None,
         job: "Job | None" = None,
     ) -> None:
+        require_type("Hooked: network", network, nn.Module)
+        if task is not None:
+            require_type("Hooked: task", task, Task)
         if sites is None and not callable(getattr(network, "sites", None)):
             raise UserError(f"Hooked: {type(network).__name__} has no sites(); expected sites={{name: module}}")
         self.network: Any = network.eval()
@@ -106,7 +109,7 @@ class Hooked:
     def predict(self, *operands: npt.ArrayLike) -> Array:
         """Answers (N,) to operands, each (N,), by greedy decoding."""
         prompt = torch.as_tensor(self.task.examples(*operands).prompt, device=self.device)
-        return self.task.decode(greedy_decode(self.network, prompt, self.task.answer_length).cpu().numpy())
+        return self.task.decode(greedy_decode(self.network.eval(), prompt, self.task.answer_length).cpu().numpy())
 
     def accuracy(
         self, examples: Examples | None = None, interventions: Intervention | Sequence[Intervention] = ()
@@ -220,9 +223,9 @@ class Hooked:
         caches all positions of a site, not only its own: P + m in a decoder-only network.
         """
         sites = (layers(self.sites) or [*self.sites]) if sites is None else sites
-        sites = [sites] if isinstance(sites, str) else [*dict.fromkeys(sites)]
-        interventions = as_interventions(interventions)
+        sites = [sites] if isinstance(sites, str) else sites
         check_sites(self.sites, sites)
+        sites, interventions = [*dict.fromkeys(sites)], as_interventions(interventions)
         logits: list[Tensor] = []
         cached: dict[str, list[Tensor]] = {site: [] for site in sites}
         for batch, tensors in split_batches(self.inputs(inputs), batch_size):

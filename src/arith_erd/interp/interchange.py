@@ -29,7 +29,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ..errors import UserError
+from ..errors import UserError, require_type
 from ..models.network import Network
 from ..tasks import Examples
 from .causal_model import CausalModel
@@ -69,8 +69,8 @@ def interchange_accuracy(
     data, variable = checked_pairs(model, causal_model, data, variable)
     if (intervention is None) == (not sites):
         raise UserError("interchange_accuracy: expected either an intervention or sites")
-    if not isinstance(intervention, Interchange | None):
-        raise UserError(f"interchange_accuracy: received {type(intervention).__name__}; expected an Interchange")
+    if intervention is not None:
+        require_type("interchange_accuracy: intervention", intervention, Interchange)
     sites = [sites] if isinstance(sites, str) else sites
     predicted = data.expected(variable)
     alike = [v for v in causal_model.variables if v != variable and np.array_equal(data.expected(v), predicted)]
@@ -108,9 +108,9 @@ def checked_pairs(
 
     A `UserError` says if their task is not the network's, or the variable changes no answer.
     """
-    for kind, argument in ((CausalModel, causal_model), (CounterfactualDataset, data)):
-        if not isinstance(argument, kind):
-            raise UserError(f"received a {type(argument).__name__}; expected a {kind.__name__}")
+    require_type("model", model, Hooked)
+    require_type("causal_model", causal_model, CausalModel)
+    require_type("data", data, CounterfactualDataset)
     for name, task in (("causal model", causal_model.task), ("data", data.causal_model.task)):
         if not task.same_as(model.task):
             raise UserError(f"{name}: received one for {task}; expected the network's task, {model.task}")

@@ -13,16 +13,13 @@ or ``all`` for all of them. Answer position t predicts ``r_t``. `Replace` says w
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import UserError
-
-if TYPE_CHECKING:
-    pass
+from ..errors import UserError, bad_value, require_type
 
 Position = int | str | None
 
@@ -37,9 +34,10 @@ class Subspace:
         columns = torch.as_tensor(self.directions)
         object.__setattr__(self, "directions", columns)  # NumPy arrays are accepted too
         exact = columns.detach().double()
-        if exact.dim() != 2 or not torch.allclose(exact.mT @ exact, torch.eye(exact.shape[1]).to(exact), atol=1e-3):
-            shape = tuple(exact.shape)
-            raise UserError(f"Subspace: received directions of shape {shape}; expected orthonormal columns (d, r)")
+        if exact.dim() != 2:
+            raise UserError(f"Subspace: received directions of shape {tuple(exact.shape)}; expected columns (d, r)")
+        if not torch.allclose(exact.mT @ exact, torch.eye(exact.shape[1]).to(exact), atol=1e-3):
+            raise UserError("Subspace: the columns are not orthonormal; torch.linalg.qr(columns).Q makes them so")
 
     def __repr__(self) -> str:
         return f"Subspace(rank {self.rank} of {len(self.directions)})"
@@ -97,6 +95,7 @@ class Intervention:
     position: Position
 
     def __post_init__(self) -> None:
+        require_type("site", self.site, str)
         if self.position == "all":  # as tables of results call it
             object.__setattr__(self, "position", None)
 
@@ -144,13 +143,12 @@ class Interchange(Intervention):
         super().__post_init__()
         if isinstance(self.subspace, Tensor | np.ndarray):
             object.__setattr__(self, "subspace", Subspace(self.subspace))
-        if not isinstance(self.subspace, Subspace | None):
-            raise UserError(
-                f"Interchange: received a {type(self.subspace).__name__}; expected a Subspace, or directions"
-            )
+        if self.subspace is not None:
+            require_type("Interchange: subspace", self.subspace, Subspace)
 
     def of(self, cache: Mapping[str, Tensor]) -> Self:
         """A copy with the source runs' activations at the site."""
+        require_type("Interchange.of", cache, Mapping)
         if self.site not in cache:
             raise UserError(f"Interchange at {self.site}: the cache lacks this site; it has {', '.join(cache)}")
         return replace(self, source=cache[self.site])
@@ -169,6 +167,11 @@ class Erase(Intervention):
     """Apply ``eraser``, such as one of `leace`, to the output of a site, with positions concatenated to (N, k * C)."""
 
     eraser: Callable[[Tensor], Tensor]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.eraser):
+            raise bad_value("eraser", self.eraser, "a function of activations, such as leace(activations, concept)")
 
     def change(self, x: Tensor, context: InterventionContext) -> Tensor:
         erased = self.eraser(x.flatten(1))

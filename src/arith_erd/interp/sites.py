@@ -36,7 +36,7 @@ def layer_of(sites: Iterable[str], site: str) -> str | None:
 def check_sites(available: Iterable[str], sites: Iterable[str], key: str = "site") -> None:
     """Raise a `UserError`, with a list of the network's sites, if it lacks one of the wanted."""
     available = list(available)
-    if unknown := [site for site in sites if site not in available]:
+    if unknown := [site for site in sites if not isinstance(site, str) or site not in available]:
         whole_layers = layers(available)
         inner = sorted({site.removeprefix(f"{layer_of(available, site)}.") for site in available} - {*whole_layers})
         listed = ", ".join(available) or "none"

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ..config.compose import compose
 from ..config.job import ProbeJob, read_run
-from ..errors import UserError
+from ..errors import UserError, require_type
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
 from ..plots.style import save_png
@@ -98,7 +98,7 @@ def _measure(probe: Probe, title: str) -> list[dict[str, Any]]:
     return collect_rows(probe.rows(), title, len(models))
 
 
-def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeResult:
+def probe(name: str | type[Probe], models: "Hooked | Sequence[Hooked]" = (), **options: Any) -> ProbeResult:
     """Run a probe of a task, or of networks of one task.
 
     >>> import arith_erd as ae
@@ -109,15 +109,16 @@ def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeRe
 
     Args:
         name: a file in ``conf/probe/``, without ``.yaml``, or a class of your own.
-        models: networks, for a probe of networks.
+        models: a network or a list of them, for a probe of networks.
         options: settings of the probe; for a probe of a task also ``task`` and ``split``.
 
     Raises:
         UserError: for an unknown probe, or an option that it does not accept.
     """
+    models = [*models] if isinstance(models, Sequence) else [models]
     if isinstance(name, type) and issubclass(name, Probe):
         _require_same_task(name.__name__, models)
-        own = name(*([[*models]] if models else []), **options)
+        own = name(*([models] if models else []), **options)
         return ProbeResult.of(own, settings={"probe": _to_json(options)})
     if not isinstance(name, str):
         accepted = "the name of a probe first, as in probe('patching', model)"
@@ -128,7 +129,7 @@ def probe(name: str | type[Probe], *models: "Hooked", **options: Any) -> ProbeRe
         raise UserError(f"probe={name}: expected {'no networks, but task=' if models else 'one network or more'}")
     if models:
         _require_same_task(name, models)
-        arguments["models"] = list(models)
+        arguments["models"] = models
     settings = {"probe": _settings(job)["probe"] | _to_json(options)}
     return ProbeResult.of(job.probe.build(Probe, **arguments, **options), name, settings)
 
@@ -141,9 +142,10 @@ def _to_json(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _require_same_task(name: str, models: "Sequence[Hooked]") -> None:
     """Raise a `UserError` unless all are networks, of one task and with different seeds."""
-    if wrong := [type(model).__name__ for model in models if not hasattr(model, "sites")]:
-        accepted = "networks as separate arguments: probe(name, *models)"
-        raise UserError(f"probe={name}: received a {wrong[0]}; expected {accepted}")
+    from ..interp.hooked import Hooked  # loads torch, which a probe of a task does not need
+
+    for model in models:
+        require_type(f"probe={name}: models", model, Hooked)
     other = [model for model in models if not model.task.same_as(models[0].task)]
     if other or len({model.seed for model in models}) < len(models):
         raise UserError(f"probe={name}: expected networks of one task and of different seeds, which tell rows apart")

@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from ..config.class_spec import trust_modules_of
 from ..config.compose import compose_config
 from ..config.job import read_job
@@ -62,7 +64,8 @@ def fit(
     if not isinstance(task, Task):
         raise UserError(f"fit: task: received {task!r}; expected a Task, such as Add(bits=5)")
     if not (isinstance(model, type) and issubclass(model, Network)):
-        raise UserError(f"fit: model: received {model!r}; expected a subclass of Network, such as NanoGPT")
+        received = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
+        raise UserError(f"fit: model: received {received}; expected a subclass of Network, such as NanoGPT")
     if inspect.isfunction(split) or not callable(split):
         raise UserError(f"fit: split: received {split!r}; expected a Split, such as ValueSplit()")
     option, recipe = option_for_class("task", public_path(type(task))), option_for_class("model", public_path(model))

@@ -306,13 +306,25 @@ def test_what_does_not_fit_is_one_line() -> None:
         (lambda: model.run(CLEAN, batch_size=0), r"^batch_size=0: expected an integer"),
         (lambda: model.predict([[1, 2]], [[3, 4]]), r"^add: received operands of shapes \(1, 2\), \(1, 2\)"),
         (lambda: model.run(CLEAN, Interchange("dec.2", None, two, x)), r"^Subspace\(rank 2 of 16\): does not fit"),
-        (lambda: Subspace(torch.ones(16, 2)), r"^Subspace: .* shape \(16, 2\); expected orthonormal"),
+        (lambda: Subspace(torch.ones(16, 2)), "^Subspace: the columns are not orthonormal; torch.linalg.qr"),
         (lambda: both.run(CLEAN), r"^Transformer: returned a tuple; expected logits"),
+        (lambda: model.run(CLEAN, Replace(["dec.1"], 0, x)), "^site: received list; expected str"),
+        (lambda: Erase("dec.1", None, "value"), "^eraser=value: expected a function of activations"),
+        (lambda: Hooked(NanoGPT, task=TASK), "^Hooked: network: received the class NanoGPT; expected Module"),
+        (lambda: leace({"dec.2": x}, CLEAN.answer), "^embeddings: received a dict; expected a tensor"),
         (lambda: leace(x / 0, CLEAN.answer), r"^embeddings: contain NaN"),
         (lambda: leace(x[:, 0].numpy(), CLEAN.answer * math.nan), r"^concept: contains NaN"),
     ):
         with pytest.raises(UserError, match=message):
             call()
+
+
+def test_every_run_is_in_evaluation_mode() -> None:
+    model = hooked("nanogpt")
+    for run in (lambda: model.run(CLEAN), lambda: model.resume_from("dec.1", CLEAN), lambda: model.predict([1], [2])):
+        model.network.train()  # whose dropout refuses to run
+        run()
+        assert not model.network.training
 
 
 def test_predictions_and_accuracy() -> None:

@@ -96,7 +96,7 @@ def test_epochs_load_as_they_were(whole, train_in, tmp_path):
 @pytest.mark.parametrize(("epoch", "said"), [(3, "epoch 4 and 0 .*checkpoint.keep"), (-1, "an int"), ("2", "an int")])
 def test_other_epochs_are_refused(trained_pack, epoch, said):
     assert load_run(trained_pack.path, 3, 4).epoch == 4
-    with pytest.raises(UserError, match=rf"^epoch={epoch}: .*{said}"):
+    with pytest.raises(UserError, match=rf"^epoch={epoch!r}: .*{said}"):
         load_run(trained_pack.path, 3, epoch)
 
 

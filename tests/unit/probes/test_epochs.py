@@ -52,7 +52,7 @@ def test_all_probes_of_networks_are_known_here(root: Path) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_probe_of_networks_has_a_measure_to_follow_over_epochs(name: str) -> None:
-    result = ae.probe(name, *NETWORKS, **SMALL[name])
+    result = ae.probe(name, NETWORKS, **SMALL[name])
     curves = result.probe.epoch_curves(result.rows)
     assert not curves.table.duplicated(["seed", "panel", "line"]).any()
     assert set(curves.table["seed"]) >= {0, 1}
