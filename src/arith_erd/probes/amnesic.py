@@ -90,6 +90,7 @@ class Amnesic(NetworkProbe):
       ``control_signs_*`` erases a random concept in the same way (`flip_signs`).
 
     Args:
+        site: one, a list of them, or ``all`` layers; None for the middle of the decoder.
         concept, method: a name, a list of names, or None for all.
     """
 
@@ -106,7 +107,7 @@ class Amnesic(NetworkProbe):
     def __init__(
         self,
         models: Sequence[Hooked],
-        site: OneOrMore[str] = "dec.3",
+        site: OneOrMore[str] | None = None,
         concept: OneOrMore[str] | None = None,
         method: OneOrMore[Method] | None = None,
         iterations: Count = 2,
