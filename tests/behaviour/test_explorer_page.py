@@ -19,7 +19,7 @@ from arith_erd.tasks import Add
 from tests.browser import CHROMIUM, Browser
 from tests.explorer import unpacked
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
 MARKUP = "<img src=x onerror=document.title='gotcha'></script><script>document.title='gotcha'</script>"
 READY = "document.body?.dataset.ready !== undefined"
 
@@ -106,7 +106,6 @@ def in_python(
     return []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 1])
 def test_interventions_equal_those_in_python(
     index: int, browser: Browser, trained: str, networks: list[tuple[Hooked, dict[str, Any]]]

@@ -169,13 +169,14 @@ def test_balanced_accuracy_of_a_right_network_without_an_intervention_is_one_hal
     assert math.isnan(balanced_accuracy(right, right, right))  # nothing should change, so nothing can be told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "variable", "position", "steps", "passes"),
     [
         ("erd", "sum", None, 2, True),
-        pytest.param("erd", "carry", 4, 2, False, marks=pytest.mark.slow),
-        pytest.param("prefix_carry", "carry", 4, 40, True, marks=pytest.mark.slow),
-        pytest.param("prefix_carry_decoy", "sum", None, 2, False, marks=pytest.mark.slow),
+        ("erd", "carry", 4, 2, False),
+        ("prefix_carry", "carry", 4, 40, True),
+        ("prefix_carry_decoy", "sum", None, 2, False),
     ],
 )
 def test_one_direction_carries_only_what_the_algorithm_computes_with(name, variable, position, steps, passes) -> None:

@@ -54,6 +54,7 @@ def test_erasing_a_needed_concept_destroys_the_answer(read):
     assert (bits["control_rank_mean"] > 0.8).all()
 
 
+@pytest.mark.slow
 def test_every_site_of_a_real_network():
     model = untrained(Add(3))
     rows = measured(Amnesic([model], "all", ["value", "carries"], controls=2))
