@@ -116,16 +116,16 @@ class CausalModel:
         output = values[self.output]
         return to_digits(output, self.task.width, self.task.base) if output.ndim == 1 else output
 
-    def interchange(self, base: Operands, source: Operands, variable: str, position: int | None = None) -> Array:
+    def interchange(self, base: Operands, source: Operands, variable: str, digit: int | None = None) -> Array:
         """Digits (N, width) of the answers to ``base`` with one variable taken from ``source``.
 
-        If the variable has columns, only column ``position`` is taken; None takes all of them.
+        If the variable has columns, only column ``digit`` is taken; None takes all of them.
         """
         self.require([variable])
         value = self.values(source)[variable]
-        if position is not None and value.ndim == 2:
-            column, value = value[:, position], self.values(base)[variable].copy()
-            value[:, position] = column
+        if digit is not None and value.ndim == 2:
+            column, value = value[:, digit], self.values(base)[variable].copy()
+            value[:, digit] = column
         return self.answers(self.values(base, {variable: value}))
 
     def interchange_by_digit(self, base: Operands, source: Operands, variable: str) -> Array:
