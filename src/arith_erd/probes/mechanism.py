@@ -53,7 +53,7 @@ class Mechanism(NetworkProbe):
 
     Your own causal model is compared too, if it has the variable ``prefix`` (`interp.algorithms`). ``user_model`` is
     the share of answers after random prefixes that it predicts, where no known algorithm ties. The verdict cannot name
-    it. For its other variables use `Dose`, `Subspaces` and `Patching`.
+    it. For its other variables use `Dose`, `Subspaces` and `InterchangeInterventions`.
 
     A row is one number. ``test`` is ``verdict`` (the component is its name, the value the distance to the nearest
     algorithm), ``distance`` (to each algorithm), ``accuracy``, ``signature`` (the components behind the verdict) or

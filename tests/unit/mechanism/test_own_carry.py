@@ -22,7 +22,7 @@ from arith_erd.mechanism.place_value import (
 )
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import HookPoint
-from arith_erd.probes.patching import Patching
+from arith_erd.probes.encoder_table import EncoderTable
 from arith_erd.probes.place_value import PlaceValue
 from arith_erd.tasks import Add, Mul, Sub, Task
 
@@ -147,8 +147,8 @@ def test_probes_ask_for_the_parts_that_they_need() -> None:
         Hooked(kind(TASK.prompt_length, TASK.width, **size), task=TASK)  # type: ignore[arg-type]
         for kind in (NanoGPT, Transformer)
     )
-    with pytest.raises(UserError, match="has no encoder"):
-        Patching([decoder_only], "token_mean", None)
+    with pytest.raises(UserError, match=r"^probe=encoder_table: .* has no encoder"):
+        EncoderTable([decoder_only])
     with pytest.raises(UserError, match=r"^probe\.site=enc\.1: expected sites of the decoder"):
         PlaceValue([both], site="all")
     with pytest.raises(UserError, match=r"^task=sub: has no columns"):

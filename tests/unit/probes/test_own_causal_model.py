@@ -6,10 +6,8 @@ from lightning.pytorch.utilities.seed import isolate_rng
 
 from arith_erd.config import class_spec
 from arith_erd.errors import UserError
-from arith_erd.interp.causal_model import CausalModel, build_causal_model
-from arith_erd.probes.patching import Patching
+from arith_erd.interp.causal_model import build_causal_model
 from arith_erd.tasks import Add
-from tests.unit.probes.small import untrained
 
 PARTS = '''
 import arith_erd as ae
@@ -97,18 +95,3 @@ def test_what_makes_no_causal_model_of_the_task_is_refused(package, name: str, m
     class_spec.trust("mine")
     with pytest.raises(UserError, match=rf"^probe\.causal_model{message}"):
         build_causal_model(Add(3), name, "probe.causal_model")
-
-
-@pytest.mark.parametrize(
-    ("variable", "lost", "reason"),
-    [
-        ("idle", "idle", "its interchange changes no answer"),
-        (["total", "sum"], "sum", "it predicts the same as another variable"),
-    ],
-)
-def test_variable_that_no_pair_of_runs_tells_apart_is_refused(variable, lost: str, reason: str) -> None:
-    def made(task: Add) -> CausalModel:
-        return CausalModel(task, {"idle": lambda a: a, "total": lambda a, b: a + b, "sum": lambda total: total})
-
-    with pytest.raises(UserError, match=rf"^probe\.variable={lost}: {reason}"):
-        Patching([untrained(Add(3))], "family", variable=variable, causal_model=made)

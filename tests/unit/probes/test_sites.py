@@ -85,7 +85,6 @@ def test_wrong_options_are_refused_with_their_key() -> None:
         (lambda: Attention([without]), r"^probe=attention: test has no attention"),
         (lambda: Patching([model], source="noise"), r"^probe\.source=noise"),
         (lambda: Patching([model], pairs=0), r"^probe\.pairs=0"),
-        (lambda: Patching([model], site="enc.1"), r"^probe\.site=enc\.1"),
         (lambda: LogitLens([model], pairs=True), r"^probe\.pairs=True"),
     ):
         with pytest.raises(UserError, match=message):

@@ -1,0 +1,77 @@
+"""Is the encoder a table? Replace its output by the mean for each token at each position."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+
+from ..errors import UserError
+from ..interp.hooked import Hooked
+from ..interp.interventions import Replace
+from ..interp.sites import holds_prompt, layers
+from ..interp.slopes import token_means
+from ..plots.curves import EpochCurves
+from ..plots.panels import HeatMaps
+from ..plots.tables import summary_table
+from .probe import Count, Natural, NetworkProbe, OneOrMore, select_sites
+
+
+class EncoderTable(NetworkProbe):
+    """Replace all positions of a site by the mean for their token. How many answers stay right?
+
+    A row is a site and an ``answer`` token; ``all`` is the whole answer. The means are over the training pairs, or over
+    all pairs if the split is unknown. ``accuracy`` is the share of right answers with them, ``no_intervention`` that of
+    the network itself, both of ``n`` answers. A network that keeps its accuracy with such a table in place of its
+    encoder, 29 vectors in ``a + b`` of 7 bits, needs no information that the encoder mixes across positions.
+
+    Args:
+        site: one or a list of those that hold the prompt; None for the end of the encoder.
+        pairs: number of examples; None for all.
+    """
+
+    columns = ("seed", "site", "position", "family", "answer", "n", "accuracy", "no_intervention")
+    units: ClassVar[dict[str, str]] = dict.fromkeys(("accuracy", "no_intervention"), "accuracy")
+    picture = HeatMaps(
+        "accuracy", "answer", "site", title="right answers with the mean for each token in place of a site"
+    )
+
+    def __init__(
+        self,
+        models: Sequence[Hooked],
+        site: OneOrMore[str] | None = None,
+        pairs: Count | None = None,
+        seed: Natural = 0,
+    ) -> None:
+        super().__init__(models)
+        sites = layers(models[0].sites, "enc")[-1:] if site is None else site
+        if not sites:
+            raise UserError(f"probe=encoder_table: {models[0].name} has no encoder; expected an encoder-decoder")
+        self.sites, self.examples = select_sites(models, sites), self.task.examples().sample(pairs, seed)
+
+    @torch.no_grad()
+    def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
+        examples = self.examples
+        logits, cache = model.run_with_cache(examples, self.sites)
+        prompt, right = (torch.as_tensor(x, device=logits.device) for x in (examples.prompt, examples.completion))
+        in_training = ~model.split(examples) if model.split else np.ones(len(examples), dtype=bool)
+        for site, x in cache.items():
+            if not holds_prompt(site, x.shape[1], self.task):
+                raise UserError(f"probe.site={site}: expected a site that holds the prompt alone")
+            means = token_means(x[in_training], prompt[in_training], self.task.vocab_size)  # (P, V, C)
+            table = means[torch.arange(prompt.shape[1]), prompt]  # (N, P, C)
+            correct = [y.argmax(-1) == right for y in (model.run(examples, Replace(site, None, table)), logits)]
+            shares = [[float(y.all(1).double().mean()), *y.double().mean(0).tolist()] for y in correct]
+            for answer, accuracy, itself in zip(["all", *self.task.answer_names], *shares, strict=True):
+                row = {"site": site, "position": "all", "family": "token_mean", "answer": answer, "n": len(right)}
+                yield row | {"accuracy": accuracy, "no_intervention": itself}
+
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return summary_table(rows, self.schema("", rows))
+
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
+        return EpochCurves.of(rows, "accuracy", ["answer"], unit="accuracy")
+
+    def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return pd.concat([rows, rows.assign(site="no intervention", accuracy=rows["no_intervention"])])
