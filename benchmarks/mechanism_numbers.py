@@ -437,6 +437,17 @@ def zoo_table() -> list[list[str]]:
     return lines
 
 
+def angle_table() -> list[list[str]]:
+    """Principal angles between what is used and what probes read, by kind of network and variable."""
+    columns = {"leace": "LEACE", "least_squares": "least squares", "das": "DAS"}
+    lines = [["holds", "variable", *columns.values(), "random direction"]]
+    for (kind, variable), rows in pd.read_csv(RESULTS / "angles.csv").groupby(["trained_by", "variable"]):
+        angles = [format_range(rows[f"assigned_{name}"], ".0f") for name in columns]
+        band = f"{rows['random_low'].min():.0f} to {rows['random_high'].max():.0f}"
+        lines.append([VARIABLE_LABELS[kind], f"`{variable}`", *angles, band])
+    return lines
+
+
 def running_sums() -> pd.Series:
     """R² of the best layer by network, seed, what the regression sees, and bit."""
     return pd.read_csv(RESULTS / "running-sum.csv").groupby(["network", "seed", "seen", "bit"])["r2"].max()
@@ -473,7 +484,7 @@ def sentence_tables() -> Facts:
         "heads": head_table(),
         "multiplication": multiplication_table(),
     }
-    parts["zoo"] = zoo_table()
+    parts |= {"zoo": zoo_table(), "angles": angle_table()}
     return {name: markdown(*lines) for name, lines in parts.items()}
 
 

@@ -19,6 +19,7 @@ tokens, that follow an interchange of a variable between held-out pairs after th
 """
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,12 @@ def leakage(model: ae.Hooked, variables: dict[str, Any]) -> float:
     return float((tokens == other)[base.completion != other].mean())
 
 
+def trained_by(loss: Mapping[str, Any]) -> str:
+    """The variables and the rule of a loss: ``carry+prefix+xor PromptOnly``, or ``none``."""
+    rule = (loss.get("causal_model") or "").rpartition(".")[2]
+    return " ".join(filter(None, ["+".join(sorted(loss.get("variables") or ())), rule])) or "none"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
@@ -75,11 +82,9 @@ def main() -> None:
             pd.concat([measure_network(name, LAST_BUT_ONE[name], model) for name, _, model in load_networks(path)])
         )
         of_run = interchanges(Run(path))
-        names = sorted(of_run.columns)
-        loss = Run(path).config()["model"]["loss"]
-        rule = (loss.get("causal_model") or "").rpartition(".")[2]
+        names, loss = [*of_run.columns], Run(path).config()["model"]["loss"]
         table.insert(1, "bits", Run(path).config()["task"]["bits"])
-        table.insert(2, "trained_by", "+".join(names) + f" {rule}" * bool(rule) if names else "none")
+        table.insert(2, "trained_by", trained_by(loss))
         table["least_interchange"] = table["seed"].map(of_run.min(axis=1)) if names else None
         rest = [leakage(ae.load_run(path, seed), loss["variables"]) if names else None for seed in table["seed"]]
         table["others"] = rest
