@@ -38,8 +38,7 @@ settings.load_profile("tests")
 
 
 def pytest_collection_finish() -> None:
-    """The garbage collector would look at all modules again and again: a tenth of the time."""
-    gc.freeze()
+    gc.freeze()  # the collector would look at all modules again and again: a tenth of the time
     gc.set_threshold(100_000, 20, 20)
 
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_LENGTH = 1000
 EXCERPT_LENGTH = 200
-NUMBER = r"[+-]?\d+(\.\d*)?"
 NO_FIELDS: Mapping[str, Any] = {}
 
 
@@ -33,8 +32,7 @@ DAMAGED_FILE_ERRORS = (UserError, AttributeError, LookupError, TypeError, ValueE
 
 def bad_value(key: str, value: object, accepted: str) -> UserError:
     """An error to raise, such as ``task.bits=1: expected an integer from 2 to 9``."""
-    shown = repr(value) if isinstance(value, str) and re.fullmatch(NUMBER, value) else value  # '5' is not 5
-    return UserError(f"{key}={shown}: expected {accepted}")
+    return UserError(f"{key}={value}: expected {accepted}")
 
 
 def explain_validation_error(
@@ -60,7 +58,12 @@ def explain_validation_error(
     if first["type"] in ("dataclass_type", "dict_type"):
         return bad_value(key, first["input"], "a group of keys")
     branches = [first, *(other for other in others if other["loc"][:1] == first["loc"][:1])]  # of a union
-    return bad_value(key, first["input"], description or " or ".join(dict.fromkeys(map(_accepted, branches))))
+    return bad_value(key, _quoted(first["input"]), description or " or ".join(dict.fromkeys(map(_accepted, branches))))
+
+
+def _quoted(value: object) -> object:
+    """A number that is text in quotes, since ``probe.pairs=5: expected an integer`` would deny what it shows."""
+    return repr(value) if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?", value) else value
 
 
 def _accepted(error: Mapping[str, Any]) -> str:
@@ -97,7 +100,7 @@ def require_integer(key: str, value: object, low: int, high: int | None = None) 
     """Raise a `UserError` unless ``value`` is an int (not a bool) in [low, high]."""
     if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
         limits = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise bad_value(key, value, f"an integer {limits}")
+        raise bad_value(key, _quoted(value), f"an integer {limits}")
 
 
 def require_type(what: str, value: object, kind: type) -> None:

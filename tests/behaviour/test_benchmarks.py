@@ -39,9 +39,8 @@ def test_methods_are_measured_once_and_judged_again(root, monkeypatch, tmp_path)
     out.write_text("".join(whole.splitlines(keepends=True)[:-1]))
     methods.main()
     assert len(asked) == 2 * len(networks) + 1
-    assert [line.rsplit(",", 1)[0] for line in out.read_text().splitlines()] == [
-        line.rsplit(",", 1)[0] for line in whole.splitlines()
-    ]
+    before, after = ([line.rsplit(",", 1)[0] for line in x.splitlines()] for x in (whole, out.read_text()))
+    assert after == before
     assert out.with_suffix(".png").is_file()
 
 
