@@ -411,11 +411,17 @@ def zoo_facts() -> Facts:
         found[f"zoo_transformer_{key}_vectors"] = format_range(by.loc["transformer", "vectors"], ".0%")
     rules = table.query("network == 'transformer' and bits == 5 and trained_by.str.contains('PrefixC|PromptO')")
     found["zoo_transformer_rules_least"] = f"{rules['least_interchange'].min():.0%}"
+    large = table.query("network == 'transformer' and bits == 7")["accuracy"]
+    found["zoo_transformer7_right"] = f"{large.nlargest(3).min():.1%}"
     local = table[(table["network"] == "nanogpt") & (table["trained_by"] == "prefix+total LocalRemainder")]
     found["zoo_local_remainder_least"] = format_range(local["least_interchange"], ".0%")
     (missed,) = table.query("bits == 7 and trained_by == 'none' and accuracy < 1").itertuples()
     right, flips = missed.accuracy, missed.graded_range
-    swaps = table.query("bits == 7 and swap_own >= 0.99 and swap_earlier <= 0.01").groupby("trained_by").size()
+    swaps = (
+        table.query("bits == 7 and network == 'nanogpt' and swap_own >= 0.99 and swap_earlier <= 0.01")
+        .groupby("trained_by")
+        .size()
+    )
     found |= {"zoo7_sum_swaps": str(swaps["sum"]), "zoo7_carry_swaps": str(swaps["carry+xor"])}
     return found | {"zoo7_none_missed": f"{right:.2%}", "zoo7_none_missed_range": f"{flips:.0%}"}
 
