@@ -31,7 +31,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 torch.set_num_threads(1)  # products this small only wait for each other on more
 
-yaml.SafeLoader = yaml.CSafeLoader  # Hydra parses some 17 files for each of 350 compositions
+yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # Hydra parses 17 files each time
 
 settings.register_profile("tests", deadline=None, derandomize=True)
 settings.load_profile("tests")

@@ -37,7 +37,8 @@ class Subspace:
         if exact.dim() != 2:
             raise UserError(f"Subspace: received directions of shape {tuple(exact.shape)}; expected columns (d, r)")
         if not torch.allclose(exact.mT @ exact, torch.eye(exact.shape[1]).to(exact), atol=1e-3):
-            raise UserError("Subspace: the columns are not orthonormal; torch.linalg.qr(columns).Q makes them so")
+            d, r = exact.shape
+            raise UserError(f"Subspace: the {r} columns of size {d} are not orthonormal; expected orthonormal (d, r)")
 
     def __repr__(self) -> str:
         return f"Subspace(rank {self.rank} of {len(self.directions)})"
@@ -144,7 +145,7 @@ class Interchange(Intervention):
         if isinstance(self.subspace, Tensor | np.ndarray):
             object.__setattr__(self, "subspace", Subspace(self.subspace))
         if self.subspace is not None:
-            require_type("Interchange: subspace", self.subspace, Subspace)
+            require_type("Interchange: subspace", self.subspace, Subspace)  # or a tensor or array, made one above
 
     def of(self, cache: Mapping[str, Tensor]) -> Self:
         """A copy with the source runs' activations at the site."""

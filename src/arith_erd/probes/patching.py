@@ -194,14 +194,16 @@ class InterchangeInterventions(NetworkProbe):
         self.pairs = [*self._draw_sources(rows, rng)]
         why = "no other variable affects the answer beside it, so there is nothing to keep equal"
         self.missing = {name: why for name in requested if not own and name not in self.families}
-        for name in [name for name in self.families if name not in {drawn.family for drawn in self.pairs}]:
+        drawn = {pairs.family for pairs in self.pairs}
+        for name in [name for name in self.families if name not in drawn]:
             vary, keep = self.families[name].vary, self.families[name].keep
             parts = {"varies": ["it"] if vary == (name,) else vary, "keeps": keep}
             does = " and ".join(f"{verb} {' and '.join(names)}" for verb, names in parts.items() if names)
             self.missing[name] = f"no pair {does} for any of {len(rows)} bases"
-            if name in requested:
-                accepted = "expected another variable, more probe.pairs, or pairs of your own in probe.families"
-                raise UserError(f"probe.variable={name}: {self.missing[name]}; {accepted}")
+        undrawn = [name for name in requested if name in self.families and name not in drawn]
+        if undrawn and not own and drawn.isdisjoint(requested):
+            accepted = "expected another variable, more probe.pairs, or pairs of your own in probe.families"
+            raise UserError(f"probe.variable={undrawn[0]}: {self.missing[undrawn[0]]}; {accepted}")
 
     def _draw_sources(self, rows: Array, rng: np.random.Generator) -> Iterator[FamilyPairs]:
         """Sources of the bases in every family, at each digit of the answer at which there are any."""

@@ -98,7 +98,7 @@ def _measure(probe: Probe, title: str) -> list[dict[str, Any]]:
     return collect_rows(probe.rows(), title, len(models))
 
 
-def probe(name: str | type[Probe], models: "Hooked | Sequence[Hooked]" = (), **options: Any) -> ProbeResult:
+def probe(name: str | type[Probe], models: "Hooked | Iterable[Hooked]" = (), **options: Any) -> ProbeResult:
     """Run a probe of a task, or of networks of one task.
 
     >>> import arith_erd as ae
@@ -115,7 +115,7 @@ def probe(name: str | type[Probe], models: "Hooked | Sequence[Hooked]" = (), **o
     Raises:
         UserError: for an unknown probe, or an option that it does not accept.
     """
-    models = [*models] if isinstance(models, Sequence) else [models]
+    models = [*models] if isinstance(models, Iterable) else [models]
     if isinstance(name, type) and issubclass(name, Probe):
         _require_same_task(name.__name__, models)
         own = name(*([models] if models else []), **options)

@@ -306,7 +306,7 @@ def test_what_does_not_fit_is_one_line() -> None:
         (lambda: model.run(CLEAN, batch_size=0), r"^batch_size=0: expected an integer"),
         (lambda: model.predict([[1, 2]], [[3, 4]]), r"^add: received operands of shapes \(1, 2\), \(1, 2\)"),
         (lambda: model.run(CLEAN, Interchange("dec.2", None, two, x)), r"^Subspace\(rank 2 of 16\): does not fit"),
-        (lambda: Subspace(torch.ones(16, 2)), "^Subspace: the columns are not orthonormal; torch.linalg.qr"),
+        (lambda: Subspace(torch.ones(16, 2)), "^Subspace: the 2 columns of size 16 are not orthonormal"),
         (lambda: both.run(CLEAN), r"^Transformer: returned a tuple; expected logits"),
         (lambda: model.run(CLEAN, Replace(["dec.1"], 0, x)), "^site: received list; expected str"),
         (lambda: Erase("dec.1", None, "value"), "^eraser=value: expected a function of activations"),

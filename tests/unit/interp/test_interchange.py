@@ -155,7 +155,7 @@ def test_pairs_of_ones_own_are_taken_as_they_are(mine: tuple[ae.Hooked, ae.Causa
         (lambda: CounterfactualDataset(adder, examples, examples), "^base, source: expected row numbers below"),
         (lambda: CounterfactualDataset.sample(adder, vary="cary"), "^vary=cary: expected some of"),
         (lambda: adder.values("carry"), "^operands: received .* expected examples, or integers .N, 2."),
-        (lambda: ae.Interchange("h", 1, torch.ones(6, 1)), "^Subspace: the columns are not orthonormal"),
+        (lambda: ae.Interchange("h", 1, torch.ones(6, 1)), "^Subspace: the 1 columns of size 6 are not orthonormal"),
     ):
         with pytest.raises(UserError, match=said):
             call()
