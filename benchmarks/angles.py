@@ -1,54 +1,62 @@
 """The angle between what linear probes read and what a trained network uses, in networks trained to hold a variable.
 
-    python benchmarks/angles.py results/angles.csv runs/add-random-nanogpt-*-interchange_training-*
+    python benchmarks/angles.py results/angles.csv RUN..    # runs of loss=interchange, such as those of scripts/zoo.sh
 
-A row is a network, a variable and the middle answer position. *Used* are the coordinates that training assigned to the
-variable, and the direction that distributed alignment search finds (rank 1). *Read* are the direction that LEACE erases
-and the weights of a least-squares probe. Angles are principal, in degrees; ``random_low`` and ``random_high`` are the
-5% and 95% quantiles of a random direction's angle to the coordinates. Half a minute of one core a network.
+A row is a network, what is read, and the coordinates of the site that training assigned to a variable: ``accuracy`` is
+that of interchanging them, on 300 pairs. Angles are principal, in degrees, between these coordinates and a direction at
+the middle answer position: that which LEACE erases (``leace``), and the weights of a least-squares probe, with all
+directions along which activations vary (``least_squares``) and with those of at least 3% of the largest deviation
+(``least_squares_strong``); ``r2`` and ``r2_strong`` are the probes'. ``bit`` is the sum's bit at this position. Where
+another variable than the one of the coordinates is read, the row is a control. A few seconds of one core a network.
 """
 
 import argparse
 from itertools import product
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 from zoo import trained_by  # beside this file
 
 import arith_erd as ae
+from arith_erd.interp.erasure import probe_predictions, whiten
 from arith_erd.mechanism.controls import principal_angles
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
 
+STRONG = 0.03
+READ = {"sum": ("sum", "bit", "xor"), "carry": ("carry", "xor"), "xor": ("xor", "carry")}  # in these coordinates
+
 
 @torch.no_grad()
-def measure_angles(
-    model: ae.Hooked, adder: ae.CausalModel, variable: str, site: str, dims: list[int]
-) -> dict[str, float]:
-    """The accuracies of interchanges of what is used, and its angles to what is read, at the middle answer position."""
-    position = model.task.answer_length // 2
+def angles(x: Tensor, z: Tensor, assigned: Tensor) -> dict[str, float]:
+    """Angles of the probes of z (N,) on activations (N, C) to orthonormal columns (C, k)."""
+    row = {"leace": principal_angles(assigned, ae.leace(x, z).left)[0]}
+    for name, white in (("", whiten(x)), ("_strong", whiten(x, STRONG))):
+        row[f"least_squares{name}"] = principal_angles(assigned, ae.leace(white, z).right)[0]
+        error = (z[:, None] - probe_predictions(white, z[:, None])).square().mean()
+        row[f"r2{name}"] = float(1 - error / z.var(correction=0))
+    return row
+
+
+def measure(model: ae.Hooked, variable: str, site: str, first: int, last: int) -> list[dict[str, Any]]:
+    """The rows of a network and the coordinates ``first`` to ``last`` of a site, which hold a variable."""
+    position, examples, adder = model.task.answer_length // 2, model.task.examples(), ae.CausalModel(model.task)
     digit = model.task.answer_positions[position]
-    pairs = [ae.CounterfactualDataset.sample(adder, variable, n=n, digit=digit, seed=n) for n in (800, 300)]
-    with torch.enable_grad():
-        found = ae.fit_das(model, adder, pairs[0], site, position, variable)
-    examples = model.task.examples()
-    x = model.run_with_cache(examples, site)[1][site][:, position]
-    values = torch.from_numpy(adder.values(examples)[variable]).double()
-    probe = ae.leace(x, values if values.dim() == 1 else values[:, digit])
-    assigned = torch.eye(x.shape[1], dtype=torch.float64)[:, dims[0] : dims[1] + 1]
-    random = torch.randn(1000, x.shape[1], 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    row = {}
-    for name, subspace in (("assigned", ae.Subspace(assigned)), ("das", found)):
-        interchange = ae.Interchange(site, position, subspace)
-        (accuracy,) = ae.interchange_accuracy(model, adder, pairs[1], interchange, variable=variable)["accuracy"]
-        row[f"{name}_accuracy"] = float(accuracy)
-        for read, directions in (("leace", probe.left), ("least_squares", probe.right)):
-            row[f"{name}_{read}"] = principal_angles(subspace.directions, directions)[0]
-    row["assigned_das"] = principal_angles(assigned, found.directions)[0]
-    low, high = np.quantile([principal_angles(assigned, direction)[0] for direction in random], (0.05, 0.95))
-    return row | {"random_low": low, "random_high": high}
+    x = model.run_with_cache(examples, site)[1][site][:, position].double()
+    assigned = torch.eye(x.shape[1], dtype=torch.float64)[:, first : last + 1]
+    pairs = ae.CounterfactualDataset.sample(adder, variable, n=300, digit=digit)
+    interchange = ae.Interchange(site, position, ae.Subspace(assigned))
+    (accuracy,) = ae.interchange_accuracy(model, adder, pairs, interchange, variable=variable)["accuracy"]
+    values = adder.values(examples)
+    values["bit"] = adder.answers(values)
+    rows = []
+    for read in READ[variable]:
+        z = torch.from_numpy(values[read] if values[read].ndim == 1 else values[read][:, digit]).double()
+        rows.append({"variable": variable, "accuracy": float(accuracy), "read": read, **angles(x, z, assigned)})
+    return rows
 
 
 def main() -> None:
@@ -61,11 +69,10 @@ def main() -> None:
         config = Run(path).config()
         kind = {"network": config["model"]["name"], "bits": config["task"]["bits"]}
         kind["trained_by"] = trained_by(loss := config["model"]["loss"])
-        for model, (variable, at) in product(ae.load_seeds(path), loss["variables"].items()):
-            if "dims" in at:
-                measured = measure_angles(model, ae.CausalModel(model.task), variable, at["site"], at["dims"])
-                rows.append({**kind, "seed": model.seed, "variable": variable, **measured})
-        pd.DataFrame(rows).to_csv(options.table, index=False, float_format="%.4g")
+        held = {name: at for name, at in loss["variables"].items() if name in READ}
+        for model, (variable, at) in product(ae.load_seeds(path), held.items()):
+            rows += [{**kind, "seed": model.seed, **row} for row in measure(model, variable, at["site"], *at["dims"])]
+    pd.DataFrame(rows).to_csv(options.table, index=False, float_format="%.4g")
 
 
 if __name__ == "__main__":

@@ -444,13 +444,13 @@ def zoo_table() -> list[list[str]]:
 
 
 def angle_table() -> list[list[str]]:
-    """Principal angles between what is used and what probes read, by kind of network and variable."""
-    columns = {"leace": "LEACE", "least_squares": "least squares", "das": "DAS"}
-    lines = [["holds", "variable", *columns.values(), "random direction"]]
-    for (kind, variable), rows in pd.read_csv(RESULTS / "angles.csv").groupby(["trained_by", "variable"]):
-        angles = [format_range(rows[f"assigned_{name}"], ".0f") for name in columns]
-        band = f"{rows['random_low'].min():.0f} to {rows['random_high'].max():.0f}"
-        lines.append([VARIABLE_LABELS[kind], f"`{variable}`", *angles, band])
+    """Angles between the coordinates that hold a variable and what probes read, by kind of network."""
+    columns = {"leace": "LEACE", "least_squares": "least squares", "least_squares_strong": "without weak directions"}
+    lines = [["network holds", "coordinates of", "read", *columns.values(), "its R²"]]
+    table = pd.read_csv(RESULTS / "angles.csv").query("network == 'nanogpt' and bits == 7")
+    for (kind, variable, read), rows in table.groupby(["trained_by", "variable", "read"], sort=False):
+        cells = [format_range(rows[name], ".0f") for name in columns] + [format_range(rows["r2_strong"])]
+        lines.append([VARIABLE_LABELS[kind], f"`{variable}`", f"`{read}`", *cells])
     return lines
 
 
@@ -489,8 +489,9 @@ def sentence_tables() -> Facts:
         "criteria": criteria,
         "heads": head_table(),
         "multiplication": multiplication_table(),
+        "zoo": zoo_table(),
+        "angles": angle_table(),
     }
-    parts |= {"zoo": zoo_table(), "angles": angle_table()}
     return {name: markdown(*lines) for name, lines in parts.items()}
 
 
