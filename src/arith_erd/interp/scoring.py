@@ -156,7 +156,7 @@ def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     algorithm = next((name for name, names in ALGORITHM_VARIABLES.items() if {*variables} == {*names}), "")
     sites = tuple(dict.fromkeys(str(place["site"]) for place in places.values() if "dims" in place))
     rule = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
-    name = f"{config['name']} {'+'.join(variables) or 'none'} {rule}".strip()
+    name = f"{settings['task']['bits']}-bit {config['name']} {'+'.join(variables) or 'none'} {rule}".strip()
     if settings["data"].get("examples") is not None:  # right on the examples drawn is not right on all
         return
     worst_interchange_accuracy: dict[int, float] = {}  # by seed, over its variables and tokens
