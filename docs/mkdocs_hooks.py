@@ -61,8 +61,23 @@ def notebook_page(notebook: Path) -> tuple[str, dict[str, bytes]]:
     return "\n\n".join(parts) + "\n", pictures
 
 
+def probe_sections() -> str:
+    """A section for each probe: the columns of its rows, from its class, and its options, from its YAML file."""
+    hidden = ("show_root_heading", "show_bases", "members", "show_docstring_parameters")
+    options = "\n".join(f"      {name}: false" for name in hidden)
+    sections = []
+    for path in sorted((ROOT / "conf" / "probe").glob("*.yaml")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        (target,) = [line for line in lines if line.startswith("_target_: ")]
+        block = "\n".join(lines[lines.index(target) + 1 :]) or "# no options"
+        documented = f"::: {target.removeprefix('_target_: ')}\n    options:\n{options}"
+        sections.append(f"## {path.stem}\n\n{documented}\n\n```yaml\n{block}\n```\n")
+    return "\n".join(sections)
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Figures and notebooks, which are outside ``docs/`` in the repository, are in its top folder on the site."""
+    """Probes, from their YAML files. Figures and notebooks are in the top folder on the site, not outside ``docs/``."""
+    markdown = markdown.replace("<!-- probes -->", probe_sections())
     markdown = re.sub(r"\.\./notebooks/(\w+)\.ipynb", r"\1.md", markdown)
     return markdown.replace("../results/", "results/")
 
