@@ -40,7 +40,7 @@ for rules in "model=nanogpt seed=0-4" "model=transformer model.optimizer.lr=1e-3
     follow PromptOnly "$carries" $small trainer.max_epochs=$prompt_only_epochs
     follow LocalRemainder "$total" $small trainer.max_epochs=100
 done
-# Seven bits. 5 hours of nanoGPT, 1 of the Transformer.
+# Seven bits. 6 hours of nanoGPT, 2 of the Transformer.
 large="model=nanogpt model.net.num_layers=3 data.batch_size=32 seed=0-4"
 train $large trainer.max_epochs=12
 hold "$sum" $large trainer.max_epochs=12
@@ -52,3 +52,5 @@ follow LocalRemainder "$total" $large trainer.max_epochs=12
 large="model=transformer model.optimizer.lr=1e-3 model.net.num_layers=3 data.batch_size=32 trainer.max_epochs=24 seed=0-1"
 hold "$sum" $large
 hold "$carries" $large
+follow PrefixCarry "$carries" $large
+follow LocalRemainder "$total" $large
