@@ -152,9 +152,7 @@ def numbers(text: str) -> list[float]:
 
 
 @pytest.mark.slow
-def test_notebook_runs_and_prints_what_it_shows(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_notebook_runs_and_prints_what_it_shows(capsys, monkeypatch):
     shown: list[int] = []
     monkeypatch.setattr(plt, "show", lambda: shown.append(len(plt.get_fignums())) or plt.close("all"))
     namespace: dict[str, Any] = {}

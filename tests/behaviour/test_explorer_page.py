@@ -69,9 +69,7 @@ ACTIONS = (  # as the page's address writes them; a decoder-only network has no 
 )
 
 
-def in_python(
-    model: Hooked, known: dict[str, torch.Tensor], action: str, prompt: torch.Tensor, source: list[torch.Tensor]
-) -> list[Intervention]:
+def in_python(model, known, action, prompt, source):
     """The same intervention by the public classes; ``known`` are the page's tensors."""
     task = model.task
     kind, *rest = action.split(":")
@@ -107,9 +105,7 @@ def in_python(
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_interventions_equal_those_in_python(
-    index: int, browser: Browser, trained: str, networks: list[tuple[Hooked, dict[str, Any]]]
-) -> None:
+def test_interventions_equal_those_in_python(index, browser, trained, networks):
     model, known = unpacked(*networks[index])
     task = model.task
     pairs = np.random.default_rng(7).integers(0, 128, (len(ACTIONS[index]), 2, 2)).tolist()
@@ -157,9 +153,7 @@ def test_foreign_text_shows_as_text(browser: Browser, tiny: str) -> None:
         ("colour=red", '"colour" is no key.'),
     ],
 )
-def test_nonsense_in_the_address_gets_a_sentence_and_the_last_state_stays(
-    address: str, sentence: str, browser: Browser, tiny: str
-) -> None:
+def test_nonsense_in_the_address_gets_a_sentence_and_the_last_state_stays(address, sentence, browser, tiny):
     browser.open(f"{tiny}#a=5&b=2", READY)
     browser(f"location.hash = {json.dumps(address)}")
     browser.wait("document.querySelector('#address-error').textContent !== ''")

@@ -25,6 +25,7 @@ from tests.rows import write_metrics
 from tests.tiny import FOUR_EPOCHS
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize(
     ("callback", "epoch", "after", "started"),
     [
@@ -200,6 +201,7 @@ def submitit():
     signal.signal(signal.SIGUSR2, before)
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
     ("number", "hook", "batch", "place", "left"),
     [

@@ -105,6 +105,7 @@ def test_every_task_builds(name, order):
     assert len(task.examples()) == 8**task.num_operands
 
 
+@pytest.mark.slow_after(8)
 @pytest.mark.parametrize(("model", "ablation"), PAIRS)
 def test_every_model_and_ablation_builds_and_learns_one_step(model, ablation):
     job = compose("train", [f"model={model}", f"ablation={ablation}"])

@@ -185,6 +185,7 @@ def test_path_that_hydra_reads_in_quotes_only_is_answered_with_them(path):
     assert compose("train", [hint[1]]).runs_dir == Path(path)
 
 
+@pytest.mark.slow_after(4)
 @pytest.mark.parametrize("key", [*OPTION_GROUPS, *PRESET_GROUPS])
 def test_group_takes_one_option(key):
     program = "probe" if key in ("figure", "probe") else "train"

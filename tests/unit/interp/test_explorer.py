@@ -91,6 +91,7 @@ OPTIONS = [{}, {"attention": False}, {"feed_forward": False}, {"positional_encod
 OPTIONS += [{"positions": "rope"}, {"positions": "coupled"}]
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize(
     ("kind", "options"), [*product([Transformer, NanoGPT], OPTIONS), (Transformer, {"encoder": False})], ids=str
 )

@@ -140,10 +140,8 @@ def test_networks_behind_the_results_are_in_the_repository() -> None:
         load_pretrained("add-nothing")
 
 
-NAMED = ("add-transformer", "add-nanogpt", "mul-transformer", "mul-nanogpt")
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in NAMED else pytest.mark.slow) for n in CHECKED])
+@pytest.mark.slow_after(2)
+@pytest.mark.parametrize("name", CHECKED)
 def test_network_in_the_repository_is_as_accurate_as_its_summary_says(name: str) -> None:
     """On a sample of the held-out pairs, within five standard deviations of such a sample."""
     model = load_pretrained(name, seed := CHECKED[name])

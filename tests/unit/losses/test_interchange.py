@@ -142,6 +142,7 @@ def test_layers_that_run_twice_or_return_tuples_are_trained_and_reported(variabl
     torch.testing.assert_close(stored, loss(net, *batch))
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("network", [NanoGPT, Transformer, Backwards])
 def test_layers_below_an_interchange_run_once_with_the_same_losses_and_gradients(network, monkeypatch):
     monkeypatch.setattr("arith_erd.training.pack.LARGE_NETWORK", 0)  # layer by layer

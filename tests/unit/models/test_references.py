@@ -28,6 +28,7 @@ def logits(network: Transformer, answer: Tensor = COMPLETION) -> Tensor:
     return network(PROMPT, shift_right(answer))
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("name", [*REFERENCES, *POST_HOC, *DECOYS])
 def test_references_answer_with_a_wide_margin(name: str) -> None:
     network = reference(name, 1).network
@@ -49,6 +50,7 @@ def test_seed_determines_the_network_and_leaves_the_global_generator_alone() -> 
         assert not torch.equal(first[name], other[name])
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(("name", "hypothesis"), ALGORITHMS.items())
 def test_references_answer_wrong_prefixes_as_their_algorithms_do(name: str, hypothesis: str) -> None:
     bits = np.random.default_rng(0).integers(0, 2, COMPLETION.shape)

@@ -25,6 +25,7 @@ ADD, RANDOM = Add(3), RandomOutput(3)
 SMALL = {"train": 64, "validation": 20, "test": 20, "steps": 4, "random": 2}
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
     ("kind", "task"),
     [(Transformer, Add(2)), (Transformer, Add(1, base=10)), (NanoGPT, Mul(2)), (NanoGPT, ModAdd(2, modulus=3))],

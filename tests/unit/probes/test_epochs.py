@@ -50,6 +50,7 @@ def test_all_probes_of_networks_are_known_here(root: Path) -> None:
     assert {file.stem for file in files if "needs: [models]" in file.read_text()} == set(SMALL)
 
 
+@pytest.mark.slow_after(5)
 @pytest.mark.parametrize("name", SMALL)
 def test_every_probe_of_networks_has_a_measure_to_follow_over_epochs(name: str) -> None:
     result = ae.probe(name, NETWORKS, **SMALL[name])

@@ -40,9 +40,7 @@ def test_logit_lens_of_the_last_layer_equals_the_network(model: type[Network]) -
 
 @pytest.mark.parametrize("corruption", ["bit", "pair"])
 @pytest.mark.parametrize("model", MODELS)
-def test_patching_the_last_layer_recovers_each_position_wholly_and_nothing_else(
-    model: type[Network], corruption: str
-) -> None:
+def test_patching_the_last_layer_recovers_each_position_wholly_and_nothing_else(model, corruption):
     probe = Patching([untrained(Add(3), model)], source=corruption, pairs=40)
     rows = measured(probe)
     last = rows[(rows["site"] == "dec.2") & (rows["n"] > 0)]
@@ -53,9 +51,7 @@ def test_patching_the_last_layer_recovers_each_position_wholly_and_nothing_else(
 
 @pytest.mark.parametrize(("model", "embedded"), [(Transformer, "enc.embed"), (NanoGPT, "dec.embed")])
 @pytest.mark.parametrize("task", [Add(3), Add3(2)], ids=lambda task: task.name)
-def test_patching_the_changed_digit_of_the_prompt_recovers_the_first_answer_token(
-    task: Task, model: type[Network], embedded: str
-) -> None:
+def test_patching_the_changed_digit_of_the_prompt_recovers_the_first_answer_token(task, model, embedded):
     """Its inputs are the prompt and ``<start>``, so patching the corrupted digit makes the clean run."""
     probe = Patching([untrained(task, model)], site=[embedded, "dec.2"], pairs=40)
     rows = measured(probe)
@@ -117,6 +113,7 @@ def hooked(task, network=NanoGPT):
 TASKS = [Add(2, interleaved=True), AddScratchpad(2), Backwards(2), Add3(2), Mul(1, base=10)]
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize(
     ("network", "task"),
     [*((NanoGPT, task) for task in TASKS), (Transformer, AddScratchpad(2))],

@@ -143,9 +143,7 @@ def test_claims_and_runs_follow_from_the_rows_in_results(root: Path, folder: str
     assert found.replicas["device"].str.contains("thread|NVIDIA").all()  # the number of threads is on record
 
 
-def test_finished_runs_are_kept_with_the_weights_of_seed_0_and_without_paths(
-    synthetic, tmp_path: Path, root: Path, monkeypatch
-) -> None:
+def test_finished_runs_are_kept_with_the_weights_of_seed_0_and_without_paths(synthetic, tmp_path, root, monkeypatch):
     monkeypatch.syspath_prepend(root / "benchmarks")
     from publish import WEIGHTS, copy_runs
 

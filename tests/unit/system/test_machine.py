@@ -48,9 +48,7 @@ def no_threads_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("usable", "threads"), [(8, None), (3, "3"), (1, "1")])
-def test_there_are_as_many_threads_as_processors_that_may_be_used(
-    no_threads_chosen: None, monkeypatch: pytest.MonkeyPatch, usable: int, threads: str | None
-) -> None:
+def test_there_are_as_many_threads_as_processors_that_may_be_used(no_threads_chosen, monkeypatch, usable, threads):
     monkeypatch.setattr("joblib.cpu_count", lambda: usable)
     configure_threads()
     assert os.environ.get("OMP_NUM_THREADS") == threads
@@ -58,9 +56,7 @@ def test_there_are_as_many_threads_as_processors_that_may_be_used(
 
 
 @pytest.mark.parametrize("name", SPIN_VARIABLES)
-def test_threads_that_the_user_has_set_are_kept(
-    no_threads_chosen: None, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_threads_that_the_user_has_set_are_kept(no_threads_chosen, monkeypatch, name):
     monkeypatch.setattr("joblib.cpu_count", lambda: 2)
     own = {name: "7", "OMP_NUM_THREADS": "5"}
     for key, value in own.items():
