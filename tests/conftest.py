@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cache, partial
@@ -40,12 +39,10 @@ settings.load_profile("tests")
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    cases: Counter[Callable[..., object]] = Counter()
     for item in items:
-        if mark := item.get_closest_marker("slow_after"):
-            cases[item.function] += 1
-            if cases[item.function] > mark.args[0]:
-                item.add_marker(pytest.mark.slow)
+        mark = item.get_closest_marker("slow_after")
+        if mark and max(item.callspec.indices.values()) >= mark.args[0]:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

@@ -50,10 +50,7 @@ HYDRA = (  # what an experiment says, and what the message names
     ("hydra: CANARY", "sets hydra"),
     ("{hydra: '${task}', task: {callbacks: {x: {_target_: os.getcwd}}}}", "sets hydra;"),
     ("hydra: {sweeper: {params: '${task}'}}", "hydra.sweeper.params"),
-    (
-        "# @package hydra.callbacks\nx: {_target_: os.getcwd}",
-        "experiment/theirs.yaml: sets hydra.callbacks",
-    ),
+    ("# @package hydra.callbacks\nx: {_target_: os.getcwd}", "experiment/theirs.yaml: sets hydra.callbacks"),
 )
 
 

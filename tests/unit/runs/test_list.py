@@ -31,8 +31,7 @@ def list_runs(pattern, *options, **named):
 @pytest.fixture
 def folder(tmp_path, config):
     done = begun(tmp_path, "done", config, seed0=1.0, seed1=0.5)
-    # Without its weights, as most runs in results/ are.
-    finish(done, (0, 1))
+    finish(done, (0, 1))  # without its weights, as most runs in results/ are
     begun(tmp_path, "failed", config).error_file.write_text("no")
     begun(tmp_path, "stopped", config, seed0=0.25)
     (tmp_path / "other").mkdir()
@@ -49,9 +48,8 @@ def test_list_says_state_epochs_accuracy_and_device(folder):
         **{name: name for name in ("failed", "stopped")},
         "done": "finished",
     }
-    assert found.loc["done", ["epochs", "max_epochs", "val_seq_acc", "worst", "device"]].to_list() == [
-        *(1, 50, 0.75, 0.5, "a card")
-    ]
+    done = found.loc["done", ["epochs", "max_epochs", "val_seq_acc", "worst", "device"]]
+    assert done.to_list() == [1, 50, 0.75, 0.5, "a card"]
     with locked(folder / "stopped"):
         assert list_runs(f"{folder}/st*")["state"].to_list() == ["training"]
     done = folder / "done" / "metrics.csv"

@@ -27,8 +27,7 @@ def test_runs_in_a_repository_are_no_change_of_its_code(tmp_path: Path) -> None:
     write("src/package/code.py")
     git("add", ".")
     git("commit", "-m", "first")
-    clean = git_commit(package)
-    assert clean
+    assert (clean := git_commit(package))
     write("my_runs/add-seed0/config.yaml")
     assert git_commit(package) == clean
     write("conf/task/new.yaml")
@@ -67,7 +66,6 @@ def test_threads_that_the_user_has_set_are_kept(no_threads_chosen, monkeypatch, 
 
 @pytest.fixture
 def matmul_precision() -> Iterator[None]:
-    """As before after the test."""
     before = torch.get_float32_matmul_precision()
     yield
     torch.set_float32_matmul_precision(before)

@@ -165,10 +165,7 @@ def test_equal_layers_are_compiled_once(batch, graphs, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("site", "replicas", "large"),
-    [
-        *product(("enc.1", "dec.1"), (1, 3), (0,)),
-        *(("dec.1.attn.pattern", 3, large) for large in (0, math.inf)),
-    ],
+    [*product(("enc.1", "dec.1"), (1, 3), (0,)), *(("dec.1.attn.pattern", 3, large) for large in (0, math.inf))],
 )
 def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch, graphs, monkeypatch):
     """At each step, not only while layers are traced; in turn, or as one graph."""

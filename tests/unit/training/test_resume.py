@@ -88,12 +88,7 @@ def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, run
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "pack", "missing"),
-    [
-        ("move_to_backup", 1, [(1,)]),
-        ("finish", 1, [(1,)]),
-        ("delete_backup", 0, []),
-    ],
+    ("method", "pack", "missing"), [("move_to_backup", 1, [(1,)]), ("finish", 1, [(1,)]), ("delete_backup", 0, [])]
 )
 def test_overwriting_of_several_packs_goes_on_where_it_was_killed(runs_dir, monkeypatch, method, pack, missing):
     """Before the second old run is renamed, before the new one has finished, or before the old ones are deleted."""
