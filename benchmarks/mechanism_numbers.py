@@ -415,13 +415,10 @@ def zoo_facts() -> Facts:
     found["zoo_transformer7_right"] = f"{large['accuracy'].nlargest(3).min():.1%}"
     local = table[(table["network"] == "nanogpt") & (table["trained_by"] == "prefix+total LocalRemainder")]
     found["zoo_local_remainder_least"] = format_range(local["least_interchange"], ".0%")
-    (missed,) = table.query("bits == 7 and trained_by == 'none' and accuracy < 1").itertuples()
+    seven = table.query("bits == 7 and network == 'nanogpt'")
+    (missed,) = seven.query("trained_by == 'none' and accuracy < 1").itertuples()
     right, flips = missed.accuracy, missed.graded_range
-    swaps = (
-        table.query("bits == 7 and network == 'nanogpt' and swap_own >= 0.99 and swap_earlier <= 0.01")
-        .groupby("trained_by")
-        .size()
-    )
+    swaps = seven.query("swap_own >= 0.99 and swap_earlier <= 0.01")["trained_by"].value_counts()
     found |= {"zoo7_sum_swaps": str(swaps["sum"]), "zoo7_carry_swaps": str(swaps["carry+xor"])}
     return found | {"zoo7_none_missed": f"{right:.2%}", "zoo7_none_missed_range": f"{flips:.0%}"}
 
