@@ -4,7 +4,7 @@
 #   benchmarks/gpu.sh [MINUTES] [FOLDER]          (default: 25, results/gpu)
 #
 # Needs Python 3.12 with torch, lightning, torchmetrics, safetensors, rich, pandas, scipy and matplotlib, and no package
-# index: hydra-core and what it needs come from benchmarks/wheels (see wheels.sh). In this order:
+# index: Hydra, pydantic and what they need come from benchmarks/wheels (see wheels.sh). In this order:
 #
 #   1. correctness.py; if it fails, nothing else is done
 #   2. the steps of a pack of five, with CUDA graphs if these are right; from here on they are used if they were quicker
