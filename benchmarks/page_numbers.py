@@ -352,9 +352,9 @@ def positions(file: str) -> str:
     return markdown(*lines)
 
 
-def lengths() -> str:
-    """Means of ``arith-runs --by length,model.net.positions --csv``; of up to three bits few pairs are held out."""
-    table = pd.read_csv(RESULTS / "length.csv").query("length >= 4")
+def lengths(file: str, shortest: int) -> str:
+    """Means of ``arith-runs --by length,model.net.positions --csv``, of pairs of at least ``shortest`` bits."""
+    table = pd.read_csv(RESULTS / file).query("length >= @shortest")
     wide = table.pivot(index="model.net.positions", columns="length", values="accuracy")
     lines = ([f"`{name}`", *(f"{x:.0%}" for x in row)] for name, row in wide.iterrows())
     return markdown(["positions", *(f"{n} bits" for n in wide)], *lines)
@@ -376,8 +376,8 @@ def baselines() -> str:
 
 def tables() -> Facts:
     """Every generated table of the pages, by the name of its marks."""
-    found = {"amnesic": erasures(), "lengths": lengths(), "baselines": baselines()}
-    found |= {"learning_order": learning_order()}
+    found = {"amnesic": erasures(), "baselines": baselines(), "learning_order": learning_order()}
+    found |= {"lengths": lengths("length-14.csv", 6), "lengths_short": lengths("length.csv", 4)}
     found |= {"positions": positions("positions.csv"), "positions_full": positions("positions-full.csv")}
     scored = methods.table(methods.read_results(RESULTS / "methods.csv"))
     return verdicts() | found | mechanism_numbers.tables() | {"methods": scored}
