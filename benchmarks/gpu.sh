@@ -10,7 +10,7 @@
 #   2. the steps of a pack of five, with CUDA graphs if these are right; from here on they are used if they were quicker
 #   3. whole epochs; with AUTHORS=PATH, a clone of the paper authors' repository, beside theirs
 #   4. packs of 1 to 256
-#   5. the runs of scripts/paper.sh, in order of value, until the time is up
+#   5. the runs of scripts/paper.sh, in order of value, several packs at once, until the time is up
 #   6. the report
 #
 # Run it again to continue: checks and measurements are kept, runs resume.
@@ -103,9 +103,16 @@ echo "== How many at once?"
 for size in "${sizes[@]}"; do
     steps_of "pack-$size" "$size" trainer.cuda_graphs=$graphs
 done
-echo "== Training"
-TRAIN="python3 train.py -m" within 86400 scripts/paper.sh "${made[@]}" "runs_dir=$out/runs" trainer.cuda_graphs=$graphs \
-    || true # a run that fails, or the end of the time, leaves the report to be written
+at_once=10 # packs; one leaves most of an H100 idle
+if command -v nvidia-cuda-mps-control >/dev/null; then
+    nvidia-cuda-mps-control -d || true # lets kernels of several programs overlap; fails if it runs already
+else
+    at_once=$(nproc)
+fi
+echo "== Training, $at_once packs at once"
+TRAIN=echo scripts/paper.sh "${made[@]}" "runs_dir=$out/runs" trainer.cuda_graphs=$graphs \
+    | OMP_NUM_THREADS=1 within 86400 xargs -P "$at_once" -L 1 python3 train.py -m \
+    || sleep 15 # a run failed, or time is up and interrupted runs save; the report is written in any case
 
 echo "== Report"
 python3 -P -m arith_erd.report "$out/runs" --out "$out/report" || true
