@@ -128,6 +128,7 @@ def test_scale_changes_sizes_that_the_model_has_and_adds_none(model):
     assert (mini["d_model"], mini["num_layers"], mini.get("num_heads", 4)) == (32, 3, 4)
 
 
+@pytest.mark.slow_after(6)
 @pytest.mark.parametrize("choice", [f"{group}={name}" for group in ("probe", "figure") for name in options(group)])
 def test_every_probe_builds(choice):
     job, model = compose("probe", [choice, "task.bits=3"]), untrained(Add(3), num_layers=6)

@@ -110,6 +110,7 @@ def test_bad_values_are_refused_by_key_and_value(key, config):
         assert str(refused.value).isprintable()
 
 
+@pytest.mark.slow_after(20)
 @pytest.mark.parametrize(
     ("typed", "key"), [*((typed, typed.split()[-1].partition("=")[0].lstrip("+~")) for typed in OTHERS), *NAMING]
 )

@@ -13,13 +13,8 @@ RECORDED = [line.split("  ") for line in (Path(__file__).parent / "names.txt").r
 """Names, and the overrides that gave them at commit ac67c71."""
 
 
-@pytest.mark.parametrize(
-    ("name", "overrides"),
-    [
-        pytest.param(name, " ".join(rest), marks=pytest.mark.slow if number % 3 else [])
-        for number, (name, *rest) in enumerate(RECORDED)
-    ],
-)
+@pytest.mark.slow_after(12)
+@pytest.mark.parametrize(("name", "overrides"), [(name, " ".join(rest)) for name, *rest in RECORDED])
 def test_names_are_those_of_the_commit_that_recorded_them(name, overrides):
     assert run_name(compose("train", overrides.split()).resolved) == name
 
