@@ -5,7 +5,7 @@
 The networks are those of `arith_erd.zoo`: written by hand, and trained ones (`zoo.py` has the commands). Each function
 of `METHODS` gives a network a score, larger where the method's evidence is for the sum. The sites are the residual
 stream of the decoder after attention to the prompt and after each layer, except for the last layer; `middle` is the
-decoder's middle layer, as in the paper. Thresholds: `interp.scoring.add_verdicts`. Rows that the file already holds
+decoder's middle layer, as in the paper. Thresholds: `catalog.scoring.add_verdicts`. Rows that the file already holds
 are not measured again, but judged again. `METHODS` and the split were committed before anything was counted.
 """
 
@@ -21,9 +21,9 @@ from matplotlib.figure import Figure
 from mechanism_numbers import markdown  # beside this file
 
 import arith_erd as ae
+from arith_erd.catalog.scoring import REFERENCE_ALGORITHMS, SCORE_COLUMNS, Method, add_verdicts, score_row
 from arith_erd.interp.das import DASConfig
 from arith_erd.interp.erasure import probe_predictions, whiten
-from arith_erd.interp.scoring import REFERENCE_ALGORITHMS, SCORE_COLUMNS, Method, add_verdicts, score_row
 from arith_erd.interp.sites import layer_of, layers, residual_stream
 from arith_erd.mechanism.controls import ControlledDAS
 from arith_erd.mechanism.signature import Signature, classify, expected_signatures, measure_signature

@@ -30,8 +30,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def explorer() -> str:
     """The page in which networks compute: both trained on addition, the authors' if given, and two written by hand."""
+    from arith_erd.catalog.loading import load_authors_weights, load_pretrained, load_references
     from arith_erd.interp.explorer import export_network, write_page
-    from arith_erd.interp.loading import load_authors_weights, load_pretrained, load_references
     from arith_erd.tasks import Add
 
     references = [one for name in ("erd", "prefix_carry") for one in load_references(name, [0], Add())]

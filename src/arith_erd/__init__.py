@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .catalog.loading import load_authors_weights, load_pretrained, load_references, load_run, load_seeds
+    from .catalog.scoring import score_method, zoo
     from .config.class_spec import trust
     from .config.compose import compose
     from .errors import UserError
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from .interp.hooked import Hooked
     from .interp.interchange import interchange_accuracy
     from .interp.interventions import Erase, Interchange, Replace, Steer, Subspace
-    from .interp.loading import load_authors_weights, load_pretrained, load_references, load_run, load_seeds
-    from .interp.scoring import score_method, zoo
     from .loggers import Logger
     from .losses import Loss
     from .models import GRU, LSTM, MLP, NanoGPT, Network, Transformer
@@ -47,8 +47,8 @@ _HOMES = {
     "interp.hooked": ("Hooked",),
     "interp.interchange": ("interchange_accuracy",),
     "interp.interventions": ("Erase", "Interchange", "Replace", "Steer", "Subspace"),
-    "interp.loading": ("load_authors_weights", "load_pretrained", "load_references", "load_run", "load_seeds"),
-    "interp.scoring": ("score_method", "zoo"),
+    "catalog.loading": ("load_authors_weights", "load_pretrained", "load_references", "load_run", "load_seeds"),
+    "catalog.scoring": ("score_method", "zoo"),
     "interp.das": ("fit_das",),
     "loggers": ("Logger",),
     "losses": ("Loss",),

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from arith_erd.catalog.loading import load_pretrained
 from arith_erd.interp.explorer import export_network, write_page
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Interchange, Intervention, Replace, Steer, Subspace
-from arith_erd.interp.loading import load_pretrained
 from arith_erd.interp.sites import layers
 from arith_erd.models import Transformer
 from arith_erd.models.network import shift_right

@@ -16,9 +16,9 @@ import pytest
 import torch
 import yaml
 
+from arith_erd.catalog.loading import load_authors_weights, load_run
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.interp.loading import load_authors_weights, load_run
 from arith_erd.report.collect import collect
 from arith_erd.report.paper import load_paper
 from arith_erd.runs.directory import Run, flatten

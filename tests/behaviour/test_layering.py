@@ -15,17 +15,16 @@ PACKAGE = "arith_erd"
 LAYERS = (
     {"errors", "digits", "stats", "bundled"},
     {"tasks", "seeds", "system"},
-    {"plots"},
-    {"splits", "models", "runs"},
+    {"plots", "splits", "models"},
+    {"interp", "runs"},
     {"config"},
-    {"interp", "launch", "loggers"},
-    {"mechanism", "losses"},
+    {"launch", "loggers", "catalog", "mechanism", "losses"},
     {"training", "probes"},
     {"report"},
     {"__init__"},  # the public names
 )
 LAYER = {package: number for number, packages in enumerate(LAYERS) for package in packages}
-WITH_TORCH = {"models", "losses", "interp", "mechanism", "training", "probes"}
+WITH_TORCH = {"models", "losses", "interp", "catalog", "mechanism", "training", "probes"}
 
 # The packages that may import a slow library, or one with conventions of its own.
 ONLY_IN = {

@@ -12,8 +12,8 @@ import lightning as L
 import pytest
 import torch
 
+from arith_erd.catalog.loading import load_run
 from arith_erd.errors import UserError
-from arith_erd.interp.loading import load_run
 from arith_erd.loggers import Csv
 from arith_erd.runs.directory import Run
 from arith_erd.system.signals import signals_caught

@@ -13,9 +13,8 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 import numpy.typing as npt
 
-from ..config.class_spec import ClassSpec
 from ..digits import Array, from_digits, to_digits
-from ..errors import UserError, bad_value, first_line
+from ..errors import UserError, first_line
 from ..tasks import Examples, Task
 
 Function = Callable[..., npt.ArrayLike]
@@ -199,28 +198,6 @@ class CausalModel:
             received = f"the output {self.output} is {from_digits(digits[first], task.base)} for {at}"
             accepted = f"the answer {examples.answer[first]}, or another output="
             raise UserError(f"causal model of {task.name}: {received}; expected {accepted}")
-
-
-CausalModelSpec = str | CausalModel | Callable[[Task], CausalModel] | None
-
-
-def build_causal_model(task: Task, spec: CausalModelSpec, key: str) -> CausalModel:
-    """Build the causal model of the option ``key``; None stands for the task's own.
-
-    Args:
-        spec: a causal model; a function or class that makes one from the task; or its dotted name in a trusted
-            package.
-    """
-    if spec is None:
-        return CausalModel(task)
-    if isinstance(spec, CausalModel):
-        if not spec.task.same_as(task):
-            raise bad_value(key, spec.task, f"a causal model of the network's task, {task}")
-        return spec
-    model: object = ClassSpec.from_name(key, spec).build(CausalModel, task) if isinstance(spec, str) else spec(task)
-    if not isinstance(model, CausalModel) or model.task is not task:
-        raise bad_value(key, spec, "a function or class that makes a CausalModel of the given task")
-    return model
 
 
 def _argument_names(function: Function) -> tuple[str, ...]:

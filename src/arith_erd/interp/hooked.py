@@ -4,9 +4,9 @@ All of this uses forward hooks, so the networks know nothing of interventions, a
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 import torch
@@ -17,23 +17,33 @@ from ..errors import UserError, bad_value, require_type
 from ..models.network import Network, greedy_decode, sequence_correct, shift_right
 from ..splits import Split
 from ..tasks import Examples, Task
-from . import export
 from .forward import PartialForward, require_layout, run_batch, split_batches
 from .hooks import cache_outputs
 from .interventions import Intervention, as_interventions
 from .sites import check_sites, holds_prompt, layers, num_own_positions
-
-if TYPE_CHECKING:
-    from ..config.job import Job
-    from .explorer import Page
 
 BATCH_SIZE = 2048
 Inputs = Examples | Sequence[Tensor]
 Cache = dict[str, Tensor]
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a network comes from; None for what is unknown.
+
+    ``split`` says which examples were held out. ``untrained`` makes the same network with fresh initial weights.
+    ``epoch`` is the one after which the weights were kept, None for the last weights. ``job`` is the run's
+    `config.job.Job`.
+    """
+
+    split: Split | None = None
+    untrained: Callable[[], Network] | None = None
+    epoch: int | None = None
+    job: Any = None
+
+
 class Hooked:
-    """A network with named sites, the task that it was trained on, and where it comes from.
+    """A network with named sites, and the task that it was trained on.
 
     >>> from arith_erd import load_pretrained
     >>> model = load_pretrained("add-transformer")
@@ -52,10 +62,7 @@ class Hooked:
         task: the task of the network; needed for `Examples`, names of positions and `predict`.
         name: name of the run, or of the file of weights.
         seed: seed of the replica.
-        split: says which examples were held out; None if unknown.
-        untrained: makes the same network with fresh initial weights; None if unknown.
-        epoch: the epoch after which the weights were kept; None for the last weights.
-        job: the configuration of the run, which `save_pretrained` needs; None if unknown.
+        origin: what is known of its training, as for a network of a run.
     """
 
     def __init__(
@@ -66,10 +73,7 @@ class Hooked:
         task: Task | None = None,
         name: str = "",
         seed: int = 0,
-        split: Split | None = None,
-        untrained: Callable[[], Network] | None = None,
-        epoch: int | None = None,
-        job: "Job | None" = None,
+        origin: Origin = Origin(),
     ) -> None:
         require_type("Hooked: network", network, nn.Module)
         if task is not None:
@@ -86,12 +90,11 @@ class Hooked:
         self.sites: dict[str, nn.Module] = dict(modules)
         self._task = task
         self.name = name or type(network).__name__
-        self.seed, self.epoch = seed, epoch
-        self.split, self.untrained, self.job = split, untrained, job
+        self.seed, self.origin = seed, origin
 
     def __repr__(self) -> str:
         task = f", {self._task.name}" if self._task else ""
-        epoch = "" if self.epoch is None else f", epoch {self.epoch}"
+        epoch = "" if self.origin.epoch is None else f", epoch {self.origin.epoch}"
         return f"Hooked({self.name}, seed {self.seed}{task}{epoch})"
 
     @property
@@ -126,42 +129,6 @@ class Hooked:
         if logits.shape[:-1] != completion.shape or logits.shape[-1] < expected[-1]:
             raise UserError(f"{self.name}: logits {tuple(logits.shape)}; expected {expected}")
         return float(sequence_correct(logits.argmax(-1), completion).double().mean())
-
-    def show(self) -> "Page":
-        """A page that runs a Transformer or NanoGPT in the browser, with interventions; a notebook displays it."""
-        from .explorer import export_network, write_page  # which import this module
-
-        return write_page([export_network(self)])
-
-    def to_hooked_transformer(self) -> Any:
-        """Copy a NanoGPT into TransformerLens, as a ``TransformerBridge``, the successor of ``HookedTransformer``.
-
-        It maps one sequence (N, T) of prompt, ``<start>`` and answer to logits (N, T, V), with those of ``r_0`` at
-        ``<start>``. Weights are neither folded nor centred. The embedding and the head are no longer tied. Parts that
-        an ablation removed have zero weights.
-
-        Raises:
-            UserError: for another class of network, or without the extra ``lens``.
-        """
-        return export.to_hooked_transformer(self)
-
-    def save_pretrained(self, folder: Path | str) -> None:
-        """Write ``model.safetensors``, ``config.json`` and a model card, ``README.md``; `load_pretrained` reads them.
-
-        The accuracies in the card are measured now, on all examples.
-
-        Raises:
-            UserError: if the network does not come from a run, or the folder cannot be written.
-        """
-        export.save_pretrained(self, Path(folder))
-
-    def push_to_hub(self, repo_id: str, *, private: bool = False) -> str:
-        """Upload the files of `save_pretrained` to ``USER/NAME`` on the Hugging Face Hub, and return the address.
-
-        Raises:
-            UserError: as `save_pretrained`; without the extra ``hub``; or if the Hub refuses, as without a login.
-        """
-        return export.push_to_hub(self, repo_id, private)
 
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: for examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""

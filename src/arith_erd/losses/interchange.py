@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..digits import Array
 from ..errors import bad_value
-from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
+from ..interp.causal_model import CausalModel
 from ..interp.families import require_distinguishable
 from ..interp.hooked import Hooked
 from ..interp.hooks import cache_outputs, edit_outputs, recorded_outputs, stored_outputs
@@ -44,7 +45,7 @@ class InterchangeTraining(CrossEntropy):
         weight: factor of the mean cross-entropy over the variables.
         strict: weight of the strictness loss (Gupta et al., 2024): the coordinates of a site that belong to no variable
             are taken at all positions, and the answer must not change.
-        causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
+        causal_model: a hypothesis of yours (`config.causal_models.build_causal_model`); None for the task's own.
     """
 
     compiles = "layers"

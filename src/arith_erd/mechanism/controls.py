@@ -56,7 +56,7 @@ class ControlledDAS(DASSearch):
 
     @cached_property
     def untrained_search(self) -> "ControlledDAS | None":
-        """The same search in the network before training, from this seed; None if `Hooked.untrained` is not set."""
+        """The same search in the network before training, from this seed; None if `Origin.untrained` is not set."""
         untrained = untrained_copy(self.model, self.seed)
         return replace(self, model=untrained) if untrained else None
 
@@ -130,7 +130,7 @@ class ControlledDAS(DASSearch):
     def score_negative_controls(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should find nothing.
 
-        ``iia_untrained``: in the network before training, NaN if `Hooked.untrained` is not known. ``iia_decoy``: in a
+        ``iia_untrained``: in the network before training, NaN if `Origin.untrained` is not known. ``iia_decoy``: in a
         network written by hand that computes the answer from other variables, if there is one. The decoy's is an upper
         bound: it also stores the variables that it does use, and a search may recombine them.
         """
@@ -182,10 +182,10 @@ def principal_angles(a: Tensor, b: Tensor) -> "np.ndarray[Any, np.dtype[np.float
 
 
 def untrained_copy(model: Hooked, seed: int) -> Hooked | None:
-    """The network with the initial weights of a seed and the same sites; None if `Hooked.untrained` is not known."""
-    if model.untrained is None:
+    """The network with the initial weights of a seed and the same sites; None if `Origin.untrained` is not known."""
+    if model.origin.untrained is None:
         return None
-    network = initialise(model.untrained, seed).to(model.device)
+    network = initialise(model.origin.untrained, seed).to(model.device)
     paths = {module: path for path, module in model.network.named_modules()}
     sites = {site: network.get_submodule(paths[module]) for site, module in model.sites.items()}
     return Hooked(network, sites, task=model.task, name=f"untrained {model.name}", seed=seed)

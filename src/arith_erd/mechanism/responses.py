@@ -23,9 +23,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..digits import ONE, ZERO, Array, from_digits
 from ..errors import bad_value
-from ..interp.causal_model import CausalModel, CausalModelSpec, build_causal_model
+from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace, Steer
 from ..interp.sites import residual_stream

@@ -8,8 +8,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..errors import UserError, require_integer
-from ..interp.causal_model import CausalModelSpec, build_causal_model
 from ..interp.erasure import MIN_DEVIATION, Whitened, leace, whiten
 from ..interp.hooked import Hooked
 from ..interp.interchange import finite_cache
@@ -47,7 +47,7 @@ class Dose(NetworkProbe):
     Args:
         delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
         sample: examples for each delta. Some example must have the new value; for centroids a fitted one.
-        causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
+        causal_model: a hypothesis of yours (`config.causal_models.build_causal_model`); None for the task's own.
     """
 
     picture = Lines(

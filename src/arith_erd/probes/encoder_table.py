@@ -55,7 +55,7 @@ class EncoderTable(NetworkProbe):
         examples = self.examples
         logits, cache = model.run_with_cache(examples, self.sites)
         prompt, right = (torch.as_tensor(x, device=logits.device) for x in (examples.prompt, examples.completion))
-        in_training = ~model.split(examples) if model.split else np.ones(len(examples), dtype=bool)
+        in_training = ~model.origin.split(examples) if model.origin.split else np.ones(len(examples), dtype=bool)
         for site, x in cache.items():
             if not holds_prompt(site, x.shape[1], self.task):
                 raise UserError(f"probe.site={site}: expected a site that holds the prompt alone")

@@ -20,9 +20,9 @@ from .probe import NetworkProbe
 
 def subset_names(model: Hooked, examples: Examples) -> npt.NDArray[np.str_]:
     """Subset (N,) of each example: ``train`` or ``validation``; ``all`` if the split is unknown."""
-    if model.split is None:
+    if model.origin.split is None:
         return np.full(len(examples), "all")
-    return np.where(model.split(examples), "validation", "train")
+    return np.where(model.origin.split(examples), "validation", "train")
 
 
 class Errors(NetworkProbe):

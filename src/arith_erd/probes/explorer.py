@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from ..catalog.loading import load_references
 from ..interp.explorer import export_network, write_page
 from ..interp.hooked import Hooked
-from ..interp.loading import load_references
 from ..models.references import is_reference_task
 from ..plots.curves import EpochCurves
 from ..plots.panels import Bars

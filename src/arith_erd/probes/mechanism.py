@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import Field
 
+from ..config.causal_models import CausalModelSpec
 from ..errors import UserError
-from ..interp.causal_model import CausalModelSpec
 from ..interp.hooked import Hooked
 from ..interp.sites import check_sites
 from ..mechanism.card import UNCALIBRATED, USER_MODEL, Card, make_card
@@ -62,7 +62,7 @@ class Mechanism(NetworkProbe):
     Args:
         pairs: number of examples that get wrong prefixes.
         moved: number of examples that are steered, along directions from as many others.
-        causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for none.
+        causal_model: a hypothesis of yours (`config.causal_models.build_causal_model`); None for none.
     """
 
     picture = HeatMaps(

@@ -11,9 +11,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..digits import Array
 from ..errors import UserError
-from ..interp.causal_model import CausalModelSpec, build_causal_model
 from ..interp.families import (
     FamilySpec,
     default_families,
@@ -158,7 +158,7 @@ class InterchangeInterventions(NetworkProbe):
         families: name -> the variables that differ between the runs of a pair (``vary``) and those that are equal
             (``keep``); None for one family for each variable, in which it alone differs.
         pairs: number of base runs, the same runs for every site, position and family; None for as many as examples.
-        causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
+        causal_model: a hypothesis of yours (`config.causal_models.build_causal_model`); None for the task's own.
     """
 
     units: ClassVar[dict[str, str]] = {"flipped": "accuracy"}

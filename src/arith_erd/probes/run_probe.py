@@ -209,7 +209,7 @@ def run_probe(job: ProbeJob, target: ProbeTarget) -> None:
 
 def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     """The result over several epochs: rows with a column ``epoch``; table and figure are curves of one measure."""
-    from ..interp.loading import load_seeds
+    from ..catalog.loading import load_seeds
 
     rows: list[dict[str, Any]] = []
     tables: list[pd.DataFrame] = []
@@ -228,7 +228,7 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
 
 def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
     # These load torch, which a probe of a task does not need.
-    from ..interp.loading import find_runs, load_seeds, select_epochs
+    from ..catalog.loading import find_runs, load_seeds, select_epochs
 
     if job.overrides:
         problem = "not accepted with run=, since task, split, model and seeds come from the run's own config.yaml"
@@ -244,7 +244,7 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
 
 
 def _target_of_weights(job: ProbeJob) -> ProbeTarget:
-    from ..interp.loading import load_authors_weights, load_references, load_weights
+    from ..catalog.loading import load_authors_weights, load_references, load_weights
 
     unused_key = "model" if job.reference is not None else "seed"
     if unused := [override for override in job.overrides if override.startswith(unused_key)]:
@@ -272,7 +272,7 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
 def _origin_of_weights(job: ProbeJob, run: Run | None, models: Sequence["Hooked"] = ()) -> dict[str, str]:
     """The origin of the weights; empty for a run's final weights and the authors'. Claims use only rows of those."""
     if run is not None and job.epoch is None and not run.finished:
-        done = models[0].epoch or max((row["epoch"] for row in run.metrics()), default=0)
+        done = models[0].origin.epoch or max((row["epoch"] for row in run.metrics()), default=0)
         return {"unfinished": f"after epoch {done} of {read_run(run).trainer.max_epochs}"}
     if job.reference is not None:
         return {"reference": job.reference, "seeds": format_seeds(job.seeds)}

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..errors import UserError, bad_value
-from ..interp.causal_model import CausalModelSpec, build_causal_model
 from ..interp.das import DASConfig
 from ..interp.families import distinguishable_variables, require_distinguishable
 from ..interp.hooked import Hooked
@@ -47,7 +47,7 @@ class Subspaces(NetworkProbe):
 
     Args:
         site: a site, a list of sites, or ``all`` layers; None for the middle layer of the decoder.
-        causal_model: a hypothesis of yours (`interp.causal_model.build_causal_model`); None for the task's own.
+        causal_model: a hypothesis of yours (`config.causal_models.build_causal_model`); None for the task's own.
         position: a position of the answer, a list, or ``all``: every position of the site together; None for the
             middle one.
         variable: a variable of the causal model or a list; None for all that predict different answers, or with

@@ -10,13 +10,13 @@ from typing import Any
 
 from torch import nn
 
+from ..catalog.export import LoadedNetwork
+from ..catalog.loading import load_seeds
 from ..config.class_spec import trust_modules_of
 from ..config.compose import compose_config
 from ..config.job import read_job
 from ..config.run_names import option_for_class
 from ..errors import UserError
-from ..interp.hooked import Hooked
-from ..interp.loading import load_seeds
 from ..models import NanoGPT, Network
 from ..seeds import format_seeds, parse_seeds
 from ..splits import RandomSplit, Split
@@ -33,7 +33,7 @@ def fit(
     split: Split | None = None,
     overrides: Sequence[str] = (),
     out: Path | str | None = None,
-) -> list[Hooked]:
+) -> list[LoadedNetwork]:
     """Train a network for each seed, all as one pack, and return them by ascending seed.
 
     >>> import arith_erd as ae

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
+from arith_erd.catalog.loading import load_pretrained, load_references
 from arith_erd.errors import UserError
 from arith_erd.interp.explorer import FINDINGS, SOURCES, export_network, finding_sentences, write_page
-from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.loading import load_pretrained, load_references
+from arith_erd.interp.hooked import Hooked, Origin
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import greedy_decode
 from arith_erd.splits import RandomSplit
@@ -114,12 +114,12 @@ def test_worst_token_of_the_pairs_held_out_is_found() -> None:
     """Untrained, it answers no pair; without a split nothing is known to be held out."""
     model = untrained(Add(3), NanoGPT)
     assert export_network(model, 8)["missed"] is None
-    model.split = RandomSplit()
+    model.origin = Origin(RandomSplit())
     missed = export_network(model, 8)["missed"]
     assert missed is not None
     assert missed["position"] in model.task.answer_names
     table = model.task.examples()
-    assert missed["pair"] in table.operands[model.split(table)].tolist()
+    assert missed["pair"] in table.operands[model.origin.split(table)].tolist()
 
 
 def test_what_the_page_cannot_run_is_refused_in_one_line() -> None:
@@ -133,7 +133,7 @@ def test_what_the_page_cannot_run_is_refused_in_one_line() -> None:
 
 
 def test_notebook_shows_the_page_in_a_frame_that_contains_it_whole() -> None:
-    shown = untrained(Add(3), NanoGPT).show()
+    shown = write_page([export_network(untrained(Add(3), NanoGPT))])
     html = shown._repr_html_()
     assert html.startswith("<iframe")
     assert "srcdoc=" in html

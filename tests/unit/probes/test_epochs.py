@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import arith_erd as ae
+from arith_erd.catalog.loading import load_run
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.interp.loading import load_run
 from arith_erd.models.references import DECOYS, POST_HOC, REFERENCES
 from arith_erd.probes import run_probe
 from arith_erd.probes.errors import Errors

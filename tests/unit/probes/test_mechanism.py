@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from arith_erd.catalog.loading import load_references
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import LocalRemainder, PrefixCarry
 from arith_erd.interp.causal_model import CausalModel
-from arith_erd.interp.loading import load_references
 from arith_erd.mechanism.card import NO_VERDICT, UNCALIBRATED, Bit, Card, NetworkCard
 from arith_erd.mechanism.signature import measure_signature
 from arith_erd.models import NanoGPT

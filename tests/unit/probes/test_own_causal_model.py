@@ -5,8 +5,8 @@ import pytest
 from lightning.pytorch.utilities.seed import isolate_rng
 
 from arith_erd.config import class_spec
+from arith_erd.config.causal_models import build_causal_model
 from arith_erd.errors import UserError
-from arith_erd.interp.causal_model import build_causal_model
 from arith_erd.tasks import Add
 
 PARTS = '''

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 import torch
 
+from arith_erd.catalog.loading import load_run
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.interp.loading import load_run
 from arith_erd.losses import CrossEntropy
 from arith_erd.splits import LengthSplit, RandomSplit, TokenSplit, ValueSplit
 from arith_erd.tasks import Add, Mul
@@ -112,7 +112,7 @@ def test_slices_are_accuracies_of_the_examples_of_their_kind(train):
         chosen = [held_out & (values == value) for value in np.unique(values[held_out])]
         found = [model.accuracy(examples[of]) for of in chosen]
         assert slices[seed, name].tolist() == pytest.approx(found)
-    assert load_run(run.path, 0).split is None  # which was of the examples drawn
+    assert load_run(run.path, 0).origin.split is None  # which was of the examples drawn
     load_run(run.path, 1).save_pretrained(run.path / "saved")
     (said,) = (row["val_seq_acc"] for row in run.summary()["seeds"] if row["seed"] == 1)
     assert f"{held_out.sum()} held-out examples: {said:.2%}" in (run.path / "saved" / "README.md").read_text()

@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arith_erd.catalog.loading import load_run
 from arith_erd.digits import PAD
 from arith_erd.errors import UserError
-from arith_erd.interp.loading import load_run
 from arith_erd.models.network import greedy_decode
 from arith_erd.runs.directory import Run
 from arith_erd.stats import stuck_status
@@ -67,7 +67,7 @@ def test_summary_equals_decoding_everything(trained_pack):
     for entry in trained_pack.summary()["seeds"]:
         model = load_run(trained_pack.path, entry["seed"])
         examples = model.task.examples()
-        held_out = model.split(examples)
+        held_out = model.origin.split(examples)
         decoded = greedy_decode(model.network, torch.from_numpy(examples.prompt), model.task.width).numpy()
         right = decoded == examples.completion
         error = abs(model.task.decode(decoded) - examples.answer)

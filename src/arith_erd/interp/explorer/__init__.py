@@ -74,14 +74,14 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
     page |= {"rope": model.network.position_encoding == "rope"}
     page |= {"stream": residual_stream(model.sites), "parameters": sum(x.numel() for x in model.network.parameters())}
     page |= {"bits": 8 * precision.itemsize, "right": model.accuracy(fit), "missed": _worst_token(model, pairs, rng)}
-    page |= {"found": finding_sentences(model.name, model.seed) if model.epoch is None else {}}
+    page |= {"found": finding_sentences(model.name, model.seed) if model.origin.epoch is None else {}}
     page |= {"numbers": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()}
     return page | {"shapes": {name: x.shape for name, x in tensors.items()}}
 
 
 def _worst_token(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[str, Any] | None:
     table = model.task.examples()
-    held_out = rng.permutation(np.flatnonzero(model.split(table)))[:pairs] if model.split else ()
+    held_out = rng.permutation(np.flatnonzero(model.origin.split(table)))[:pairs] if model.origin.split else ()
     if not len(held_out):
         return None
     examples = table[held_out]

@@ -12,9 +12,9 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from arith_erd.catalog.export import LoadedNetwork
+from arith_erd.catalog.loading import load_pretrained, load_run
 from arith_erd.errors import UserError
-from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.loading import load_pretrained, load_run
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.runs.directory import Run
 from arith_erd.tasks import Add
@@ -33,7 +33,7 @@ def test_transformer_lens_computes_the_same(ablated: dict[str, bool]) -> None:
     network = NanoGPT(**SIZE, **ablated)
     for weight in network.parameters():
         torch.nn.init.normal_(weight, std=0.5)  # so that every part matters
-    model, examples = Hooked(network.double(), task=TASK), TASK.examples()
+    model, examples = LoadedNetwork(network.double(), task=TASK), TASK.examples()
     tokens = torch.cat([*model.inputs(examples), torch.from_numpy(examples.completion[:, -1:])], dim=-1)
     with torch.no_grad():
         logits, cache = (bridge := model.to_hooked_transformer()).run_with_cache(tokens)
@@ -57,8 +57,8 @@ class Double(NanoGPT):
 def test_what_cannot_be_exported_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for network in (Double(**SIZE), Transformer(**SIZE)):
         with pytest.raises(UserError, match=rf"received a {type(network).__name__}; expected a NanoGPT$"):
-            Hooked(network).to_hooked_transformer()
-    model = Hooked(NanoGPT(**SIZE), name="mine")
+            LoadedNetwork(network).to_hooked_transformer()
+    model = LoadedNetwork(NanoGPT(**SIZE), name="mine")
     monkeypatch.setitem(sys.modules, "transformer_lens", None)
     with pytest.raises(UserError, match=r"^transformer_lens: .*pip install 'arith_erd\[lens\]'$"):
         model.to_hooked_transformer()
@@ -79,8 +79,8 @@ def test_saved_network_is_loaded_bit_for_bit(whole: Run, tmp_path: Path) -> None
         assert sorted(path.name for path in folder.iterdir()) == FILES
         loaded = load_pretrained(folder)
         assert torch.equal(loaded.run(examples), model.run(examples))
-        assert (loaded.seed, loaded.epoch, loaded.name) == (seed, epoch, folder.name)
-        assert (loaded.split(examples) == model.split(examples)).all()
+        assert (loaded.seed, loaded.origin.epoch, loaded.name) == (seed, epoch, folder.name)
+        assert (loaded.origin.split(examples) == model.origin.split(examples)).all()
         loaded.save_pretrained(tmp_path / "again")
         assert all((folder / file).read_bytes() == (tmp_path / "again" / file).read_bytes() for file in FILES)
         with pytest.raises(UserError, match=rf"^seed=7: expected {seed} for {folder.name}"):

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import arith_erd as ae
+from arith_erd.catalog.scoring import SCORE_COLUMNS, add_verdicts, fit_threshold, zoo
 from arith_erd.errors import UserError
-from arith_erd.interp.scoring import SCORE_COLUMNS, add_verdicts, fit_threshold, zoo
 
 
 def table(scores: np.ndarray, method: str = "mine") -> pd.DataFrame:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from ..errors import UserError
+from ..interp.hooked import Hooked
 from ..runs.directory import Run
-from .hooked import Hooked
 from .loading import find_runs, load_references, load_run
 
 REFERENCE_ALGORITHMS = dict.fromkeys(("erd", "erd_decoy", "remainder"), "sum")

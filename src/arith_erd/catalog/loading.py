@@ -17,6 +17,7 @@ from torch import Tensor
 from ..bundled import RESULTS
 from ..config.job import Job, read_job, read_run
 from ..errors import DAMAGED_FILE_ERRORS, UserError, bad_value, first_line, require_integer
+from ..interp.hooked import Origin
 from ..models import weights
 from ..models.network import Network
 from ..models.references import is_reference_task, reference
@@ -24,22 +25,21 @@ from ..models.transformer import Transformer
 from ..runs.directory import Run, run_directories
 from ..seeds import format_seeds
 from ..tasks import Add, Task
-from .export import CONFIG, WEIGHTS, download, short_name
-from .hooked import Hooked
+from .export import CONFIG, WEIGHTS, LoadedNetwork, download, short_name
 
 PRETRAINED = RESULTS / "runs"
 Epochs = Literal["all"] | tuple[int, ...]
 
 
-def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None) -> Hooked:
+def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None) -> LoadedNetwork:
     """Load one replica of a run, with its final weights or, if unfinished, those of its last checkpoint.
 
-    `Hooked.epoch` is the epoch of the weights, None for final ones. Nothing in the folder is trusted: its configuration
+    `Origin.epoch` is the epoch of the weights, None for final ones. Nothing in the folder is trusted: its configuration
     can only name classes of this package, and weights are tensors.
 
-    >>> from arith_erd.interp.loading import pretrained
+    >>> from arith_erd.catalog.loading import pretrained
     >>> path = pretrained()["add-transformer"][0]  # a run directory, as results/runs/NAME
-    >>> load_run(path, seed=0).task.name, load_run(path, epoch=0).epoch
+    >>> load_run(path, seed=0).task.name, load_run(path, epoch=0).origin.epoch
     ('add', 0)
 
     Args:
@@ -61,11 +61,11 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     if epoch != 0:
         state, epoch = _load_state(run, job, seed, epoch)
         network.load_state_dict(state)
-    return _make_hooked(network, job, run.name, seed, epoch)
+    return _of_run(network, job, run.name, seed, epoch)
 
 
-def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | None = None) -> Hooked:
-    """Load a trained network: by its short name, from a folder of `Hooked.save_pretrained`, or from the Hub.
+def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | None = None) -> LoadedNetwork:
+    """Load a trained network: by its short name, from a folder of `save_pretrained`, or from the Hub.
 
     A short name consists of task, split unless random, model, and ablation if there is one. It stands for a run in
     ``folder``, by default ``results/runs`` of a clone; an installed wheel has seed 0 of ``add-transformer``,
@@ -98,7 +98,7 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
     return load_run(networks[name][seed], seed)
 
 
-def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
+def _load_saved(folder: Path, name: str, seed: int | None) -> LoadedNetwork:
     try:
         saved = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         job, epoch = read_job(saved["job"]), saved["epoch"]
@@ -109,7 +109,7 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
     if seed not in (None, job.seeds[0]):
         raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
     network = weights.network_from_file(job.network, folder / WEIGHTS, str(folder), CONFIG)
-    return _make_hooked(network, job, name, job.seeds[0], epoch)
+    return _of_run(network, job, name, job.seeds[0], epoch)
 
 
 def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
@@ -155,25 +155,25 @@ def find_runs(pattern: str) -> list[Path]:
     return paths
 
 
-def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
+def load_seeds(path: Path | str, epoch: int | None = None) -> list[LoadedNetwork]:
     """Load every replica of a run, by ascending seed; errors and ``epoch`` are those of `load_run`."""
     return [load_run(path, seed, epoch) for seed in read_run(Run(path)).seeds]
 
 
-def load_authors_weights(path: Path | str, task: Task) -> Hooked:
+def load_authors_weights(path: Path | str, task: Task) -> LoadedNetwork:
     """Load a network from a state dict of the paper's authors. Its training examples are unknown."""
     network = weights.load_authors_network(path, task)
     untrained = partial(Transformer, task.prompt_length, task.width)  # the released models have the default size
-    return Hooked(network, task=task, name=Path(path).name, untrained=untrained)
+    return LoadedNetwork(network, task=task, name=Path(path).name, origin=Origin(untrained=untrained))
 
 
-def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> Hooked:
+def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> LoadedNetwork:
     """Load a network from a state dict under our own names, saved by safetensors or PyTorch."""
     network = weights.network_from_file(make, Path(path), f"checkpoint={path}", "model= and task=")
-    return Hooked(network, task=task, name=Path(path).name)
+    return LoadedNetwork(network, task=task, name=Path(path).name)
 
 
-def load_references(name: str, seeds: int | Sequence[int] = 0, task: Task | None = None) -> list[Hooked]:
+def load_references(name: str, seeds: int | Sequence[int] = 0, task: Task | None = None) -> list[LoadedNetwork]:
     """Write networks whose algorithm is known (`arith_erd.models.references`), a variant for each seed.
 
     Args:
@@ -188,16 +188,15 @@ def load_references(name: str, seeds: int | Sequence[int] = 0, task: Task | None
         given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
         raise UserError(f"reference={name}: received {given}; expected task=add, task.bits=7 and reverse order")
     untrained = partial(Transformer, task.prompt_length, task.width)  # the references have the default size
-    attributes: dict[str, Any] = {"task": task, "name": f"reference-{name}", "untrained": untrained}
+    attributes: dict[str, Any] = {"task": task, "name": f"reference-{name}", "origin": Origin(untrained=untrained)}
     seeds = [seeds] if isinstance(seeds, int) else seeds
-    return [Hooked(reference(name, seed).network, seed=seed, **attributes) for seed in seeds]
+    return [LoadedNetwork(reference(name, seed).network, seed=seed, **attributes) for seed in seeds]
 
 
-def _make_hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:
-    task, untrained = job.task, job.network
+def _of_run(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> LoadedNetwork:
     # A split of drawn examples says nothing about the other examples that a probe will draw.
-    split = job.split if task.enumerable else None
-    return Hooked(network, task=task, name=name, seed=seed, split=split, untrained=untrained, epoch=epoch, job=job)
+    split = job.split if job.task.enumerable else None
+    return LoadedNetwork(network, task=job.task, name=name, seed=seed, origin=Origin(split, job.network, epoch, job))
 
 
 def _load_state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[str, Tensor], int | None]:

@@ -1,0 +1,185 @@
+"""Loaded networks, and their exports: a folder with a model card, the Hugging Face Hub, TransformerLens, a page."""
+
+import json
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from safetensors.torch import save_file
+
+from ..config.job import Job
+from ..errors import UserError, first_line
+from ..interp.explorer import Page, export_network, write_page
+from ..interp.hooked import Hooked
+from ..models import NanoGPT
+from ..runs.directory import hashed_config
+from ..system.files import atomic_file, write_atomically
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+MODEL_CARD = """\
+---
+{metadata}---
+
+# {title}
+
+A small network trained on binary arithmetic with `arith_erd`: {about}.
+
+{accuracies}
+
+`config.json` has every setting that can change the weights. To load this repository, or a folder with its files:
+
+```python
+import arith_erd as ae
+
+model = ae.load_pretrained("USER/NAME")
+```
+
+The experiments are those of Davide Maltoni and Matteo Ferrara, *Arithmetic with language models: from memorization to
+computation*, Neural Networks 179 (2024) 106550, [doi](https://doi.org/10.1016/j.neunet.2024.106550).
+"""
+
+
+class LoadedNetwork(Hooked):
+    """A `Hooked` network with exports; those of a run can be saved and published."""
+
+    def show(self) -> Page:
+        """A page that runs a Transformer or NanoGPT in the browser, with interventions; a notebook displays it."""
+        return write_page([export_network(self)])
+
+    def save_pretrained(self, folder: Path | str) -> None:
+        """Write ``model.safetensors``, ``config.json`` and a model card, ``README.md``; `load_pretrained` reads them.
+
+        The accuracies in the card are measured now, on all examples.
+
+        Raises:
+            UserError: if the network does not come from a run, or the folder cannot be written.
+        """
+        if self.origin.job is None:
+            wanted = "a network from fit, load_run or load_pretrained"
+            raise UserError(f"save_pretrained: {self.name} has no configuration; expected {wanted}")
+        # Only what can change the weights: no logger, and no folder of this machine.
+        settings = hashed_config(self.origin.job.resolved) | {"seed": self.seed}
+        config = {"job": settings, "epoch": self.origin.epoch}
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with atomic_file(folder / WEIGHTS) as path:
+                save_file(self.network.state_dict(), path)
+            write_atomically(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+            write_atomically(folder / "README.md", model_card(self, self.origin.job))
+        except OSError as error:
+            raise UserError(f"folder={folder}: cannot be written ({error.strerror})") from error
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False) -> str:
+        """Upload the files of `save_pretrained` to ``USER/NAME`` on the Hugging Face Hub, and return the address.
+
+        Raises:
+            UserError: as `save_pretrained`; without the extra ``hub``; or if the Hub refuses, as without a login.
+        """
+        api = import_extra("huggingface_hub", "hub").HfApi()
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            try:
+                address = str(api.create_repo(repo_id, private=private, exist_ok=True))
+                api.upload_folder(repo_id=repo_id, folder_path=folder)
+            except Exception as error:  # the library's own errors, or those of the connection
+                raise UserError(f"repo_id={repo_id}: {first_line(error)}") from error
+        return address
+
+    def to_hooked_transformer(self) -> Any:
+        """Copy a NanoGPT into TransformerLens, as a ``TransformerBridge``, the successor of ``HookedTransformer``.
+
+        It maps one sequence (N, T) of prompt, ``<start>`` and answer to logits (N, T, V), with those of ``r_0`` at
+        ``<start>``. Weights are neither folded nor centred. The embedding and the head are no longer tied. Parts that
+        an ablation removed have zero weights.
+
+        Raises:
+            UserError: for another class of network, or without the extra ``lens``.
+        """
+        if type(self.network) is not NanoGPT:  # a subclass may compute anything
+            raise UserError(f"to_hooked_transformer: received a {type(self.network).__name__}; expected a NanoGPT")
+        network: Any = self.network
+        if network.padded or network.position_encoding == "rope":
+            option = "task.min_bits" if network.padded else "self.net.positions=rope"
+            raise UserError(f"to_hooked_transformer: received {option}; expected operands of one length and no rope")
+        lens = import_extra("transformer_lens", "lens")
+        embedding, attention = network.embedding.weight, network.blocks[0].attention
+        channels, heads = embedding.shape[1], attention.sublayer.heads.num_heads if attention else 1
+        sizes = {"d_model": channels, "n_heads": heads, "d_head": channels // heads, "d_vocab": len(embedding)}
+        tokens = len(network.causal_mask) + 1  # prompt, <start>, the whole answer
+        sizes |= {"n_layers": len(network.blocks), "n_ctx": tokens}
+        config = lens.TransformerBridgeConfig(**sizes, act_fn="gelu", normalization_type="LN", eps=network.norm.eps)
+        bridge = lens.TransformerBridge.boot_native(config, device=self.device, dtype=embedding.dtype).eval()
+        state = {name: torch.zeros_like(x) for name, x in bridge.state_dict().items()}  # for biases and ablated parts
+        state |= {"embed.weight": embedding, "unembed.weight": embedding, "ln_final.weight": network.norm.weight}
+        if network.positions is not None:
+            blank = embedding.new_zeros(1, tokens - 1, channels)  # the positions alone are added to these
+            state["pos_embed.weight"][:-1] = network.positions(blank, blank[..., 0].long())[0]
+        for i, block in enumerate(network.blocks):
+            parts: dict[str, Any] = {}
+            if block.attention is not None:
+                inside = block.attention.sublayer
+                parts = dict(zip(("attn.q", "attn.k", "attn.v"), inside.qkv.weight.chunk(3), strict=True))
+                parts |= {"attn.o": inside.out.weight, "ln1": block.attention.norm.weight}
+            if block.feed_forward is not None:
+                inside = block.feed_forward.sublayer
+                parts |= {"mlp.in": inside.expand.weight, "mlp.out": inside.out.weight}
+                parts["ln2"] = block.feed_forward.norm.weight
+            state |= {f"blocks.{i}.{part}.weight": weight for part, weight in parts.items()}
+        bridge.load_state_dict(state)
+        return bridge
+
+
+def short_name(job: Job) -> str:
+    """The name of a job's networks in `load_pretrained`, such as ``add-transformer``."""
+    split, ablation = job.option_names["split"], job.ablation.name
+    parts = [job.option_names["task"], split * (split != "random"), job.model.name, ablation * (ablation != "none")]
+    return "-".join(filter(None, parts))
+
+
+def model_card(model: Hooked, job: Job) -> str:
+    """The model card, with newly measured accuracies. `runs.directory.require_name` has checked the names in it."""
+    title, names, size = short_name(job), job.option_names, job.data.examples
+    examples = job.task.examples() if size is None else job.task.sample(size)  # those that the run split
+    subsets = {"held-out": job.split(examples), "training": ~job.split(examples)}
+    shares = {
+        f"sequence accuracy, {mask.sum()} {name} examples": model.accuracy(examples[mask])
+        for name, mask in subsets.items()
+        if mask.any()
+    }
+    what = f"task `{names['task']}` ({job.task.bits} digits in base {job.task.base})"
+    epochs = f"up to {job.trainer.max_epochs}" if model.origin.epoch is None else model.origin.epoch
+    description = f"{what}, model `{job.model.name}`, split `{names['split']}`, seed {model.seed}, {epochs} epochs"
+    result = {
+        "task": {"type": "text-generation", "name": "arithmetic"},
+        "dataset": {"type": names["task"], "name": f"{names['task']}, {job.task.bits} digits"},
+        "metrics": [{"type": "accuracy", "name": name, "value": share} for name, share in shares.items()],
+    }
+    metadata = {
+        "library_name": "arith_erd",
+        "license": "mit",
+        "tags": ["arithmetic", "mechanistic-interpretability", names["task"], job.model.name],
+        "model-index": [{"name": title, "results": [result]}],
+    }
+    accuracies = "\n".join(f"* {name}: {share:.2%}" for name, share in shares.items())
+    return MODEL_CARD.format(metadata=yaml.safe_dump(metadata), title=title, about=description, accuracies=accuracies)
+
+
+def download(repo_id: str) -> Path:
+    """Download the two files that `load_pretrained` reads, and no others, and return their folder."""
+    hub = import_extra("huggingface_hub", "hub")
+    try:
+        return Path(hub.snapshot_download(repo_id, allow_patterns=[CONFIG, WEIGHTS]))
+    except Exception as error:
+        raise UserError(f"name={repo_id}: {first_line(error)}") from error
+
+
+def import_extra(package: str, name: str) -> Any:
+    """Import a package of an optional extra; if it is missing, a `UserError` says how to install it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise UserError(f"{package}: {first_line(error)}; pip install 'arith_erd[{name}]'") from error
