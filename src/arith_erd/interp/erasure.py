@@ -168,8 +168,8 @@ def flip_signs(x: Tensor | Whitened, eraser: Eraser, seed: int | torch.Generator
     if not isinstance(seed, torch.Generator):
         require_integer("seed", seed, 0)
         seed = torch.Generator().manual_seed(seed)
-    x, generator = _whitened(x), seed
-    signs = 2.0 * torch.randint(0, 2, (x.rank,), generator=generator, dtype=torch.float64) - 1
+    x = _whitened(x)
+    signs = 2.0 * torch.randint(0, 2, (x.rank,), generator=seed, dtype=torch.float64) - 1
     left, right = (x.axes @ (signs[:, None] * (x.axes.T @ side)) for side in (eraser.left, eraser.right))
     return Eraser(eraser.mean, left, right)
 

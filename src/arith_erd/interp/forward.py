@@ -44,10 +44,7 @@ def run_batch(
             site, position = intervention.site, intervention.position
             own = num_own_positions(site, x.shape[1], inputs)
             prompt = x.shape[1] - own
-            index = None if position is None else model.index(site, position, own)
-            if index is not None and not -prompt <= index < own:
-                positions = f"{own} positions and {prompt} of the prompt before them"
-                raise UserError(f"position {position}: {site} has {positions}")
+            index = None if position is None else model.index(site, position, own, prompt)
             place = slice(prompt, None) if index is None else prompt + index
             at_position = replace(batch, position=index, num_prompt=prompt, num_own=own)
             edited = x.clone()

@@ -144,22 +144,28 @@ class Hooked:
             raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected equal numbers")
         return tuple(x.to(self.device) for x in examples)
 
-    def index(self, site: str, position: int | str, positions: int | None = None) -> int:
+    def index(self, site: str, position: int | str, positions: int | None = None, prompt: int = 0) -> int:
         """The index of a position among a site's own: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
 
-        For a prompt position of a decoder-only network it is negative: -1 for the last token of the prompt. If a site
-        has as many ``positions`` as the prompt, they have the prompt's names, whatever the site's name.
+        For a prompt position of a decoder-only network it is negative: -1 for the last token of the prompt. A site has
+        its own ``positions``, after ``prompt`` others; an index beyond both is refused. If it has as many as the
+        prompt, they have the prompt's names, whatever the site's name.
         """
         if isinstance(position, Integral) and not isinstance(position, bool):  # numpy's too
             if position < 0:
                 raise UserError(f"position {position}: expected 0 or more, or a name such as r0")
-            return int(position)
-        prompt, answer = self.task.prompt_names, self.task.answer_names
-        if holds_prompt(site, positions, self.task):
-            prompt, answer = [], prompt
-        if position not in (*prompt, *answer):
-            raise UserError(f"position {position}: {site} has {', '.join([*prompt, *answer])}")
-        return answer.index(position) if position in answer else prompt.index(position) - len(prompt)
+            index = int(position)
+        else:
+            before, own = self.task.prompt_names, self.task.answer_names
+            if holds_prompt(site, positions, self.task):
+                before, own = [], before
+            if position not in (names := [*before, *own]):
+                raise UserError(f"position {position}: {site} has {', '.join(names)}")
+            index = own.index(position) if position in own else before.index(position) - len(before)
+        if positions is not None and not -prompt <= index < positions:
+            others = f" or of the {prompt} of the prompt before them" * bool(prompt)
+            raise UserError(f"position {position}: expected one of the {positions} positions of {site}{others}")
+        return index
 
     def run(
         self, inputs: Inputs, interventions: Intervention | Sequence[Intervention] = (), batch_size: int = BATCH_SIZE

@@ -84,7 +84,7 @@ def interchange_accuracy(
             evaluation = InterchangeEvaluation(model, data, site, position, variable, source)
             expected, base_tokens = evaluation.expected, evaluation.base_tokens
             tokens = evaluation.tokens(intervention.subspace if intervention else None)
-            right, should_change = tokens == expected, expected != base_tokens
+            changed, kept = changed_and_kept(tokens, expected, base_tokens)
             rows.append(
                 {
                     "site": site,
@@ -92,8 +92,8 @@ def interchange_accuracy(
                     "variable": variable,
                     "n": len(data),
                     "accuracy": balanced_accuracy(tokens, expected, base_tokens),
-                    "changed": float(right[should_change].double().mean()),
-                    "kept": float(right[~should_change].double().mean()),
+                    "changed": changed,
+                    "kept": kept,
                     "no_intervention": evaluation.no_intervention(),
                     "alike": ", ".join(alike),
                 }
@@ -180,11 +180,14 @@ def balanced_accuracy(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> 
     The arguments are tokens (n, k): the network's, the causal model's, and the right ones of the bases. A network that
     is always right scores 0.5 without an intervention. NaN if no token should change.
     """
+    changed, kept = changed_and_kept(tokens, expected, base_tokens)
+    return changed if math.isnan(kept) else (changed + kept) / 2
+
+
+def changed_and_kept(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> tuple[float, float]:
+    """The accuracy on tokens that should change, and on those that should not; NaN where there are none."""
     right, should_change = tokens == expected, expected != base_tokens
-    if not should_change.any():
-        return math.nan
-    shares = [right[mask].double().mean() for mask in (should_change, ~should_change) if mask.any()]
-    return float(torch.stack(shares).mean())
+    return float(right[should_change].double().mean()), float(right[~should_change].double().mean())
 
 
 def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], include_prompt: bool = False) -> Cache:
@@ -198,16 +201,7 @@ def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], includ
 
 def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
     """Activations x (n, k, ...) of a site at one position, or at all, as vectors (n, d)."""
-    if position is not None:
-        index = model.index(site, position, x.shape[1])
-        if not 0 <= index < x.shape[1]:
-            accepted = f"expected one from 0 to {x.shape[1] - 1}, the positions of {site}"
-            prompt = (
-                "; positions of the prompt in a decoder are those of Hooked.run and probe=patching" if index < 0 else ""
-            )
-            raise UserError(f"position {position}: {accepted}{prompt}")
-        x = x[:, index]
-    return x.flatten(1)
+    return (x if position is None else x[:, model.index(site, position, x.shape[1])]).flatten(1)
 
 
 def scored_positions(model: Hooked, site: str, position: Position, x: Tensor) -> list[int]:

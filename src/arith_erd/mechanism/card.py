@@ -89,26 +89,14 @@ class NetworkCard:
     def _verdict(self) -> str:
         if self.distance is None:
             return f"none, since {NO_VERDICT}"
-        least, limit = min(self.distances.values()), f"the limit is {MAX_DISTANCE:g}"
-        if self.verdict == "none" and least <= MAX_DISTANCE:
-            return f"none, since the network answers only {self.accuracy:.1%} of the examples right"
-        name = "a mixture of two" if self.nearest == "mixed" else self.nearest
-        nearest = f"the nearest is {name} at {least:.2f}, {limit}"
-        if self.verdict == "none":
-            return f"none of the {len(self.distances)} algorithms fits: {nearest}"
-        if self.verdict == "undecided":
-            return f"undecided: {nearest}"
-        name = self.nearest if self.verdict == "mixed" else self.verdict
-        return f"the network computes as {name}: the distance is {self.distance:.2f}, {limit}"
+        right = f"{self.accuracy:.1%} of its answers are right"
+        least = f"{min(self.distances.values()):.2f}, near up to {MAX_DISTANCE:g}"
+        return f"{self.verdict}; {right}, and the distance to the nearest algorithm, {self.nearest}, is {least}"
 
     def row(self) -> dict[str, str]:
         nearest = "none is known" if self.distance is None else f"{self.nearest}, {min(self.distances.values()):.3g}"
-        return {
-            "seed": str(self.seed),
-            "verdict": self.verdict,
-            "right": f"{self.accuracy:.1%}",
-            "nearest, distance": nearest,
-        }
+        right = f"{self.accuracy:.1%}"
+        return {"seed": str(self.seed), "verdict": self.verdict, "right": right, "nearest, distance": nearest}
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,8 @@ class ColumnSums:
     @cached_property
     def max_total(self) -> Array:
         """The largest sum (m,) of each column and its carry: 3 in the middle of an addition, 1 at its end."""
-        largest: Array = (self(*self.causal_model.examples.operands.T) + self.causal_model.table["carry"]).max(axis=0)
-        return largest
+        sums = self(*self.causal_model.examples.operands.T) + self.causal_model.table["carry"]
+        return np.asarray(sums.max(axis=0))
 
     @cached_property
     def prefix_carry(self) -> CausalModel:
@@ -108,8 +108,7 @@ class PrefixedExamples:
     def network_bits(self, model: Hooked, *interventions: Replace) -> Array:
         """Bit t (N,) of the network's answers, the likelier of 0 and 1."""
         logits = model.run(self.tensors(), interventions, batch_size=BATCH_SIZE)  # (N, t + 1, V)
-        bits: Array = (logits[:, -1, ONE] > logits[:, -1, ZERO]).long().cpu().numpy()
-        return bits
+        return np.asarray((logits[:, -1, ONE] > logits[:, -1, ZERO]).long().cpu())
 
     def predict_by(self, model: CausalModel) -> Array:
         """Bit t (N,) of the answers that a causal model gives if its variable ``prefix`` is set."""

@@ -57,9 +57,7 @@ def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple
     mean = cache["dec.embed"].mean(dim=0)  # (m, C)
 
     def run(answer_in: Tensor, *interventions: Intervention) -> Array:
-        logits = model.run((prompt, answer_in), interventions, batch_size=BATCH_SIZE)
-        tokens: Array = logits.argmax(dim=-1).cpu().numpy()
-        return tokens
+        return np.asarray(model.run((prompt, answer_in), interventions, batch_size=BATCH_SIZE).argmax(dim=-1).cpu())
 
     def read(first_position: int, answer_in: Tensor, intervention: str, later: str) -> Iterator[Reading]:
         tokens, bits = run(answer_in), (answer_in[:, 1:] - ZERO).cpu().numpy()

@@ -128,7 +128,7 @@ def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.
         fit_das(model, adder, kept, "h", 1, rank=7)
     with pytest.raises(UserError, match=r"^site=h9: this model has"):
         interchange_accuracy(model, adder, kept, sites=["h9"])
-    with pytest.raises(UserError, match=r"^position 20: expected one from 0 to 3, the positions of h"):
+    with pytest.raises(UserError, match=r"^position 20: expected one of the 4 positions of h"):
         interchange_accuracy(model, adder, kept, ae.Interchange("h", 20), variable="carry")
     for sites, intervention in (((), None), ("h", ae.Interchange("h", np.int64(1)))):
         with pytest.raises(UserError, match=r"^interchange_accuracy: expected either an intervention or sites"):
