@@ -91,7 +91,6 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
 
 
 def score_row(method: Method, network: LabelledNetwork, model: Hooked) -> list[Any]:
-    """The row of one network: `SCORE_COLUMNS`."""
     start = time.perf_counter()
     score = method(model)
     method_name = getattr(method, "__name__", "method")
@@ -148,7 +147,6 @@ def _reference(name: str, seed: int) -> Hooked:
 
 
 def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
-    """The networks of a run that meet the conditions of `zoo`."""
     settings = run.config()
     config = settings["model"]
     places = config["loss"].get("variables") or {}  # variable -> its site, and its coordinates there

@@ -201,6 +201,5 @@ class CausalModel:
 
 
 def _argument_names(function: Function) -> tuple[str, ...]:
-    """The names of a function's arguments that have no default."""
     parameters = inspect.signature(function).parameters.values()
     return tuple(p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD)

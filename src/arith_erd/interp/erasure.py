@@ -145,16 +145,10 @@ def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> E
     The last one is removed only in part: ``x - s (x - mean) b b.T``, with s in [0, 1] chosen to reach the fraction.
     """
     variances = (x.scale[:, None] * (x.axes.T @ directions)).square().sum(dim=0)  # (n,)
-    cumulative = variances.cumsum(dim=0)
-    target = min(fraction * float(x.scale.square().sum()), float(cumulative[-1]))
-    num_whole = int((cumulative < target).sum())  # directions that go entirely
-    if target <= 0:
-        return project_away(x, directions[:, :0])
-    remaining = target - (float(cumulative[num_whole - 1]) if num_whole else 0.0)
-    strength = torch.ones_like(variances[: num_whole + 1])
-    strength[-1] = (remaining / variances[num_whole]).sqrt()
-    removed = directions[:, : num_whole + 1]
-    return Eraser(x.mean, removed * strength, removed)
+    remaining = fraction * x.scale.square().sum() - variances.cumsum(dim=0) + variances  # before each direction
+    strength = (remaining / variances).clamp(0, 1).sqrt()
+    removed = strength > 0
+    return Eraser(x.mean, (directions * strength)[:, removed], directions[:, removed])
 
 
 def flip_signs(x: Tensor | Whitened, eraser: Eraser, seed: int | torch.Generator = 0) -> Eraser:

@@ -3,9 +3,8 @@
 If they share a_t xor b_t and differ in the carry into t, an interchange that changes bit t has transferred the carry.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -89,16 +88,16 @@ def distinguishable_variables(
     """
     rng = np.random.default_rng(0)
     base, source = (causal_model.examples.operands[rng.integers(causal_model.task.size, size=n)] for _ in range(2))
+    read = range(causal_model.task.width) if digits is None else digits
 
-    def read(answers: Callable[[int | None], Array]) -> Array:
-        each = range(causal_model.task.width) if digits is None else digits
-        return np.concatenate([answers(t)[:, slice(None) if t is None else [t]] for t in each], axis=1)
+    def predict(source: Array, name: str) -> Array:
+        answers = {t: causal_model.interchange(base, source, name, t) for t in read}
+        return np.concatenate([x[:, slice(None) if t is None else [t]] for t, x in answers.items()], axis=1)
 
-    base_answers = causal_model.answers(causal_model.values(base))
-    seen, names = [read(lambda t: base_answers)], set()
+    seen, names = [predict(base, causal_model.roots[0])], set()  # the right answers
     candidates = causal_model.variables if among is None else among
     for name in sorted(candidates, key=lambda name: name != causal_model.answer_variable):
-        predicted = read(partial(causal_model.interchange, base, source, name))
+        predicted = predict(source, name)
         if not any(np.array_equal(predicted, other) for other in seen):
             names.add(name)
             seen.append(predicted)

@@ -106,7 +106,6 @@ class Hooked:
 
     @property
     def device(self) -> torch.device:
-        """The device of the network's weights."""
         return next((p.device for p in self.network.parameters()), torch.device("cpu"))
 
     def predict(self, *operands: npt.ArrayLike) -> Array:

@@ -75,7 +75,6 @@ class NetworkCard:
     bits: tuple[Bit, ...]
 
     def summary(self) -> list[str]:
-        """The card in plain English: verdict, prefixes, steering, the user's causal model if there is one."""
         random, ablated = (_describe_changes(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
         followers = {name: [bit.position for bit in self.bits if name in bit.follows] for name in STEERED}
@@ -121,7 +120,6 @@ class Card:
         return pd.DataFrame([card.row() for card in self.seeds])
 
     def summary(self) -> list[str]:
-        """The lines of `NetworkCard.summary` of each network."""
         several = len(self.seeds) > 1
         return [f"seed {card.seed}: " * several + line for card in self.seeds for line in card.summary()]
 
@@ -161,7 +159,6 @@ def make_card(
 
 
 def round_or_none(value: float) -> float | None:
-    """Round to four decimals; None for NaN and infinity."""
     return round(float(value), 4) if math.isfinite(value) else None
 
 
@@ -175,7 +172,6 @@ def _describe_changes(bits: Sequence[Bit], key: str) -> str:
 
 
 def _format_range(shares: Collection[float]) -> str:
-    """The range of the shares, as ``25 to 50%``."""
     return " to ".join(dict.fromkeys(f"{100 * end(shares):.0f}" for end in (min, max))) + "%"
 
 

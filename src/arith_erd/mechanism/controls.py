@@ -142,7 +142,6 @@ class ControlledDAS(DASSearch):
         return scores
 
     def sample_pairs(self, variable: str) -> list[CounterfactualDataset]:
-        """Training, validation and test pairs of a variable."""
         model, digits, rng = self.causal_model, self.digits, np.random.default_rng(self.seed + 1)
         drawn = zip(self.bases, self.pools, strict=True)
         return [sample_balanced_pairs(model, variable, base, pool, rng, digits) for base, pool in drawn]

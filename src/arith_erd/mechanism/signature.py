@@ -59,8 +59,8 @@ RIVALS = {
     "local_remainder_over_graded_carry": ("local_remainder", "graded_carry"),
 }
 POST_HOC_PREFIXES = (*POST_HOC, "local_remainder_over_graded_carry")
-COMPONENTS_OF_ALL = tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
-EXTRA_COMPONENTS = ("mean_ablation", "far", *RIVALS, *POST_HOC, "ties", *COMPONENTS_OF_ALL)
+EXTRA_COMPONENTS = ("mean_ablation", "far", *RIVALS, *POST_HOC, "ties")
+EXTRA_COMPONENTS += tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
 
 PART_LIMITS = {"prefix": 0.1, "steering": 0.25}
 """Largest root mean square differences that count as near. Prefixes have only sampling error, so less is allowed."""
@@ -158,7 +158,7 @@ def distinguishable_bits(component: str, width: int) -> range:
 def compared_predictions(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
     """Yield each component's name, the bits (N,) that it predicts, and a mask (N,) of the examples that count.
 
-    Ties (-1) count in `COMPONENTS_OF_ALL` only; for `RIVALS` only differences count.
+    Ties (-1) count in ``X_of_all`` only; for `RIVALS` only differences count.
     """
     clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
     for name, bits in expected.items():
