@@ -62,7 +62,7 @@ class Hooked:
         task: the task of the network; needed for `Examples`, names of positions and `predict`.
         name: name of the run, or of the file of weights.
         seed: seed of the replica.
-        origin: what is known of its training, as for a network of a run.
+        origin: what is known of its training: an `interp.hooked.Origin`.
     """
 
     def __init__(
@@ -106,6 +106,7 @@ class Hooked:
 
     @property
     def device(self) -> torch.device:
+        """The device of the network's weights."""
         return next((p.device for p in self.network.parameters()), torch.device("cpu"))
 
     def predict(self, *operands: npt.ArrayLike) -> Array:

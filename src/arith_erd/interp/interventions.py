@@ -1,14 +1,8 @@
 """Interventions: changes of a site's output while a network runs (`Hooked.run`).
 
-Each names a site and a position, and changes the output there::
-
-    Replace("dec.2", "r1", other["dec.2"])       replace it by a value: a patch, a mean, a sample from another run
-    Steer("dec.2", "r1", 3 * direction)          move it along a direction
-    Interchange("dec.2", "r1", subspace, source) replace it by another run's value, within a subspace
-    Erase("dec.2", None, eraser)                 erase a concept
-
-A position is an index among the positions that the site owns (`interp.sites`), a name such as ``a0`` or ``r1``, or None
-or ``all`` for all of them. Answer position t predicts ``r_t``. `Replace` says which values fit.
+Each names a site and a position, as ``Replace("dec.2", "r1", other["dec.2"])``. A position is an index among those that
+the site owns (`interp.sites`), a name such as ``a0`` or ``r1``, or None or ``all`` for all of them. Answer position t
+predicts ``r_t``. `Replace` says which values fit.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

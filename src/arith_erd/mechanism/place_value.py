@@ -288,11 +288,7 @@ def _same_prefix_products(
 
 
 def measure_swaps(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
-    """How often bit t flips if position t, or every earlier position, reads the source's prompt up to a layer.
-
-    ``own``: position t runs on the source's prompt, earlier positions on the base's. ``earlier``: the reverse. After
-    the layer, ``site``, all positions read the base's prompt.
-    """
+    """How often bit t flips if position t (``own``), or every earlier one, reads the source's prompt up to a layer."""
     stream = layers(model.sites, "dec")
     for t in range(1, columns.task.width):
         base, source = same_prefix_pairs(columns, t, count)
