@@ -103,7 +103,7 @@ class LoadedNetwork(Hooked):
             raise UserError(f"to_hooked_transformer: received a {type(self.network).__name__}; expected a NanoGPT")
         network: Any = self.network
         if network.padded or network.position_encoding == "rope":
-            option = "task.min_bits" if network.padded else "self.net.positions=rope"
+            option = "task.min_bits" if network.padded else "model.net.positions=rope"
             raise UserError(f"to_hooked_transformer: received {option}; expected operands of one length and no rope")
         lens = import_extra("transformer_lens", "lens")
         embedding, attention = network.embedding.weight, network.blocks[0].attention
