@@ -13,15 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from arith_erd.stats import (
-    Interval,
-    Moments,
-    contrast_interval,
-    hodges_lehmann_ratio,
-    median_interval,
-    prediction_interval,
-    shares_interval,
-)
+from arith_erd.stats import Estimate, Interval, Moments
 
 SEEDS = (3, 5, 8, 20)
 SHARE, OTHER_SHARE = 0.7, 0.9  # of seeds that learn, in two kinds of runs
@@ -41,11 +33,11 @@ def compute_intervals(
 ) -> dict[str, tuple[Interval | None, float]]:
     """Each interval from two samples, with what it should hold."""
     return {
-        "mean": (contrast_interval([Moments.of(one)]), mean),
-        "mean of five more": (prediction_interval(Moments.of(one)), further),
-        "difference of means": (contrast_interval([Moments.of(one), Moments.of(other, -1.0)]), 0.0),
-        "median": (median_interval(one, one), median),
-        "ratio": (hodges_lehmann_ratio((2 * one, 2 * one), (other, other))[1], 2.0),
+        "mean": (Estimate.of_means([Moments.of(one)]).interval, mean),
+        "mean of five more": (Estimate.of_prediction(Moments.of(one)).interval, further),
+        "difference of means": (Estimate.of_means([Moments.of(one), Moments.of(other, -1.0)]).interval, 0.0),
+        "median": (Estimate.of_median((one, one)).interval, median),
+        "ratio": (Estimate.of_ratio((2 * one, 2 * one), (other, other)).interval, 2.0),
     }
 
 
@@ -64,11 +56,10 @@ def coverage(samples: int, seeds: int, seed: int = 0) -> dict[tuple[str, str], f
                 if interval is not None and (name != TWO_MODES or what == "median"):
                     hits[what, name] += contains(interval, truth)
     for k, other_k in zip(rng.binomial(seeds, SHARE, samples), rng.binomial(seeds, OTHER_SHARE, samples), strict=True):
-        one_share, other_share = (1.0, int(k), seeds), (-1.0, int(other_k), seeds)
-        hits["share that learns", TWO_MODES] += contains(shares_interval([one_share]), SHARE)
-        hits["difference of shares", TWO_MODES] += contains(
-            shares_interval([one_share, other_share]), SHARE - OTHER_SHARE
-        )
+        shares = (1.0, int(k), seeds), (-1.0, int(other_k), seeds)
+        one_share, difference = (Estimate.of_shares(shares[:number]).interval or (0.0, 0.0) for number in (1, 2))
+        hits["share that learns", TWO_MODES] += contains(one_share, SHARE)
+        hits["difference of shares", TWO_MODES] += contains(difference, SHARE - OTHER_SHARE)
     return {key: count / samples for key, count in hits.items()}
 
 

@@ -26,7 +26,7 @@ from arith_erd.plots.tables import format_mean
 from arith_erd.report.claims import LEARNING_ACCURACY, count_verdicts
 from arith_erd.report.page import escape_cell
 from arith_erd.runs.table import load_table
-from arith_erd.stats import hodges_lehmann_ratio
+from arith_erd.stats import Estimate
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -104,7 +104,7 @@ def learning() -> Facts:
     summary = json.loads(next(RESULTS.glob("older/add-random-nanogpt-*/summary.json")).read_text())
     once = sorted(seed["epochs_to_95"] for seed in summary["seeds"])
     large = [float(epoch) for epoch in table.loc["table3-add-none", "values"].split()]
-    (pooled, _), interval = hodges_lehmann_ratio(*[(sample, sample) for sample in (reached + once, large)])
+    ratio = Estimate.of_ratio(*[(sample, sample) for sample in (reached + once, large)])
     held = [curve for split in ("vs_v", "vs_t") for curve in read_curves(f"add-{split}-nanogpt-none")]
     late = sum(curve.loc[50, "train_seq_acc"] < LEARNING_ACCURACY for curve in held)
     seen = len(reached) + len(once)
@@ -120,8 +120,8 @@ def learning() -> Facts:
         "plain": format_range(map(float, table.loc["figC6-add", "values"].split(" / ")[0].split()), ".0f"),
         "older_epochs": join_words(once),
         "older_last": str(once[-1]),
-        "pooled": f"{pooled:.2f}",
-        "pooled_interval": format_range(interval or ()),
+        "pooled": f"{ratio.low:.2f}",
+        "pooled_interval": format_range(ratio.interval or ()),
         "fresh_ends": join_words(format_share(end) for end in fresh if end < MIN_ACCURACY),
         "late_by_chance_first": f"{fisher_exact([beside, [0, seen]]).pvalue:.2f}",
         "late_by_chance": f"{fisher_exact([beside, [failed, every - failed]]).pvalue:.2f}",

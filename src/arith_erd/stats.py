@@ -23,6 +23,7 @@ PREDICTION_LEVEL = 0.96  # level at which prediction intervals still cover 92% f
 MAX_EXACT_PAIRS = 2500  # up to 50 seeds against 50 Mann-Whitney's distribution is counted, beyond that taken as normal
 
 Interval: TypeAlias = tuple[float, float]
+ANY_VALUE: Interval = (-math.inf, math.inf)
 Floats: TypeAlias = npt.NDArray[np.float64]
 TokenCounts: TypeAlias = tuple[int, int, float]
 """Right examples, all examples n, and the share of the most common answer."""
@@ -31,7 +32,7 @@ Bounds: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
 
 
 class Moments(NamedTuple):
-    """One term of a `contrast_interval`: mean, deviation and skewness over the seeds of one kind of run."""
+    """One term of `Estimate.of_means`: mean, deviation and skewness over the seeds of one kind of run."""
 
     mean: float
     deviation: float
@@ -51,54 +52,6 @@ class Moments(NamedTuple):
         if n >= MIN_SEEDS:  # as `scipy.stats.skew` with bias=False, in a tenth of the time
             skewness = float((centred**3).mean()) / variance**1.5 * math.sqrt(n * (n - 1)) / (n - 2)
         return cls(mean, float(sample.std(ddof=1)), n, weight, skewness)
-
-
-def contrast_interval(terms: Sequence[Moments]) -> Interval | None:
-    """Student's t interval, corrected for skewness, of a weighted sum of means of unpaired samples.
-
-    ``[Moments.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``: without skewness it is Student's t interval. The degrees of
-    freedom are those of the smallest sample, n - 1. Welch's can be more, but cover too little if a skewed sample is
-    compared with one that varies less. The correction is Hall's (On the Removal of Skewness by Transformation, 1992),
-    t + a t²/3 + a² t³/27 + a/6, where a is the skewness of the sum. For five seeds of an exponential distribution it
-    covers at least 92%, Student's t 88%. None if a term has fewer than 3 seeds.
-    """
-    center = sum(term.weight * term.mean for term in terms)
-    total = sum((term.weight * term.deviation) ** 2 / term.n for term in terms)
-    third = sum((term.weight * term.deviation) ** 3 * term.skewness / term.n**2 for term in terms)
-    return _t_interval(center, math.sqrt(total), min(term.n for term in terms), third / total**1.5 if total else 0.0)
-
-
-def _t_interval(center: float, error: float, n: int, skewness: float, level: float = CONFIDENCE) -> Interval | None:
-    """Center minus error times t, where t solves Hall's monotone cubic for Student's quantiles."""
-    if n < MIN_SEEDS or not math.isfinite(center) or not math.isfinite(error):
-        return None
-    a, quantile = skewness, float(special.stdtrit(n - 1, (1 + level) / 2))
-    high, low = (q if abs(a) < 1e-6 else 3 / a * (math.cbrt(1 + a * (q - a / 6)) - 1) for q in (quantile, -quantile))
-    return center - high * error, center - low * error
-
-
-def prediction_interval(sample: Moments, runs: int = 5) -> Interval | None:
-    """Prediction interval for the mean of ``runs`` further runs: ``Moments.of([0.9, 1.0, 1.1])`` -> ``(0.646, 1.354)``.
-
-    As `contrast_interval`, with the errors of both means, half of the skewness and a level of 96%.
-    """
-    error = sample.deviation * math.sqrt(1 / sample.n + 1 / runs)
-    return _t_interval(sample.mean, error, sample.n, sample.skewness / (2 * math.sqrt(sample.n)), PREDICTION_LEVEL)
-
-
-def median_interval(low: npt.ArrayLike, high: npt.ArrayLike, whole_range: bool = False) -> Interval | None:
-    """The interval of a median: from the d-th smallest to the d-th largest seed; None for fewer than 5 seeds.
-
-    d is the largest that covers at least 92%. With five seeds that is the range, which covers 93.75%:
-    ``([28, 33, 32, 35, 38], ...)`` -> ``(28, 38)``; with eight, from the second to the seventh seed, 93.0%. Bounds are
-    infinite for a seed that never reached the goal. ``whole_range`` always takes the range, as before 2026-11-24.
-    """
-    low, high = np.sort(np.asarray(low, dtype=float)), np.sort(np.asarray(high, dtype=float))
-    n = len(low)
-    if n < MIN_FOR_MEDIAN:
-        return None
-    depth = 1 if whole_range else int(stats.binom.ppf((1 - MEDIAN_COVERAGE) / 2, n, 0.5))
-    return float(low[depth - 1]), float(high[n - depth])
 
 
 @cache
@@ -135,35 +88,6 @@ def beats_majority(right: int, n: int, majority: float) -> bool:
     return right > bound or bound >= LEARNED_ACCURACY * n
 
 
-def shares_interval(terms: Sequence[tuple[float, int, int]]) -> Interval:
-    """Interval of a weighted sum of shares ``(weight, hits, n)``: Clopper-Pearson limits, combined by square-and-add.
-
-    ``[(1.0, 5, 5)]`` -> ``(0.478, 1.0)``; ``[(1.0, 5, 5), (-1.0, 0, 5)]`` -> ``(0.262, 1.0)``.
-    """
-    center = below = above = 0.0
-    for weight, hits, n in terms:
-        share, (low, high) = hits / n, clopper_pearson(hits, n)
-        center += weight * share
-        down, up = (share - low, high - share) if weight > 0 else (high - share, share - low)
-        below, above = math.hypot(below, weight * down), math.hypot(above, weight * up)
-    return center - below, center + above
-
-
-def hodges_lehmann_ratio(numerator: Bounds, divisor: Bounds) -> tuple[Interval, Interval | None]:
-    """The ratio of two unpaired samples: bounds of the median of all quotients, and an interval by Mann-Whitney's test.
-
-    ``([2., 4.], [2., 4.])`` over ``([1., 2.], [1., 2.])`` -> an estimate of ``(2.0, 2.0)`` and no interval, since two
-    seeds against two cannot differ at 5%. A censored seed gives bounds of quotients instead of quotients.
-    """
-    low, high = (np.asarray(bound, dtype=float) for bound in numerator)
-    low_divisor, high_divisor = (np.asarray(bound, dtype=float) for bound in divisor)
-    smallest = np.sort((low[:, None] / high_divisor).ravel())  # x / inf is 0
-    largest = np.sort((high[:, None] / low_divisor).ravel())
-    estimate = float(np.median(smallest)), float(np.median(largest))
-    excluded = _num_excluded(len(low), len(low_divisor))
-    return estimate, None if excluded is None else (float(smallest[excluded]), float(largest[-1 - excluded]))
-
-
 @cache
 def _num_excluded(m: int, n: int) -> int | None:
     """How many of the m n sorted quotients the interval leaves out at each end; None if all cover less than 95%."""
@@ -188,7 +112,7 @@ def _mann_whitney_counts(m: int, n: int) -> Floats:
 class Estimate:
     """An estimate over seeds: the smallest and the largest that it can be, which differ only where seeds are censored.
 
-    ``interval`` is the 95% interval, None if there are too few seeds.
+    ``interval`` is the 95% interval, clipped to the range of the value; None if there are too few seeds.
     """
 
     low: float
@@ -205,35 +129,89 @@ class Estimate:
         return cls(value, value, EXACT_METHOD, (value, value))
 
     @classmethod
-    def of_means(cls, terms: Sequence[Moments], value_range: Interval = (-math.inf, math.inf)) -> "Estimate":
-        """A weighted sum of means, clipped to ``value_range``."""
+    def of_means(cls, terms: Sequence[Moments], value_range: Interval = ANY_VALUE) -> "Estimate":
+        """A weighted sum of means of unpaired samples, with Student's t interval, corrected for skewness.
+
+        ``[Moments.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``: without skewness it is Student's t interval. The
+        degrees of freedom are those of the smallest sample, n - 1. Welch's can be more, but cover too little if a
+        skewed sample is compared with one that varies less. The correction is Hall's (On the Removal of Skewness by
+        Transformation, 1992), t + a t²/3 + a² t³/27 + a/6, where a is the skewness of the sum. For five seeds of an
+        exponential distribution it covers at least 92%, Student's t 88%. No interval if a term has fewer than 3 seeds.
+        """
         value = sum(term.weight * term.mean for term in terms)
+        total = sum((term.weight * term.deviation) ** 2 / term.n for term in terms)
+        third = sum((term.weight * term.deviation) ** 3 * term.skewness / term.n**2 for term in terms)
+        skewness = third / total**1.5 if total else 0.0
+        interval = _t_interval(value, math.sqrt(total), min(term.n for term in terms), skewness, CONFIDENCE)
         method = f"{'mean' if len(terms) == 1 else 'difference of means'}, t corrected for skewness"
-        return cls(value, value, method, _clip(value_range, contrast_interval(terms)))
+        return cls(value, value, method, _clip(value_range, interval))
 
     @classmethod
-    def of_prediction(cls, sample: Moments, runs: int, value_range: Interval = (-math.inf, math.inf)) -> "Estimate":
-        """A mean, with the prediction interval for the mean of ``runs`` further runs."""
+    def of_prediction(cls, sample: Moments, runs: int = 5, value_range: Interval = ANY_VALUE) -> "Estimate":
+        """A mean, with the prediction interval for the mean of ``runs`` further runs.
+
+        ``[0.9, 1.0, 1.1]`` -> ``(0.646, 1.354)``. As `of_means`, with the errors of both means, half of the skewness
+        and a level of 96%.
+        """
+        error, skewness = sample.deviation * math.sqrt(1 / sample.n + 1 / runs), sample.skewness / math.sqrt(sample.n)
+        interval = _t_interval(sample.mean, error, sample.n, skewness / 2, PREDICTION_LEVEL)
         method = f"mean, prediction interval for a mean of {runs} runs"
-        return cls(sample.mean, sample.mean, method, _clip(value_range, prediction_interval(sample, runs)))
+        return cls(sample.mean, sample.mean, method, _clip(value_range, interval))
 
     @classmethod
     def of_median(cls, seeds: Bounds, whole_range: bool = False) -> "Estimate":
-        low, high = (float(np.median(np.asarray(bound, dtype=float))) for bound in seeds)
-        return cls(low, high, "median, order statistics", median_interval(*seeds, whole_range))
+        """A median, with the interval from the d-th smallest to the d-th largest seed; none for fewer than 5 seeds.
+
+        d is the largest that covers at least 92%. With five seeds that is the range, which covers 93.75%:
+        ``[28, 33, 32, 35, 38]`` -> ``(28, 38)``; with eight, from the second to the seventh seed, 93.0%.
+        ``whole_range`` always takes the range, as before 2026-11-24.
+        """
+        low, high = (np.sort(np.asarray(bound, dtype=float)) for bound in seeds)
+        n, interval = len(low), None
+        if n >= MIN_FOR_MEDIAN:
+            depth = 1 if whole_range else int(stats.binom.ppf((1 - MEDIAN_COVERAGE) / 2, n, 0.5))
+            interval = float(low[depth - 1]), float(high[n - depth])
+        return cls(float(np.median(low)), float(np.median(high)), "median, order statistics", interval)
 
     @classmethod
     def of_ratio(cls, numerator: Bounds, divisor: Bounds) -> "Estimate":
-        (low, high), interval = hodges_lehmann_ratio(numerator, divisor)
-        return cls(low, high, "Hodges-Lehmann, Mann-Whitney", interval)
+        """The median of all quotients of two unpaired samples, with an interval by Mann-Whitney's test.
+
+        ``[2, 4]`` over ``[1, 2]`` -> 2 and no interval, since two seeds against two cannot differ at 5%.
+        """
+        low, high = (np.asarray(bound, dtype=float) for bound in numerator)
+        low_divisor, high_divisor = (np.asarray(bound, dtype=float) for bound in divisor)
+        smallest = np.sort((low[:, None] / high_divisor).ravel())  # x / inf is 0
+        largest = np.sort((high[:, None] / low_divisor).ravel())
+        excluded = _num_excluded(len(low), len(low_divisor))
+        interval = None if excluded is None else (float(smallest[excluded]), float(largest[-1 - excluded]))
+        return cls(float(np.median(smallest)), float(np.median(largest)), "Hodges-Lehmann, Mann-Whitney", interval)
 
     @classmethod
     def of_shares(cls, terms: Sequence[tuple[float, int, int]]) -> "Estimate":
-        """A weighted sum of shares of seeds ``(weight, hits, n)``."""
-        value = sum(weight * hits / n for weight, hits, n in terms)
+        """A weighted sum of shares of seeds ``(weight, hits, n)``: Clopper-Pearson limits, combined by square-and-add.
+
+        ``[(1.0, 5, 5)]`` -> ``(0.478, 1.0)``; ``[(1.0, 5, 5), (-1.0, 0, 5)]`` -> ``(0.262, 1.0)``.
+        """
+        value = below = above = 0.0
+        for weight, hits, n in terms:
+            share, (low, high) = hits / n, clopper_pearson(hits, n)
+            value += weight * share
+            down, up = (share - low, high - share) if weight > 0 else (high - share, share - low)
+            below, above = math.hypot(below, weight * down), math.hypot(above, weight * up)
         single, largest = len(terms) == 1, (len(terms) + 1) // 2
         method = "share of seeds that learn, Clopper-Pearson" if single else "difference of shares of seeds that learn"
-        return cls(value, value, method, _clip((0.0, 1.0) if single else (-largest, largest), shares_interval(terms)))
+        value_range = (0.0, 1.0) if single else (-largest, largest)
+        return cls(value, value, method, _clip(value_range, (value - below, value + above)))
+
+
+def _t_interval(center: float, error: float, n: int, skewness: float, level: float) -> Interval | None:
+    """Center minus error times t, where t solves Hall's monotone cubic for Student's quantiles."""
+    if n < MIN_SEEDS or not math.isfinite(center) or not math.isfinite(error):
+        return None
+    a, quantile = skewness, float(special.stdtrit(n - 1, (1 + level) / 2))
+    high, low = (q if abs(a) < 1e-6 else 3 / a * (math.cbrt(1 + a * (q - a / 6)) - 1) for q in (quantile, -quantile))
+    return center - high * error, center - low * error
 
 
 def _clip(value_range: Interval, interval: Interval | None) -> Interval | None:

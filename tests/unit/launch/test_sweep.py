@@ -19,7 +19,7 @@ from arith_erd.errors import UserError
 from arith_erd.launch import cli
 from arith_erd.launch.cli import entry_point
 from arith_erd.runs.directory import METRIC_COLUMNS
-from arith_erd.stats import Moments, contrast_interval
+from arith_erd.stats import Estimate, Moments
 from arith_erd.system import signals
 from arith_erd.system.cli_errors import EXIT_BUSY, EXIT_FAILED, EXIT_INTERNAL
 from arith_erd.system.files import InUseError
@@ -79,7 +79,7 @@ def test_closing_table_has_the_mean_accuracy_of_each_job_with_its_interval(comma
 
     assert command(trained, "-m", "task=add,mul", "seed=0-2") == 0
     rows = re.findall(r"^\d .*$", capsys.readouterr().out, re.MULTILINE)
-    low, _ = contrast_interval([Moments.of([0.8, 0.9, 1.0])])
+    low, _ = Estimate.of_means([Moments.of([0.8, 0.9, 1.0])]).interval
     assert [row.strip() for row in rows] == [
         f"{number}    finished  90.00% [{100 * low:.2f}, 100]  task={task}"
         for number, task in enumerate(("add", "mul"))

@@ -11,7 +11,7 @@ from arith_erd.report import claims
 from arith_erd.report.collect import collect
 from arith_erd.report.page import estimate_text, notes, ours_text, values_text
 from arith_erd.report.paper import load_paper
-from arith_erd.stats import Moments, clopper_pearson, contrast_interval, prediction_interval
+from arith_erd.stats import Estimate, Moments, clopper_pearson
 
 RUNS = Path("runs")
 VS_V = [0.92, 0.93, 0.94, 0.95, 0.96]
@@ -30,7 +30,7 @@ def test_accuracy_is_the_median_of_the_last_ten_epochs_of_each_seed(synthetic) -
     rows.to_csv(run.path / "metrics.csv", index=False)
     result = one(synthetic, "fig3-add-vs_v")
     assert (result.n, result.seeds) == (5, "0-4")
-    assert result.estimate.interval == pytest.approx(prediction_interval(Moments.of(VS_V)))
+    assert result.estimate.interval == pytest.approx(Estimate.of_prediction(Moments.of(VS_V)).interval)
     assert values_text(result) == "92.00% 93.00% 94.00% 95.00% 96.00%"
     assert (result.old_verdict, result.verdict) == ("differs", "reproduced")
     assert "by the rules before 2026-11-24: differs" in notes(result)
@@ -53,9 +53,9 @@ def test_cost_of_a_region_is_training_minus_validation_of_the_same_run(synthetic
         synthetic.run(f"split={split}", reach=None, final=ends, train_final=trained)
     loss = one(synthetic, "fig3-add-vs_v-loss")
     costs = np.array(trained) - VS_V
-    assert loss.estimate.interval == pytest.approx(prediction_interval(Moments.of(costs)), abs=1e-6)
+    assert loss.estimate.interval == pytest.approx(Estimate.of_prediction(Moments.of(costs)).interval, abs=1e-6)
     more = one(synthetic, "fig3-add-vs_v-more")
-    expected = contrast_interval([Moments.of(costs), Moments.of(np.array(trained) - 0.99, -1.0)])
+    expected = Estimate.of_means([Moments.of(costs), Moments.of(np.array(trained) - 0.99, -1.0)]).interval
     assert more.estimate.interval == pytest.approx(expected, abs=1e-6)
     assert more.verdict == "reproduced"
     assert values_text(more).startswith("8.00 6.90 5.80 4.70 3.60 / 1.00 0.90")

@@ -9,7 +9,7 @@ from arith_erd.runs.__main__ import list_runs as listed
 from arith_erd.runs.__main__ import main
 from arith_erd.runs.directory import METRIC_COLUMNS, Run, without_later_defaults
 from arith_erd.runs.table import load_table
-from arith_erd.stats import Moments, contrast_interval
+from arith_erd.stats import Estimate, Moments
 from arith_erd.system.files import locked
 from tests.rows import finish, write_metrics
 
@@ -128,7 +128,7 @@ def test_accuracies_by_a_setting_are_means_with_intervals_of_distinct_finished_s
     main()
     said = capsys.readouterr()
     few, many = json.loads(said.out)
-    low, high = contrast_interval([Moments.of([0.9, 1.0, 0.8])])
+    low, high = Estimate.of_means([Moments.of([0.9, 1.0, 0.8])]).interval
     assert few["accuracy"] == pytest.approx(0.9)
     assert (few["low"], few["high"]) == pytest.approx((low, min(high, 1.0)))
     assert many == {"split.fraction": 0.5, "seeds": 3, "accuracy": 0.5, "low": 0.5, "high": 0.5}
