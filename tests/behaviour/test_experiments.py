@@ -17,7 +17,6 @@ from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.job import read_job
 from arith_erd.launch.cli import expand_sweep
 from arith_erd.report.collect import OUR_RUNS, selection_key, unpublished_settings
-from arith_erd.report.measures import EpochsTo
 from arith_erd.report.paper import MINI, load_paper
 from arith_erd.runs.directory import flat_settings
 from arith_erd.tasks import POSITION_ENCODINGS
@@ -128,7 +127,7 @@ def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) ->
         lengths[selection_key(kind)] = config["trainer"]["max_epochs"]
     wanted: dict[str, int] = {}
     for claim in (claim for claim in paper.claims if claim.measure.source == OUR_RUNS):
-        needs = claim.measure.planned if isinstance(claim.measure, EpochsTo) else claim.measure.required_epochs
+        needs = claim.measure.required_epochs
         for _, runs in claim.measure.weighted_runs:
             wanted[selection_key(runs)] = max(wanted.get(selection_key(runs), 0), needs, runs.get("min_epochs", 0))
     for figure in paper.figures:

@@ -131,7 +131,7 @@ def select_epochs(run: Run, seeds: Sequence[int], epochs: Epochs) -> list[int]:
 
     ``all`` means the epochs with weights of all seeds: the kept ones and the last. Epoch 0 needs no file.
     """
-    saved = set.intersection(*(set(run.saved_epochs(seed)) for seed in seeds))
+    saved = {*run.saved_epochs(*seeds)}
     if all(run.weights_file(seed).is_file() for seed in seeds):
         saved |= {row["epoch"] for row in run.metrics()[-1:]}
     available = f"epoch {format_seeds(tuple(saved))}" if saved else "no epoch"

@@ -237,7 +237,7 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
     for run in runs:
         epochs = [] if job.epoch is None else select_epochs(run, read_run(run).seeds, job.epoch)
         models = load_seeds(run.path, *epochs[:1])
-        folder = run.probe_folder(job.folder_name(epochs))
+        folder = run.path / "probes" / job.folder_name(epochs)
         if job.out:  # one run's result goes straight there, several runs' side by side
             folder = job.out / (run.name if len(runs) > 1 else "")
         yield ProbeTarget(job.probe.build(Probe, models=models), folder, models, run, epochs)

@@ -31,6 +31,7 @@ class Measure(StrictModel):
     minus: RunOptions | None = None  # options of other runs, whose measure is subtracted
     over: RunOptions | None = None  # options of other runs, by whose measure it is divided
     more_than: RunOptions | None = None  # options of further runs, whose difference is subtracted from the first one
+    planned: int = 0  # epochs for which a run must have been planned
     source: ClassVar[str] = OUR_RUNS
     prefers_shortest: ClassVar[bool] = False  # whether to take the shortest of runs that differ only in length
     missing_message: ClassVar[str] = "no value in the runs of {runs}"  # message if they are finished and long enough
@@ -74,7 +75,7 @@ class Measure(StrictModel):
     @property
     def required_epochs(self) -> int:
         """The number of epochs that a run needs to have a value; 0 if any length will do."""
-        return 0
+        return self.planned
 
     def metric_rows(self, data: RunData, replicas: pd.DataFrame) -> pd.DataFrame:
         return data.metrics[data.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.required_epochs])]
@@ -126,18 +127,13 @@ class Metrics(Measure):
 
 
 class Ceiling(Measure):
-    """The exact ceiling of an ablation, and the largest validation accuracy of each run of ``epochs_at_least`` or more.
+    """The exact ceiling of an ablation, and the largest validation accuracy of each run of ``planned`` epochs or more.
 
     A network that exceeded the ceiling of its validation set would refute the argument.
     """
 
     kind: Literal["ceiling"] = Field("ceiling", alias="from")
-    epochs_at_least: int
     bits: int = 7
-
-    @property
-    def required_epochs(self) -> int:
-        return self.epochs_at_least
 
     def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
         reached = self.metric_rows(data, replicas).groupby("replica")["val_seq_acc"].max()
@@ -173,12 +169,7 @@ class EpochsTo(Measure):
 
     kind: Literal["epochs_to"] = Field("epochs_to", alias="from")
     accuracy: float
-    planned: int = 0
     column: str = "val_seq_acc"
-
-    @property
-    def required_epochs(self) -> int:
-        return self.planned
 
     def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
         replicas = replicas[replicas["max_epochs"] >= self.planned]

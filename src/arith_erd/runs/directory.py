@@ -83,9 +83,6 @@ class Run:
         self.error_file = self.path / "error.txt"
         self.curves_file = self.path / "curves.png"
 
-    def probe_folder(self, name: str) -> Path:
-        return self.path / "probes" / name
-
     # Weights
 
     def weights_file(self, seed: int, epoch: int | None = None) -> Path:
@@ -93,14 +90,14 @@ class Run:
         folder = self.path / "weights"
         return (folder if epoch is None else folder / f"epoch={epoch}") / f"seed={seed}.safetensors"
 
-    def saved_epochs(self, seed: int) -> list[int]:
-        """The epochs whose weights of a replica were kept, ascending."""
-        return sorted(epoch for epoch in self._epoch_folders() if self.weights_file(seed, epoch).is_file())
+    def saved_epochs(self, *seeds: int) -> list[int]:
+        """The epochs whose weights of all these replicas were kept, ascending."""
+        epochs = self._epoch_folders()
+        return sorted(epoch for epoch in epochs if all(self.weights_file(seed, epoch).is_file() for seed in seeds))
 
     def missing_epochs(self, keep: str, seeds: Sequence[int], last: int) -> list[int]:
         """The epochs up to ``last`` that ``keep`` includes, but without the weights of some seed."""
-        saved = set.intersection(*(set(self.saved_epochs(seed)) for seed in seeds))
-        return [epoch for epoch in epochs_to_keep(keep, last) if epoch not in saved]
+        return sorted({*epochs_to_keep(keep, last)} - {*self.saved_epochs(*seeds)})
 
     def delete_weights_after(self, epoch: int) -> None:
         """Remove weights of later epochs, since the run resumes from ``epoch``."""
@@ -195,8 +192,13 @@ class Run:
         return config
 
     def metrics(self) -> list[Row]:
-        """The rows of ``metrics.csv``, oldest first."""
-        return read_metrics(self.metrics_file)
+        """The rows of ``metrics.csv``, oldest first; none without the file. A line that a kill cut off is dropped."""
+        kinds = {name: int if name in INTEGER_COLUMNS else float for name in METRIC_COLUMNS}
+        try:
+            rows = csv.DictReader(_whole_lines(self.metrics_file))
+            return [{name: kind(row[name]) for name, kind in kinds.items()} for row in rows]
+        except (KeyError, TypeError, ValueError, csv.Error) as error:
+            raise UserError(f"{self.metrics_file}: expected the columns {', '.join(METRIC_COLUMNS)}") from error
 
     def summary(self) -> dict[str, Any]:
         """The contents of ``summary.json``; a `UserError` if it is missing or no JSON object."""
@@ -220,15 +222,6 @@ def run_directories(pattern: str) -> list[Path]:
     """The run directories that match a folder or a glob."""
     paths = [pattern] if os.path.isdir(pattern) else glob.glob(pattern)
     return sorted(Path(path) for path in paths if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))
-
-
-def read_metrics(path: Path) -> list[Row]:
-    """The rows, oldest first; none without the file. A last line that a kill cut off is dropped."""
-    try:
-        rows = csv.DictReader(_whole_lines(path))
-        return [{key: (int if key in INTEGER_COLUMNS else float)(row[key]) for key in METRIC_COLUMNS} for row in rows]
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise UserError(f"{path}: expected the columns {', '.join(METRIC_COLUMNS)}") from error
 
 
 def start_rows(path: Path, names: Sequence[str], last: int) -> None:

@@ -66,10 +66,10 @@ def test_every_probe_of_networks_has_a_measure_to_follow_over_epochs(name: str) 
 def test_rows_of_an_epoch_are_those_of_its_network(whole: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """All epochs that were kept; the last one is the finished network. They lie inside the run directory."""
     run_job(compose("probe", ["probe=logit_lens", f"run={whole.path}", "epoch=all"]))
-    rows = pd.read_csv(whole.probe_folder("logit_lens-epochs") / "rows.csv")
+    rows = pd.read_csv(whole.path / "probes" / "logit_lens-epochs" / "rows.csv")
     assert list(rows.columns[:2]) == ["epoch", "seed"]
     assert sorted(set(rows["epoch"])) == [1, 2, 3, 4]
-    assert (whole.probe_folder("logit_lens-epochs") / "figure.png").stat().st_size > 10_000
+    assert (whole.path / "probes" / "logit_lens-epochs" / "figure.png").stat().st_size > 10_000
     for epoch, own in ((2, 2), (4, None)):
         found = rows[(rows["epoch"] == epoch) & (rows["seed"] == 1)].drop(columns="epoch").reset_index(drop=True)
         itself = pd.DataFrame(LogitLens([load_run(whole.path, 1, own)]).rows())
@@ -146,7 +146,7 @@ def test_rows_of_other_options_do_not_replace_each_other(trained_pack, tmp_path)
     run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
     for options in ([], ["probe.pairs=16"], ["probe.pairs=2048"]):
         run_probe.run_job(compose("probe", ["probe=logit_lens", f"run={run.path}", *options]))
-    assert sorted(path.name for path in run.probe_folder("").iterdir()) == ["logit_lens", "logit_lens-pairs16"]
+    assert sorted(path.name for path in run.path.joinpath("probes").iterdir()) == ["logit_lens", "logit_lens-pairs16"]
 
 
 def test_weights_of_others_are_named():
@@ -162,10 +162,10 @@ def test_rows_of_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_path, c
     run.summary_file.rename(tmp_path / "summary.json")
     run_probe.run_job(compose("probe", ["probe=errors", f"run={run.path}"]))
     assert "the run is not finished: after epoch 4 of 4" in " ".join(capsys.readouterr().out.split())
-    weights = json.loads((run.probe_folder("errors") / "probe.json").read_text())["settings"]["weights"]
+    weights = json.loads((run.path / "probes" / "errors" / "probe.json").read_text())["settings"]["weights"]
     assert weights == {"unfinished": "after epoch 4 of 4"}
     (tmp_path / "summary.json").rename(run.summary_file)
     departs = collect(tmp_path, load_paper().setup).probes["errors"]["departs"]
     assert departs.str.contains("unfinished").all()
     run_probe.run_job(compose("probe", ["probe=errors", f"run={run.path}"]))
-    assert "weights" not in json.loads((run.probe_folder("errors") / "probe.json").read_text())["settings"]
+    assert "weights" not in json.loads((run.path / "probes" / "errors" / "probe.json").read_text())["settings"]

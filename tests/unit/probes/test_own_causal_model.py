@@ -72,7 +72,7 @@ def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(p
         own = "probe.causal_model=mine.parts.Halves"
         asked = main(*ask, own, "trust=[mine]")
         assert asked.returncode == 0, asked.stderr
-        (result,) = run.probe_folder("").glob(f"{probe}-*/rows.csv")
+        (result,) = run.path.joinpath("probes").glob(f"{probe}-*/rows.csv")
         rows = pd.read_csv(result)
         assert {"interchange": "iia_low" in rows, "subspaces": "variable" in rows, "dose": len(rows)}[probe]
     class_spec._trusted_packages.clear()
