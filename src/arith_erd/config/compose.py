@@ -4,14 +4,13 @@ Hydra acts on its own node, ``hydra``, as soon as it has composed a configuratio
 changes folders and sets environment variables. So `CheckedLoader` checks each file that is composed.
 """
 
-import difflib
 import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, cast, get_args, overload
 
 import hydra
 from hydra import version
@@ -21,7 +20,7 @@ from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, OverrideParseException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..bundled import CONF
@@ -80,10 +79,9 @@ def hydra_over_conf(config_dir: str | None = None) -> Iterator[Hydra]:
 def resolve(composed: DictConfig) -> dict[str, Any]:
     """A composed configuration as plain dictionaries, with interpolations resolved."""
     try:
-        plain: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+        return cast(dict[str, Any], OmegaConf.to_container(composed, resolve=True, throw_on_missing=True))
     except OmegaConfBaseException as error:
         raise UserError(f"{error.full_key or 'configuration'}: {str(error).splitlines()[0]}") from error
-    return {str(key): value for key, value in plain.items()}
 
 
 def _keys(composed: Any) -> dict[str, Any]:
@@ -132,8 +130,7 @@ def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known:
             raise UserError(f"ablation={choices['ablation']}: sets {key}={value}; {accepted}")
         if not key.startswith("model.net.") or scale.get(key, ...) != value:
             raise no_such_key(key, known)
-        with open_dict(composed.model.net) as net:
-            del net[key.removeprefix("model.net.")]
+        del composed.model.net[key.removeprefix("model.net.")]
     present = {*keys, *(group[:-1] for group in open_groups if any(key.startswith(group) for key in keys))}
     if missing := sorted(known.keys() - present):
         raise UserError(f"{missing[0]}: missing; expected a value for it")
@@ -184,9 +181,7 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
         return f'{key}={value}: expected -m too, for a job of each value, or one text, as "{key}={hydra_quoted(value)}"'
     if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         names = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
-        close = difflib.get_close_matches(option[2], names, n=1)
-        nearest_first = sorted(names, key=lambda name: name not in close)
-        return str(bad_value(option[1], option[2], f"one of {', '.join(nearest_first)}"))
+        return str(bad_value(option[1], option[2], f"one of {', '.join(names)}"))
     if misspelt := re.search(r"Could not override '([^']+)'", text):
         key = misspelt[1]
         key_adding = rf"(({'|'.join(OPTION_GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"  # what adds keys
@@ -217,27 +212,18 @@ def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[Non
 # From a composition to a job
 
 
-def split_off_hydra(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
-    """Split a composed configuration into the part without Hydra's own node, and that node."""
-    config = composed.copy()
-    with open_dict(config):
-        del config["hydra"]
-    return config, composed.hydra
-
-
 def job_overrides(hydra_node: DictConfig) -> list[str]:
     """What was chosen, other than options of Hydra: ``["task=mul", "out='${probe.name}'"]``."""
-    overrides: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)
-    return list(overrides)
+    return cast(list[str], OmegaConf.to_container(hydra_node.overrides.task, resolve=False))
 
 
-def checked_config(
-    config_name: str, composed: DictConfig, hydra_node: DictConfig, cli_overrides: Sequence[str]
-) -> tuple[dict[str, Any], str]:
+def checked_config(config_name: str, composed: DictConfig, cli_overrides: Sequence[str]) -> tuple[dict[str, Any], str]:
     """A composed configuration as plain values, its keys checked; and options of a probe that are not its defaults.
 
     Only ``cli_overrides`` may set ``trust`` and ``overwrite``: one runs code, the other deletes a run.
     """
+    hydra_node, own_keys = composed.hydra, [str(key) for key in composed if key != "hydra"]
+    composed = OmegaConf.masked_copy(composed, own_keys)
     choices = hydra_node.runtime.choices
     for group, option in choices.items():
         if option and (".." in str(option).split("/") or str(option).startswith("/")):
@@ -270,13 +256,11 @@ def checked_config(
     return config, non_default_probe_options(options, defaults) if config_name == "probe" and defaults else ""
 
 
-def checked_job(
-    config_name: str, composed: DictConfig, hydra_node: DictConfig, cli_overrides: Sequence[str]
-) -> Job | ProbeJob:
+def checked_job(config_name: str, composed: DictConfig, cli_overrides: Sequence[str]) -> Job | ProbeJob:
     """The job of a composition, as in `checked_config`; one that could not be run raises a `UserError`."""
-    config, options = checked_config(config_name, composed, hydra_node, cli_overrides)
+    config, options = checked_config(config_name, composed, cli_overrides)
     if config_name == "probe":
-        return read_probe_job(config, job_overrides(hydra_node), options)
+        return read_probe_job(config, job_overrides(composed.hydra), options)
     return read_job(config, config.pop("overwrite"))
 
 
@@ -284,7 +268,7 @@ def compose_config(overrides: Sequence[str]) -> dict[str, Any]:
     """The resolved configuration of ``train.py`` with these overrides, its values not yet checked."""
     with hydra_over_conf(), explained_errors("train", overrides):
         composed = hydra.compose("train", list(overrides), return_hydra_config=True)
-        return checked_config("train", *split_off_hydra(composed), overrides)[0]
+        return checked_config("train", composed, overrides)[0]
 
 
 @overload
@@ -303,4 +287,4 @@ def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) ->
         raise UserError(f'compose: received {received}; expected "train" or "probe", then a list of overrides')
     with hydra_over_conf(), explained_errors(config_name, overrides):
         composed = hydra.compose(config_name, list(overrides), return_hydra_config=True)
-        return checked_job(config_name, *split_off_hydra(composed), overrides)
+        return checked_job(config_name, composed, overrides)

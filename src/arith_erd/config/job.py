@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import PlainValidator, TypeAdapter, ValidationError, ValidationInfo
 from pydantic.dataclasses import dataclass as validated_dataclass
 
-from ..errors import UserError, bad_value, explain_validation_error, first_line, no_such_key
+from ..errors import UserError, bad_value, explain_validation_error, no_such_key
 from ..runs.directory import DEFAULT_POSITIONS, Run, flatten, run_directories
 from ..seeds import format_seeds, parse_seeds
 from ..splits import LengthSplit, Split
@@ -48,6 +48,15 @@ def _parse_named(key: str, group: Any, *metadata: str) -> ClassSpec:
     return spec
 
 
+def _parse_task(group: Any) -> Task:
+    """Build the task and make one example, since a task of your own may raise anything."""
+    spec = _parse_named("task", group)
+    task = spec.build(Task)
+    with spec.errors_attributed():
+        task.examples(*[0] * task.num_operands)
+    return task
+
+
 def _parse_split(group: Any, info: ValidationInfo) -> Any:
     """Build the split and call it once, since any class with callable objects could be given as a split."""
     if callable(group):
@@ -56,14 +65,8 @@ def _parse_split(group: Any, info: ValidationInfo) -> Any:
     split: Split = spec.build(Split)
     if isinstance(split, LengthSplit) and task.min_bits is None:
         raise UserError("split=length: expected task.min_bits too, for operands of several lengths")
-    try:
-        examples = task.examples(*[[0]] * task.num_operands)
-    except UserError:
-        raise
-    except Exception as error:  # a task of your own may raise anything
-        raise UserError(f"task={task.name}: its examples fail with {first_line(error)}") from error
     with spec.errors_attributed():
-        held_out = np.asarray(split(examples))
+        held_out = np.asarray(split(task.examples(*[0] * task.num_operands)))
     if held_out.dtype != bool or held_out.shape != (1,):
         raise bad_value("split._target_", spec.target, "a split: True or False for each example")
     return split
@@ -90,7 +93,7 @@ def _parse_epochs(value: Any) -> Any:
 @validated_dataclass(frozen=True, kw_only=True, config=STRICT)
 class BaseJob:
     seed: Annotated[tuple[int, ...], parsed_by(parse_seeds)]
-    task: Annotated[Task, parsed_by(lambda group: _parse_named("task", group).build(Task))] = field(compare=False)
+    task: Annotated[Task, parsed_by(_parse_task)] = field(compare=False)
     split: Annotated[Split, PlainValidator(_parse_split)] = field(compare=False)
     model: schema.ModelConfig | None
     logger: Annotated[ClassSpec, class_group("logger", schema.LOGGER_ARGUMENTS)] = ClassSpec(
@@ -146,18 +149,14 @@ class Job(BaseJob):
         d_model, heads = net.get("d_model", 0), net.get("num_heads", 1)
         if d_model % heads:
             raise bad_value("model.net.d_model", d_model, f"a multiple of model.net.num_heads={heads}")
-        if positions == "rope" and d_model // heads % 2:
-            raise bad_value("model.net.d_model", d_model, f"an even number for each of {heads} heads, for rope")
         if positions not in (None, default_positions, "none") and not net.get("positional_encoding", True):
             accepted = f"{default_positions}, since positional_encoding=false removes positions"
             raise bad_value("model.net.positions", positions, accepted)
-        if examples is None and task.min_bits is not None:
-            raise bad_value("data.examples", "null", f"how many to draw, since task.min_bits={task.min_bits}")
-        if examples is not None and task.enumerable:
+        if examples is None:
+            task.require_enumerable("data.examples=null (a number draws so many)")
+        elif task.enumerable:
             accepted = f"null: all {task.size:,} examples are used, and split.fraction holds some out"
             raise bad_value("data.examples", examples, accepted)
-        if examples is None and not task.enumerable:
-            raise bad_value("task.bits", task.bits, f"a smaller table than {task.size:,}, or data.examples=N to draw N")
 
     @cached_property
     def run(self) -> Run:
@@ -176,14 +175,12 @@ class Job(BaseJob):
         """A job for each pack of at most ``pack.max_replicas`` seeds."""
         limit = self.pack.max_replicas
         size = len(self.seeds) if limit == "auto" else limit
-        return [self._with_seeds(self.seeds[i : i + size]) for i in range(0, len(self.seeds), size)]
-
-    def _with_seeds(self, seeds: tuple[int, ...]) -> "Job":
-        if seeds == self.seeds:
-            return self
+        if size >= len(self.seeds):
+            return [self]
         pack = replace(self.pack, part_of=format_seeds(self.seeds))
-        written = {"seed": format_seeds(seeds), "pack": self.resolved.get("pack", {}) | {"part_of": pack.part_of}}
-        return replace(self, seed=seeds, pack=pack, resolved=self.resolved | written)
+        whole = self.resolved | {"pack": self.resolved.get("pack", {}) | {"part_of": pack.part_of}}
+        parts = [self.seeds[i : i + size] for i in range(0, len(self.seeds), size)]
+        return [replace(self, seed=one, pack=pack, resolved=whole | {"seed": format_seeds(one)}) for one in parts]
 
 
 @validated_dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -6,7 +6,6 @@ stops at a failed job and writes ``multirun.yaml``; ours reads the status of a j
 
 import io
 import os
-import re
 import shlex
 import sys
 import textwrap
@@ -33,8 +32,8 @@ from ..bundled import CONF
 from ..config import compose
 from ..config.job import Job, ProbeJob
 from ..errors import UserError, bad_value
-from ..plots.tables import format_measure, format_table
-from ..runs.table import load_table, mean_accuracies
+from ..plots.tables import format_mean, format_table
+from ..runs.table import load_table
 from ..system.cli_errors import EXIT_BUSY, EXIT_FAILED, USER_CODE_NOTE, line_and_status, one_line_errors
 from ..system.signals import Interrupted, signals_caught
 
@@ -54,9 +53,9 @@ def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable
             cli_overrides = tuple(sys.argv[1:])  # part of the job, so that a launcher takes it to the job's process
 
             def run_job(composed: DictConfig) -> Any:  # in the process of a launcher, or of a search
-                hydra_node = cast(DictConfig, HydraConfig.get())
+                whole = OmegaConf.merge({"hydra": HydraConfig.get()}, composed)  # Hydra takes its own node away
                 with signals_caught():
-                    return program(compose.checked_job(config_name, composed, hydra_node, cli_overrides))
+                    return program(compose.checked_job(config_name, cast(DictConfig, whole), cli_overrides))
 
             with one_line_errors(), signals_caught():
                 single_job = _handle_command_line(config_name, program, run_job)
@@ -103,21 +102,21 @@ def _handle_command_line(
                 our_hydra.multirun(config_name, run_job, overrides)
         else:  # Hydra's own settings, such as folders and logs, have no effect
             config = our_hydra.compose_config(config_name, overrides, RunMode.RUN)
-            composed, hydra_node = compose.split_off_hydra(config)
-            _require_single_job(composed, hydra_node)
-            return compose.checked_job(config_name, composed, hydra_node, overrides)
+            _require_single_job(config)
+            return compose.checked_job(config_name, config, overrides)
     return None
 
 
-def _require_single_job(composed: DictConfig, hydra_node: DictConfig) -> None:
+def _require_single_job(config: DictConfig) -> None:
     """Raise a `UserError` for settings that need a sweep, which ``-m`` starts."""
+    hydra_node = config.hydra
     launcher = hydra_node.runtime.choices["hydra/launcher"]
     if launcher != "basic":  # Hydra would not ask it, and a login node would train
         raise UserError(f"hydra/launcher={launcher}: expected -m too, also for a single job")
     if own := [one for one in hydra_node.overrides.hydra if not one.startswith("hydra.searchpath=")]:
         raise UserError(f"{own[0]}: expected -m too; a single run uses nothing of Hydra's own")
-    if composed.get("item") is not None:
-        raise UserError(f"item={composed.item}: expected -m too; it is one job of a sweep")
+    if config.get("item") is not None:
+        raise UserError(f"item={config.item}: expected -m too; it is one job of a sweep")
     if params := hydra_node.sweeper.params:
         cli_overrides = compose.job_overrides(hydra_node)
         jobs = expand_sweep(GlobalHydra.instance().config_loader(), params, cli_overrides)
@@ -168,8 +167,7 @@ class SweepJob:
         """The mean over the seeds of a finished job: ``98.76% [97.30, 100.00]``."""
         if not (isinstance(self.checked, Job) and self.status in ("finished", "skipped") and self.finished):
             return ""
-        means = mean_accuracies(load_table([run.path for run in self.checked.runs()]), ["state"])
-        return "".join(format_measure(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float))
+        return format_mean(load_table(self.checked.runs())["val_seq_acc"].to_numpy(dtype=float), "accuracy")
 
     def fail(self, error: Exception) -> None:
         """Store an error, and print it now rather than at the end of a long sweep."""
@@ -210,7 +208,12 @@ def checked_jobs(config: DictConfig) -> list[SweepJob]:
     loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
     params = dict(config.hydra.sweeper.params or {})  # those of a preset: {"task": "add,mul"}
     cli_overrides = [override for override in compose.job_overrides(config.hydra) if not override.startswith("item=")]
-    selected = _select_jobs(expand_sweep(loader, params, cli_overrides), config.get("item"))
+    every, item = expand_sweep(loader, params, cli_overrides), config.get("item")
+    if not every:  # a glob matched nothing
+        raise UserError("-m: makes no job; expected at least one value for each key")
+    selected = {number: overrides for number, overrides in enumerate(every) if str(number) == str(item) or item is None}
+    if not selected:
+        raise bad_value("item", item, f"an integer from 0 to {len(every) - 1}, for one of {len(every)} jobs")
     common = set.intersection(*map(set, selected.values())) if len(selected) > 1 else set()
     jobs = [
         SweepJob(number, overrides, " ".join(one for one in overrides if one not in common))
@@ -220,11 +223,11 @@ def checked_jobs(config: DictConfig) -> list[SweepJob]:
     for job in jobs:
         try:
             with signals_caught(), compose.explained_errors(config_name, job.overrides):
-                composed, hydra_node = compose.split_off_hydra(loader.load_sweep_config(config, job.overrides))
-                if hydra_node.sweeper.params and not params:
-                    experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
+                composed = loader.load_sweep_config(config, job.overrides)
+                if composed.hydra.sweeper.params and not params:
+                    experiment = f"experiment={composed.hydra.runtime.choices.get('experiment')}"
                     raise UserError(f"{experiment}: is a sweep of its own; expected one experiment per command")
-                job.checked = compose.checked_job(config_name, composed, hydra_node, sys.argv[1:])
+                job.checked = compose.checked_job(config_name, composed, sys.argv[1:])
             if isinstance(job.checked, ProbeJob):
                 job.checked.claim_folders(folders)
             elif job.finished and not job.checked.overwrite:
@@ -235,17 +238,6 @@ def checked_jobs(config: DictConfig) -> list[SweepJob]:
         print(f"none of the {len(jobs)} jobs was started", file=sys.stderr)
         raise SystemExit(EXIT_FAILED)
     return jobs
-
-
-def _select_jobs(jobs: list[list[str]], item: Any) -> dict[int, list[str]]:
-    """Number -> overrides of every job, or of that with the number ``item`` alone."""
-    if not jobs:  # a glob matched nothing
-        raise UserError("-m: makes no job; expected at least one value for each key")
-    if item is None:
-        return dict(enumerate(jobs))
-    if not re.fullmatch(r"\d{1,9}", str(item), re.ASCII) or int(item) >= len(jobs):
-        raise bad_value("item", item, f"an integer from 0 to {len(jobs) - 1}, for one of {len(jobs)} jobs")
-    return {int(item): jobs[int(item)]}
 
 
 def run_locally(jobs: Sequence[SweepJob], program: Program, fail_fast: bool) -> None:
