@@ -24,7 +24,6 @@ MAX_EXACT_PAIRS = 2500  # up to 50 seeds against 50 Mann-Whitney's distribution 
 
 Interval: TypeAlias = tuple[float, float]
 ANY_VALUE: Interval = (-math.inf, math.inf)
-Floats: TypeAlias = npt.NDArray[np.float64]
 TokenCounts: TypeAlias = tuple[int, int, float]
 """Right examples, all examples n, and the share of the most common answer."""
 Bounds: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
@@ -94,18 +93,14 @@ def _num_excluded(m: int, n: int) -> int | None:
     tail = (1 - CONFIDENCE) / 2
     if m * n > MAX_EXACT_PAIRS:
         return int(m * n / 2 - stats.norm.ppf(1 - tail) * math.sqrt(m * n * (m + n + 1) / 12))
-    below = np.cumsum(_mann_whitney_counts(m, n)) / math.comb(m + n, m)
-    return int((below <= tail).sum()) - 1 if below[0] <= tail else None
-
-
-def _mann_whitney_counts(m: int, n: int) -> Floats:
-    """Number of orderings (m n + 1,) of m and n values for each U: the coefficients of a Gaussian binomial."""
-    counts: Floats = np.ones(1)
+    # The number of orderings of m and n values for each U: the coefficients of a Gaussian binomial.
+    counts = np.ones(1)
     for i in range(1, m + 1):  # times 1 - q ** (n + i), by 1 - q ** i
         factor, divisor = np.zeros(n + i + 1), np.zeros(i + 1)
         factor[[0, -1]] = divisor[[0, -1]] = 1, -1
         counts = np.asarray(np.polydiv(np.convolve(counts, factor), divisor)[0], dtype=np.float64)
-    return np.round(counts)
+    below = np.cumsum(np.round(counts)) / math.comb(m + n, m)
+    return int((below <= tail).sum()) - 1 if below[0] <= tail else None
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
         (lambda: ae.fit(ae.Add(bits=3), epochs=0), r"trainer\.max_epochs=0"),
         (lambda: ae.fit(ae.Add(bits=3), epochs=1, overrides=["data.batchsize=3"]), r"did you mean data\.batch_size"),
         (lambda: ae.fit(Forgetful(3)), "task=Forgetful: needs an attribute wide"),
-        (lambda: ae.fit(ae.Add), "fit: task: received <class"),
+        (lambda: ae.fit(ae.Add), "fit: task: received the class Add; expected Task"),
         (lambda: ae.fit(ae.Add(bits=3), "nanogpt"), "fit: model: received 'nanogpt'"),
         (lambda: ae.fit(ae.Add(bits=3), split=lambda examples: examples.a > 4), "fit: split: received <function"),
         (lambda: ae.fit(ae.Add(bits=3), split="vs_v"), "fit: split: received 'vs_v'; expected a Split, such as"),

@@ -15,14 +15,13 @@ from .paper import MINI, PAPER, load_paper
 
 
 def build(
-    runs: Path | Sequence[Path], out: Path, runs_name: Path | None = None, paper_file: Path = PAPER
+    folders: Sequence[Path], out: Path, runs_name: Path | None = None, paper_file: Path = PAPER
 ) -> tuple[RunData, list[claims.Result]]:
     """Read folders of runs and write ``claims.{md,csv}``, ``runs.csv`` (one row per seed), figures, ``index.html``.
 
     If a replica is in several folders, the first folder wins. Files below ``out`` are replaced one by one; links are
     not followed. Commands in the report name the folder ``runs_name``, by default the first one.
     """
-    folders = [runs] if isinstance(runs, Path) else [*runs]
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder; expected a folder of run directories, such as runs/")

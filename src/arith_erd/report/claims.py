@@ -45,10 +45,6 @@ class LearningCounts(NamedTuple):
         wrong = float(accuracies[~learns].mean()) if not learns.all() else 0.0
         return cls(int(learns.sum()), len(learns), right, wrong)
 
-    def implied_share(self, value: float) -> float:
-        """The share of learning runs at which the mean over all runs equals the published value."""
-        return float(np.clip((value - self.failing_mean) / (self.learning_mean - self.failing_mean), 0.0, 1.0))
-
 
 @dataclass(eq=False)
 class Result:
@@ -250,7 +246,8 @@ def share_verdict(value: float, counts: LearningCounts, interval: Interval) -> V
     """Compare the share of seeds that learn with the share that the published mean of five runs implies."""
     if counts.n < MIN_FOR_MEDIAN:
         return "inconclusive"
-    share, ours = counts.implied_share(value), counts.learning / counts.n
+    share = float(np.clip((value - counts.failing_mean) / (counts.learning_mean - counts.failing_mean), 0.0, 1.0))
+    ours = counts.learning / counts.n
     if abs(ours - share) <= SHARE_TOLERANCE + ROUNDING:
         return "reproduced" if _interval_is_within(share, SHARE_TOLERANCE, interval) else "inconclusive"
     published_hits = round(5 * share)

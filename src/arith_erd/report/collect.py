@@ -65,14 +65,14 @@ class RunData:
         return chosen[chosen["finished"]] if finished else chosen
 
 
-def collect(roots: Path | Sequence[Path], setup: Mapping[str, Any]) -> RunData:
+def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
     """Read every run under some folders, at any depth; ``setup`` is that of `unpublished_settings`."""
     rows: list[Row] = []
     metrics: dict[str, pd.DataFrame] = {}
     folders: list[tuple[Path, str, str]] = []  # (folder of probes, name of its run or empty, name for messages)
     problems: dict[str, str] = {}
     curves: dict[str, Path] = {}
-    for folder_order, root in enumerate([roots] if isinstance(roots, Path) else roots):
+    for folder_order, root in enumerate(roots):
         for path, is_run in _find_folders(root):
             name = excerpt(os.path.relpath(path, root) if path != root else path.resolve().name)
             if name in metrics:

@@ -115,8 +115,10 @@ class SignalQueue:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
-            if number == signal.SIGINT:
-                _exit_immediately()
+            if number == signal.SIGINT:  # a second Ctrl-C
+                if sys.stderr.isatty():
+                    os.write(2, b"\x1b[?25h\n")  # the progress bar hid the cursor
+                os._exit(128 + signal.SIGINT)
             return
         self.received = signal.Signals(number)
         signal.signal(signal.SIGALRM, self._exit_after_grace)
@@ -138,12 +140,6 @@ pending, raise_pending = _queue.pending, _queue.raise_pending
 
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()  # handlers can be set only there
-
-
-def _exit_immediately() -> None:
-    if sys.stderr.isatty():
-        os.write(2, b"\x1b[?25h\n")  # the progress bar hid the cursor
-    os._exit(128 + signal.SIGINT)
 
 
 def requeue(number: signal.Signals) -> None:

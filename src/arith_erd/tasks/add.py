@@ -65,7 +65,9 @@ class Add(Task):
         return {
             digit_sum: lambda operands: digit_sums(operands) % base,
             **(carry_lookahead if self.num_operands == 2 else carry_of_sum),
-            "sum": _joined_digits(digit_sum, base),
+            "sum": (lambda xor, carry: from_digits((xor + carry) % base, base))
+            if base == 2
+            else (lambda digit_sum, carry: from_digits((digit_sum + carry) % base, base)),
             "sum_mod": lambda sum: sum[:, None] % (place * base),
             "prefix_remainder": lambda sum_mod: sum_mod - sum_mod % place,
             "answer": lambda prefix_remainder: prefix_remainder // place,
@@ -81,13 +83,6 @@ class Add(Task):
             run = (run + 1) * (carry > 0)
             longest = np.maximum(longest, run)
         return super().slices(examples) | {"longest_carry": longest}
-
-
-def _joined_digits(digit_sum: str, base: int) -> Callable[..., npt.ArrayLike]:
-    """A function of ``carry`` and of the digits' own sum that gives the sum as a number."""
-    if digit_sum == "xor":
-        return lambda xor, carry: from_digits((xor + carry) % base, base)
-    return lambda digit_sum, carry: from_digits((digit_sum + carry) % base, base)
 
 
 class Add3(Add):

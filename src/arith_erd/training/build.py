@@ -59,9 +59,7 @@ def build_task_data(job: Job) -> TaskData:
     data = TaskData(job.task, job.split, job.seeds, job.data.batch_size, job.model.loss.build(Loss), job.data.examples)
     held_out, total = len(data.validation[0]), data.size
     if not 0 < held_out < total:
-        group = job.resolved["split"]
-        options = [f" split.{key}={value}" for key, value in group.items() if key not in ("name", "_target_")]
-        split = f"split={group['name']}{''.join(options)}"
+        split = f"split={job.option_names['split']}: {job.split}"
         raise UserError(f"{split}: holds out {held_out:,} of {total:,} examples; expected at least 1, and not all")
     return data
 

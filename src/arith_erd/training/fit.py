@@ -16,7 +16,7 @@ from ..config.class_spec import trust_modules_of
 from ..config.compose import compose_config
 from ..config.job import read_job
 from ..config.run_names import option_for_class
-from ..errors import UserError
+from ..errors import UserError, require_type
 from ..models import NanoGPT, Network
 from ..seeds import format_seeds, parse_seeds
 from ..splits import RandomSplit, Split
@@ -61,8 +61,7 @@ def fit(
         UserError: as on the command line; or if an object does not keep a constructor argument under the same name.
     """
     split = RandomSplit() if split is None else split
-    if not isinstance(task, Task):
-        raise UserError(f"fit: task: received {task!r}; expected a Task, such as Add(bits=5)")
+    require_type("fit: task", task, Task)
     if not (isinstance(model, type) and issubclass(model, Network)):
         received = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
         raise UserError(f"fit: model: received {received}; expected a subclass of Network, such as NanoGPT")

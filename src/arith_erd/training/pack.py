@@ -90,7 +90,8 @@ class Pack(nn.Module):
         if compiles_layers(skeleton, len(self.seeds), device):
             self._one_by_one, sites = True, skeleton.sites()
             hooked_later = [sites[layer] for layer in layers(sites)] if self.loss.compiles == "layers" else []
-            for region in layers_to_compile(skeleton):
+            stacks = [module for module in skeleton.children() if isinstance(module, nn.ModuleList)]
+            for region in [layer for stack in stacks for layer in stack] or [skeleton]:
                 inside = [module for module in region.modules() if module is not region]
                 if not any(module._forward_hooks or module in hooked_later for module in inside):
                     # Not `Module.compile`, so that hooks on the region itself run outside the compiled code.
@@ -104,14 +105,12 @@ class Pack(nn.Module):
 
         Dropout masks are those of an optimizer ``step``; None evaluates without dropout.
         """
-        self._prepare(training=step is not None)
-        keys = self._dropout_keys(step or 0)
+        keys = self._prepare(step)  # first, since it may compile
         return self._evaluate(self._stacks(), keys, prompt, answer_in)
 
     def losses(self, prompt: Tensor, completion: Tensor, step: int, *targets: Tensor) -> Tensor:
         """The losses (R,) of an optimizer step, from prompt (R, B, P), completion (R, B, m) and targets (R, B, k)."""
-        self._prepare(training=True)
-        keys = self._dropout_keys(step)
+        keys = self._prepare(step)
         # Inductor would keep dropout masks and the signs before each ReLU as booleans for the backward pass. On a CPU
         # it writes these one by one: 90 of the 220 ms of a compiled step. Computed once more they cost next to nothing.
         with functorch_config.patch(aggressive_recomputation=self.replica_keys.device.type == "cpu"):
@@ -152,14 +151,16 @@ class Pack(nn.Module):
         """The dropout keys of a step, a tensor (R, 2) for each site, so that equal layers share kernels."""
         return dropout_keys(self.replica_keys, step, len(self._key_names)).unbind(1)
 
-    def _prepare(self, training: bool) -> None:
+    def _prepare(self, step: int | None) -> Keys:
+        """The dropout keys of a step; compiles before the first one, and sets the mode, training or evaluation."""
         if self._compile_pending:
             self._compile()
         (skeleton,) = self._skeleton
-        if skeleton.training != training:  # `train` walks through all modules, which takes a millisecond
-            skeleton.train(training)
+        if skeleton.training != (step is not None):  # `train` walks through all modules, which takes a millisecond
+            skeleton.train(step is not None)
         if self._graphs:  # what the graphs of the step before wrote may be overwritten
             torch.compiler.cudagraph_mark_step_begin()
+        return self._dropout_keys(step or 0)
 
     def _logits(self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor) -> Tensor:
         return self._map_replicas(lambda network, *tokens: network(*tokens), parameters, keys, prompt, answer_in)
@@ -238,12 +239,6 @@ def compiles_layers(network: nn.Module, replicas: int, device: torch.device) -> 
     """Whether a pack is compiled as one graph per kind of layer, used by replicas in turn, and not as one graph."""
     large = sum(parameter.numel() for parameter in network.parameters()) >= LARGE_NETWORK
     return device.type == "cpu" and (replicas == 1 or large)
-
-
-def layers_to_compile(network: Network) -> list[nn.Module]:
-    """The modules to compile: the repeated layers of a network, or the whole network if it has none."""
-    stacks = [module for module in network.children() if isinstance(module, nn.ModuleList)]
-    return [layer for stack in stacks for layer in stack] or [network]
 
 
 def compile_options(device: torch.device, cuda_graphs: bool) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
 from ..config.class_spec import source_hashes
 from ..config.job import Job
@@ -178,16 +177,13 @@ def never_learnt(network: Network, data: TaskData) -> list[str]:
     """The answer tokens that are no better than the most common answer, on training and held-out examples."""
     if data.task.min_bits is not None:  # the highest answer tokens may occur in no training example
         return []
-    counted = (_token_counts(network, *subset[:2]) for subset in (data.train, data.validation))
-    tokens = zip(data.task.answer_names, *counted, strict=True)
-    return [name for name, *counts in tokens if stuck_status(*counts) == "never learnt"]
-
-
-def _token_counts(network: Network, prompt: Tensor, completion: Tensor) -> list[TokenCounts]:
-    """The counts of each answer token under teacher forcing, from prompts (N, P) and completions (N, m)."""
-    n, hits = len(completion), (teacher_forced_tokens(network, prompt, completion) == completion).sum(dim=0)
-    most_common = (int(token.bincount().max()) for token in completion.cpu().T)
-    return [(right, n, most / n) for right, most in zip(hits.tolist(), most_common, strict=True)]
+    counts: list[list[TokenCounts]] = []  # of each answer token under teacher forcing, for both subsets
+    for prompt, completion, *_ in (data.train, data.validation):  # (N, P), (N, m)
+        n, hits = len(completion), (teacher_forced_tokens(network, prompt, completion) == completion).sum(dim=0)
+        most_common = (int(token.bincount().max()) for token in completion.cpu().T)
+        counts.append([(right, n, most / n) for right, most in zip(hits.tolist(), most_common, strict=True)])
+    tokens = zip(data.task.answer_names, *counts, strict=True)
+    return [name for name, *both in tokens if stuck_status(*both) == "never learnt"]
 
 
 def write_summary(run: Run, pack: Pack, data: TaskData, summaries: list[Row], sources: Mapping[str, str]) -> None:

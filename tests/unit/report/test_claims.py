@@ -20,7 +20,7 @@ VS_V = [0.92, 0.93, 0.94, 0.95, 0.96]
 def one(runs, claim: str) -> claims.Result:
     paper = load_paper()
     (chosen,) = (one for one in paper.claims if one.id == claim)
-    return claims.evaluate_claim(chosen, collect(runs.root, paper.setup))
+    return claims.evaluate_claim(chosen, collect([runs.root], paper.setup))
 
 
 def test_accuracy_is_the_median_of_the_last_ten_epochs_of_each_seed(synthetic) -> None:

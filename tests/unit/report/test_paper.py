@@ -110,7 +110,7 @@ def test_saving_without_login_is_one_line(monkeypatch, tmp_path, capsys) -> None
 
 
 def read(runs) -> RunData:
-    return collect(runs.root, load_paper().setup)
+    return collect([runs.root], load_paper().setup)
 
 
 def test_finished_copy_of_a_replica_in_two_packs_is_preferred(synthetic) -> None:

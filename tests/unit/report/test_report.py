@@ -79,7 +79,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     run = Synthetic(folder / "runs").run("model=nanogpt", seeds="0-2")  # of one figure only
     summary = run.path / "summary.json"
     summary.write_text(summary.read_text().replace("a CPU, 1 thread", "<script>alert(1)</script>"))
-    build(folder / "runs", folder / "report")
+    build([folder / "runs"], folder / "report")
     return folder / "runs", folder / "report"
 
 
@@ -99,12 +99,12 @@ def test_page_loads_nothing_and_takes_nothing_in_a_run_for_html(small) -> None:
 @pytest.mark.slow
 def test_report_is_deterministic_and_removes_stale_files(small, tmp_path: Path) -> None:
     runs, first = small
-    build(runs, tmp_path)
+    build([runs], tmp_path)
     files = [path.relative_to(first) for path in first.rglob("*") if path.is_file()]
     assert Path("figures/figE7.svg") in files
     assert all((first / file).read_bytes() == (tmp_path / file).read_bytes() for file in files)
     (runs.parent / "empty").mkdir()
-    build(runs.parent / "empty", tmp_path)
+    build([runs.parent / "empty"], tmp_path)
     assert not list((tmp_path / "figures").iterdir())
 
 

@@ -69,7 +69,7 @@ def test_whatever_is_said_stays_text(synthetic, tmp_path: Path, text: str) -> No
     """Nothing of a run acts in the page or in Markdown."""
     report = tmp_path / "report"
     spoken(synthetic, text)
-    build(synthetic.root, report)
+    build([synthetic.root], report)
     page, markdown = ((report / name).read_text() for name in ("index.html", "claims.md"))
     assert Page(page).acting == ["script"]  # its own
     assert not re.search(r"<(script|img|svg)|(?<!\\)\]\((?!\d+ of)", markdown)
@@ -83,11 +83,11 @@ def test_report_follows_no_link(synthetic, tmp_path: Path) -> None:
     (out / "figures").mkdir(parents=True)
     for name in ("claims.md", "index.html", "figures/fig1.png"):
         (out / name).symlink_to(victim)
-    build(runs, out)
+    build([runs], out)
     assert victim.read_text() == "precious"
     assert sorted(os.listdir(out)) == ["claims.csv", "claims.md", "figures", "index.html", "runs.csv"]
     assert not (out / "claims.md").is_symlink()
     shutil.rmtree(out / "figures")
     (out / "figures").symlink_to(tmp_path)
     with pytest.raises(UserError, match="figures is a link"):
-        build(runs, out)
+        build([runs], out)

@@ -70,7 +70,7 @@ def test_line_is_the_median_over_seeds_of_the_papers_settings(synthetic) -> None
     synthetic.run("split=vs_v", seeds="0")
     paper = load_paper()
     paper = paper.model_copy(update={"figures": [spec for spec in paper.figures if spec.name in ("fig1", "fig3")]})
-    found = collect(synthetic.root, paper.setup)
+    found = collect([synthetic.root], paper.setup)
     figures = {spec.name: figure for spec, figure in paper_figures(paper, found, evaluate_claims(paper, found))}
     line = next(line for line in figures["fig1"].axes[0].lines if line.get_label() == "validation")
     assert line.get_ydata()[-1] == pytest.approx(0.98)
@@ -83,7 +83,7 @@ def test_curves_come_from_finished_runs_that_got_there_and_keep_their_ends(synth
     synthetic.run(seeds="2", epochs=20, reach=None, final=0.3)
     synthetic.run(seeds="3", epochs=40, reach=None, final=0.3, finished=False)
     synthetic.run(seeds="4", epochs=1000)
-    found = collect(synthetic.root, load_paper().setup)
+    found = collect([synthetic.root], load_paper().setup)
     rows = curve_rows(found, 50, task="add")
     assert sorted(set(rows["seed"])) == [0, 1, 4]
     assert rows["epoch"].max() == 50
@@ -159,4 +159,4 @@ def test_finished_runs_are_kept_with_the_weights_of_seed_0_and_without_paths(syn
     probe = [f"probes/distance_correlation/{name}" for name in ("rows.csv", "probe.json")]
     assert kept == {f"{run.name}/{name}" for name in (*files, *probe)}
     assert str(synthetic.root) not in (results / "runs" / run.name / "config.yaml").read_text()
-    assert collect(results / "runs", load_paper().setup).replicas["run"].tolist() == [run.name] * 3
+    assert collect([results / "runs"], load_paper().setup).replicas["run"].tolist() == [run.name] * 3
