@@ -66,7 +66,7 @@ def build_report(entity: str, project: str, paper: Paper) -> wr.Report:
 
 
 def _panels(claims: Sequence[Claim]) -> list[Any]:
-    """Panels for the claims: accuracies, epochs to 95% as bars, and figures of probes."""
+    """Panels for the claims, two a row: accuracies, epochs to 95% as bars, and figures of probes."""
     measures = [claim.measure for claim in claims]
     columns = {m.column for m in measures if isinstance(m, Metrics | EpochsTo)}
     columns |= {m.minus_column for m in measures if isinstance(m, Metrics)}
@@ -75,6 +75,8 @@ def _panels(claims: Sequence[Claim]) -> list[Any]:
         bars: dict[str, Any] = {"metrics": [wr.SummaryMetric("epochs_to_95")], "groupby": wr.Config("ablation.name")}
         panels.append(wr.BarPlot(title="epochs to 95%", groupby_aggfunc="median", **bars))
     panels += [_media(name) for name in dict.fromkeys(m.probe for m in measures if isinstance(m, ProbeColumn))]
+    for index, panel in enumerate(panels):
+        panel.layout = wr.Layout(x=12 * (index % 2), y=9 * (index // 2), w=12, h=9)
     return panels
 
 
