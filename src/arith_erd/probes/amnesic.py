@@ -1,6 +1,6 @@
 """Does a network need a concept in its embeddings? Erase the concept and measure accuracy (paper, appendix D)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, ClassVar, Literal
 
@@ -88,10 +88,6 @@ class Amnesic(NetworkProbe):
     - Controls, with mean and worst accuracy on 1,024 pairs: ``control_rank_*`` erases ``rank`` random orthonormal
       directions; ``control_variance_*`` erases as many as remove the same variance, the last one in part;
       ``control_signs_*`` erases a random concept in the same way (`flip_signs`).
-
-    Args:
-        site: one, a list of them, or ``all`` layers; None for the middle of the decoder.
-        concept, method: a name, a list of names, or None for all.
     """
 
     picture = Dots(
@@ -104,24 +100,19 @@ class Amnesic(NetworkProbe):
     )
     units: ClassVar[dict[str, str]] = {"rank": "number", **dict.fromkeys(ACCURACY_COLUMNS, "accuracy")}
 
-    def __init__(
-        self,
-        models: Sequence[Hooked],
-        site: OneOrMore[str] | None = None,
-        concept: OneOrMore[str] | None = None,
-        method: OneOrMore[Method] | None = None,
-        iterations: Count = 2,
-        controls: Count = 100,
-        seed: Natural = 0,
-    ) -> None:
-        super().__init__(models)
-        self.sites = select_sites(models, site)
-        concept_names = self.task.concept_names
-        self.concepts, self.methods = as_list(concept or concept_names), as_list(method or METHODS)
+    site: OneOrMore[str] | None = None
+    concept: OneOrMore[str] | None = None
+    method: OneOrMore[Method] | None = None
+    iterations: Count = 2
+    controls: Count = 100
+    seed: Natural = 0
+
+    def __post_init__(self) -> None:
+        self.sites, concept_names = select_sites(self.models, self.site), self.task.concept_names
+        self.concepts, self.methods = as_list(self.concept or concept_names), as_list(self.method or METHODS)
         for name in self.concepts:
             if name not in concept_names:
                 raise bad_value("probe.concept", name, f"null for all, or some of {', '.join(concept_names)}")
-        self.iterations, self.controls, self.seed = iterations, controls, seed
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         examples = self.task.examples()

@@ -1,6 +1,6 @@
 """Where does each attention head look?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,14 @@ class Attention(NetworkProbe):
         font_size=6,
     )
 
-    def __init__(self, models: Sequence[Hooked], pairs: Count | None = 1024, seed: Natural = 0) -> None:
-        super().__init__(models)
-        self.examples = self.task.examples().sample(pairs, seed)
-        self.sites = [site for site in models[0].sites if site.endswith("pattern")]
+    pairs: Count | None = 1024
+    seed: Natural = 0
+
+    def __post_init__(self) -> None:
+        self.examples, model = self.task.examples().sample(self.pairs, self.seed), self.models[0]
+        self.sites = [site for site in model.sites if site.endswith("pattern")]
         if not self.sites:
-            raise UserError(f"probe=attention: {models[0].name} has no attention; expected a network with attention")
+            raise UserError(f"probe=attention: {model.name} has no attention; expected a network with attention")
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         for site in self.sites:  # one at a time, since the patterns of a sample are large

@@ -36,9 +36,11 @@ class Ceilings(Probe):
     units: ClassVar[dict[str, str]] = {"ceiling": "accuracy"}
     across = ("subset",)
 
-    def __init__(self, task: Task, split: Split) -> None:
-        task.require_enumerable("probe=ceilings")
-        self.task, self.split = task, split
+    task: Task
+    split: Split
+
+    def __post_init__(self) -> None:
+        self.task.require_enumerable("probe=ceilings")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         examples = self.task.examples()

@@ -24,12 +24,12 @@ class Dataset(Probe):
     columns are the task's operands.
     """
 
-    columns: tuple[str, ...] = ("a", "b", "answer", "prompt", "completion", "subset")
+    task: Task
+    split: Split
 
-    def __init__(self, task: Task, split: Split) -> None:
-        task.require_enumerable("probe=dataset")
-        self.task, self.split = task, split
-        self.columns = (*task.operand_names, *Dataset.columns[2:])
+    def __post_init__(self) -> None:
+        self.task.require_enumerable("probe=dataset")
+        self.columns = (*self.task.operand_names, "answer", "prompt", "completion", "subset")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         examples = self.task.examples()

@@ -54,9 +54,11 @@ class Discontinuity(Probe):
     units: ClassVar[dict[str, str]] = {"percent": "percent"}
     across = ("output_bits",)
 
-    def __init__(self, task: Task) -> None:
-        task.require_enumerable("probe=discontinuity")
-        self.task, noun = task, task.digit_noun
+    task: Task
+
+    def __post_init__(self) -> None:
+        self.task.require_enumerable("probe=discontinuity")
+        noun = self.task.digit_noun
         axes = f"changed {noun} of the answer", f"flipped {noun} of the operands"
         self.picture = replace(self.picture, xlabel=axes[0], label=axes[1])
 

@@ -1,6 +1,6 @@
 """Steer the activations by delta units of the value. Does the answer become a + b + delta?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -43,11 +43,6 @@ class Dose(NetworkProbe):
 
     A row has the share of ``n`` answers that are a + b + delta: ``answer`` after the step, ``no_intervention`` without
     it, and ``random`` after steps of the same length in five random directions.
-
-    Args:
-        delta: units of the value, or a list of them; None for 1, 2, 4 .. 64, up to the task's largest value.
-        sample: examples for each delta. Some example must have the new value; for centroids a fitted one.
-        causal_model: a hypothesis of yours (`config.causal_models.build_causal_model`); None for the task's own.
     """
 
     picture = Lines(
@@ -60,31 +55,26 @@ class Dose(NetworkProbe):
         size=(4.6, 4.2),
     )
 
-    def __init__(
-        self,
-        models: Sequence[Hooked],
-        site: OneOrMore[str] = "all",
-        method: OneOrMore[Method] = ("slope", "leace", "centroids"),
-        delta: OneOrMore[int] | None = None,
-        sample: Count = 128,
-        seed: Natural = 0,
-        causal_model: CausalModelSpec = None,
-    ) -> None:
-        super().__init__(models)
-        self.sample, self.seed = sample, seed
-        self.causal_model = build_causal_model(self.task, causal_model, "probe.causal_model")
-        if not self.causal_model.answer_variable:
+    site: OneOrMore[str] = "all"
+    method: OneOrMore[Method] = ("slope", "leace", "centroids")
+    delta: OneOrMore[int] | None = None
+    sample: Count = 128
+    seed: Natural = 0
+    causal_model: CausalModelSpec = None
+
+    def __post_init__(self) -> None:
+        self.hypothesis = build_causal_model(self.task, self.causal_model, "probe.causal_model")
+        if not self.hypothesis.answer_variable:
             problem = f"task={self.task.name}: has no variable that is the answer as a number"
             raise UserError(f"{problem}; expected a task with one, such as add or mul")
-        self.sites = select_sites(models, site)
-        self.methods = as_list(method)
-        largest = int(self.causal_model.examples.answer.max())
-        self.deltas = [number for number in DELTAS if number <= largest] if delta is None else as_list(delta)
+        self.sites, self.methods = select_sites(self.models, self.site), as_list(self.method)
+        largest = int(self.hypothesis.examples.answer.max())
+        self.deltas = as_list([n for n in DELTAS if n <= largest] if self.delta is None else self.delta)
         for number in self.deltas:
             require_integer("probe.delta", number, 1, largest)
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        task, examples = self.causal_model.task, self.causal_model.examples
+        task, examples = self.task, self.hypothesis.examples
         fitted = np.random.default_rng(self.seed).choice(task.size, size=min(NUM_FITTED, task.size), replace=False)
         # Only values of fitted examples have a centroid. In a small task the largest value may have none.
         known_values = np.unique(examples.answer[fitted] if "centroids" in self.methods else examples.answer)

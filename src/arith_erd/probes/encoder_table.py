@@ -1,6 +1,6 @@
 """Is the encoder a table? Replace its output by the mean for each token at each position."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,10 +25,6 @@ class EncoderTable(NetworkProbe):
     all pairs if the split is unknown. ``accuracy`` is the share of right answers with them, ``no_intervention`` that of
     the network itself, both of ``n`` answers. A network that keeps its accuracy with such a table in place of its
     encoder, 29 vectors in ``a + b`` of 7 bits, needs no information that the encoder mixes across positions.
-
-    Args:
-        site: one or a list of those that hold the prompt; None for the end of the encoder.
-        pairs: number of examples; None for all.
     """
 
     columns = ("seed", "site", "position", "family", "answer", "n", "accuracy", "no_intervention")
@@ -37,18 +33,17 @@ class EncoderTable(NetworkProbe):
         "accuracy", "answer", "site", title="right answers with the mean for each token in place of a site"
     )
 
-    def __init__(
-        self,
-        models: Sequence[Hooked],
-        site: OneOrMore[str] | None = None,
-        pairs: Count | None = None,
-        seed: Natural = 0,
-    ) -> None:
-        super().__init__(models)
-        sites = layers(models[0].sites, "enc")[-1:] if site is None else site
+    site: OneOrMore[str] | None = None
+    pairs: Count | None = None
+    seed: Natural = 0
+
+    def __post_init__(self) -> None:
+        model = self.models[0]
+        sites = layers(model.sites, "enc")[-1:] if self.site is None else self.site
         if not sites:
-            raise UserError(f"probe=encoder_table: {models[0].name} has no encoder; expected an encoder-decoder")
-        self.sites, self.examples = select_sites(models, sites), self.task.examples().sample(pairs, seed)
+            raise UserError(f"probe=encoder_table: {model.name} has no encoder; expected an encoder-decoder")
+        self.sites = select_sites(self.models, sites)
+        self.examples = self.task.examples().sample(self.pairs, self.seed)
 
     @torch.no_grad()
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:

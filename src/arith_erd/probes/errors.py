@@ -1,6 +1,6 @@
 """Which answers are wrong, in which tokens, and are they near the right ones in value or in bits?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache, cached_property
 from typing import Any, ClassVar
 
@@ -48,8 +48,7 @@ class Errors(NetworkProbe):
     )
     units: ClassVar[dict[str, str]] = {"value_error": "value", "hamming_error": "tokens", "share": "accuracy"}
 
-    def __init__(self, models: Sequence[Hooked]) -> None:
-        super().__init__(models)
+    def __post_init__(self) -> None:
         self.examples = self.task.examples()
         self.carry = self.task.slices(self.examples).get("longest_carry")
         self.columns = (

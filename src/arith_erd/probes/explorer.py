@@ -24,20 +24,16 @@ class Explorer(NetworkProbe):
     picture = Bars("right", "name", "", title="right answers", xlabel="network", percent=True)
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
 
-    def __init__(
-        self,
-        models: Sequence[Hooked],
-        pairs: Count = 512,
-        beside: Sequence[str] = ("erd", "prefix_carry"),
-        most: Count = 8,
-    ) -> None:
-        task = models[0].task
-        names = as_list(beside) if is_reference_task(task) else []
-        references = [network for name in names for network in load_references(name, [0], task)]
-        references = [network for network in references if network.name not in {model.name for model in models}]
-        super().__init__([*models[:most], *references])
-        self.left_out = len(models[most:])
-        self.export = cache(lambda model: export_network(model, pairs))  # each network once: for rows and page
+    pairs: Count = 512
+    beside: Sequence[str] = ("erd", "prefix_carry")
+    most: Count = 8
+
+    def __post_init__(self) -> None:
+        given, names = {model.name for model in self.models}, as_list(self.beside)
+        references = [load_references(name, [0], self.task)[0] for name in names if is_reference_task(self.task)]
+        self.left_out = len(self.models[self.most :])
+        self.models = [*self.models[: self.most], *(one for one in references if one.name not in given)]
+        self.export = cache(lambda model: export_network(model, self.pairs))  # each network once: for rows and page
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         network = self.export(model)

@@ -1,6 +1,6 @@
 """In which layer does the answer become readable? The head applied to every layer (nostalgebraist's logit lens)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -25,15 +25,15 @@ class LogitLens(NetworkProbe):
     picture = HeatMaps("accuracy", "token", "site", title="right tokens, by layer")
     units: ClassVar[dict[str, str]] = {"accuracy": "accuracy", "agreement": "accuracy"}
 
-    def __init__(self, models: Sequence[Hooked], pairs: Count | None = 2048, seed: Natural = 0) -> None:
-        super().__init__(models)
-        self.examples = self.task.examples().sample(pairs, seed)
-        known = models[0].sites
-        decoder = [site for site in layers(known) if site.startswith("dec.")]
+    pairs: Count | None = 2048
+    seed: Natural = 0
+
+    def __post_init__(self) -> None:
+        self.examples, known = self.task.examples().sample(self.pairs, self.seed), self.models[0].sites
+        decoder = layers(known, "dec")
         if not decoder:
-            raise UserError(
-                f"probe=logit_lens: expected sites dec.1, dec.2, ..; {models[0].name} has {', '.join(known)}"
-            )
+            expected = f"expected sites dec.1, dec.2, ..; {self.models[0].name} has {', '.join(known)}"
+            raise UserError(f"probe=logit_lens: {expected}")
         self.last = decoder[-1]
         self.sites = [site for site in ("dec.1.resid_pre",) if site in known] + decoder
 

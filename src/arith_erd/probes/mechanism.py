@@ -1,6 +1,6 @@
 """Which algorithm does a network run? A verdict for each network, calibrated on networks written by hand."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any
 
@@ -58,11 +58,6 @@ class Mechanism(NetworkProbe):
     A row is one number. ``test`` is ``verdict`` (the component is its name, the value the distance to the nearest
     algorithm), ``distance`` (to each algorithm), ``accuracy``, ``signature`` (the components behind the verdict) or
     ``steering`` (informedness by site, -1 to 1; `mechanism.responses.measure_steering`).
-
-    Args:
-        pairs: number of examples that get wrong prefixes.
-        moved: number of examples that are steered, along directions from as many others.
-        causal_model: a hypothesis of yours (`config.causal_models.build_causal_model`); None for none.
     """
 
     picture = HeatMaps(
@@ -76,23 +71,19 @@ class Mechanism(NetworkProbe):
     )
     across = ("position",)
 
-    def __init__(
-        self,
-        models: Sequence[Hooked],
-        pairs: SampleSize = 1024,
-        moved: SampleSize = 512,
-        seed: Natural = 0,
-        causal_model: CausalModelSpec = None,
-    ) -> None:
-        super().__init__(models)
+    pairs: SampleSize = 1024
+    moved: SampleSize = 512
+    seed: Natural = 0
+    causal_model: CausalModelSpec = None
+
+    def __post_init__(self) -> None:
         task = self.task
         if not isinstance(task, Add | Mul):
             raise UserError(f"probe=mechanism: received task={task.name}; expected a run of add or mul")
         require_binary(task)
-        for model in models:
+        for model in self.models:
             check_sites(model.sites, ["dec.embed", "dec.1"], "probe=mechanism: site")
-        self.pairs, self.moved, self.seed = pairs, moved, seed
-        self.user_model = build_prefix_model(task, causal_model, "probe.causal_model")
+        self.user_model = build_prefix_model(task, self.causal_model, "probe.causal_model")
         self.expected = expected_signatures(task) if isinstance(task, Add) else {}
         self.classify = cache(self._classify)  # each network once: for rows and card
 

@@ -1,6 +1,6 @@
 """How does an answer position add? Weights by place, thresholds, answers against the carry c, and whose carry it is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -84,26 +84,17 @@ class PlaceValue(NetworkProbe):
 
     A multiplication has agreements, thresholds and swaps only, with the sums of its columns in place of the operands'
     bits.
-
-    Args:
-        draws: random prefixes for each bit.
-        pairs: pairs of runs for each bit and site.
-        site: one or several sites of the decoder; None for the residual stream after each attention to the prompt.
     """
 
     columns = ("seed", "measure", "bit", "place", "c", "site", "value", "n")
 
-    def __init__(
-        self,
-        models: Sequence[Hooked],
-        draws: Count = 4096,
-        pairs: Count = 256,
-        site: OneOrMore[str] | None = None,
-    ) -> None:
-        super().__init__(models)
-        self.draws, self.pairs = draws, pairs
+    draws: Count = 4096
+    pairs: Count = 256
+    site: OneOrMore[str] | None = None
+
+    def __post_init__(self) -> None:
         self.sums = ColumnSums(self.task)
-        self.sites = attention_sites(models[0]) if site is None else select_sites(models, site)
+        self.sites = attention_sites(self.models[0]) if self.site is None else select_sites(self.models, self.site)
         if encoder := [name for name in self.sites if name.startswith("enc.")]:
             raise UserError(f"probe.site={encoder[0]}: expected sites of the decoder, where position t predicts bit t")
 

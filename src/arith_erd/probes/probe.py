@@ -1,10 +1,11 @@
 """The interface of a probe: rows of measurements, their table and their figure."""
 
-import functools
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, TypeVar, dataclass_transform
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,8 @@ from ..tasks import Task
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked  # loads torch, which a probe of a task does not need
+else:
+    Hooked = Any
 
 RUNTIME_ARGUMENTS = ("task", "split", "models")  # arguments that are no options
 Natural = Annotated[int, Field(ge=0)]
@@ -29,23 +32,7 @@ Option = TypeVar("Option")
 OneOrMore: TypeAlias = Option | Annotated[Sequence[Option], Field(min_length=1)]
 
 
-def _validated(constructor: Callable[..., None]) -> Callable[..., None]:
-    """A constructor that checks its options against its annotations, which are resolved at the first call."""
-    config = ConfigDict(arbitrary_types_allowed=True, strict=True, defer_build=True)
-    validated = validate_call(config=config)(constructor)
-
-    @functools.wraps(constructor)
-    def construct(*arguments: Any, **options: Any) -> None:
-        try:
-            validated(*arguments, **options)
-        except ValidationError as error:
-            names = inspect.signature(constructor).parameters
-            fields = {name: Field() for name in names if name not in ("self", *RUNTIME_ARGUMENTS)}
-            raise explain_validation_error(error, options, fields, prefix="probe") from None
-
-    return construct
-
-
+@dataclass_transform(eq_default=False)
 class Probe(ABC):
     """Base class: measures a task or trained networks, and describes the result.
 
@@ -57,9 +44,9 @@ class Probe(ABC):
        task  input_bits  output_bits  percent
     13  add           2            3     27.5
 
-    The constructor gets the options in the probe's YAML file, and the arguments that the file lists under ``needs``:
-    any of ``task``, ``split`` and ``models`` (trained networks). Its annotations say which values an option takes:
-    others raise a `UserError` that names ``probe.OPTION``. A probe knows neither logger nor path.
+    Every probe is a dataclass. Its fields are the arguments that its YAML file lists under ``needs``, any of ``task``,
+    ``split`` and ``models`` (trained networks), and then the options in the file. Their annotations say which values an
+    option takes: others raise a `UserError` that names ``probe.OPTION``. A probe knows neither logger nor path.
     """
 
     task: Task
@@ -72,10 +59,21 @@ class Probe(ABC):
     across: ClassVar[tuple[str, ...]] = ()
     """Columns of `rows` whose values become columns of the table."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "__init__" in vars(cls):
-            cls.__init__ = _validated(cls.__init__)  # type: ignore[method-assign]
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        make = dataclass(cls, eq=False, repr=False).__init__
+        config = ConfigDict(arbitrary_types_allowed=True, strict=True, defer_build=True)
+        make_validated = validate_call(config=config)(make)  # resolves annotations at its first call
+
+        @wraps(make)
+        def construct(*arguments: Any, **options: Any) -> None:
+            try:
+                make_validated(*arguments, **options)
+            except ValidationError as error:
+                names = [name for name in signature(make).parameters if name not in ("self", *RUNTIME_ARGUMENTS)]
+                raise explain_validation_error(error, options, {name: Field() for name in names}, "probe") from None
+
+        cls.__init__ = construct  # type: ignore[method-assign]
 
     @abstractmethod
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -134,13 +132,14 @@ class Probe(ABC):
 class NetworkProbe(Probe):
     """A probe that asks several networks of one task, one after the other."""
 
-    models: Sequence["Hooked"]
+    models: Sequence[Hooked]
 
-    def __init__(self, models: Sequence[Any]) -> None:
-        self.models, self.task = models, models[0].task
+    @cached_property
+    def task(self) -> Task:  # type: ignore[override]
+        return self.models[0].task
 
     @abstractmethod
-    def measure(self, model: "Hooked") -> Iterator[dict[str, Any]]:
+    def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         """The rows of one network, without its seed."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -153,7 +152,7 @@ def as_list(chosen: Any) -> list[Any]:
     return [chosen] if isinstance(chosen, str | int) else list(dict.fromkeys(chosen))
 
 
-def select_sites(models: Sequence["Hooked"], site: str | Sequence[str] | None) -> list[str]:
+def select_sites(models: Sequence[Hooked], site: str | Sequence[str] | None) -> list[str]:
     """The sites of ``probe.site``: one, a list of them, or ``all`` layers; None for the decoder's middle layer."""
     if site is None or site == "all":
         decoder = layers(models[0].sites, "dec")

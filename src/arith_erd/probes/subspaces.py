@@ -1,6 +1,6 @@
 """Which low-dimensional subspace carries a causal variable? Distributed alignment search."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 from typing import Any, Literal
 
@@ -44,16 +44,6 @@ class Subspaces(NetworkProbe):
     ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit scores high at
     rank 1. A number is stored only if `probe=dose` succeeds too. ``sum_mod`` predicts the same bit, but its search
     starts from other directions.
-
-    Args:
-        site: a site, a list of sites, or ``all`` layers; None for the middle layer of the decoder.
-        causal_model: a hypothesis of yours (`config.causal_models.build_causal_model`); None for the task's own.
-        position: a position of the answer, a list, or ``all``: every position of the site together; None for the
-            middle one.
-        variable: a variable of the causal model or a list; None for all that predict different answers, or with
-            ``all`` positions for the value.
-        train, validation, test, steps, random: ``num_train``, ``num_validation``, ``num_test``, ``steps`` and
-            ``num_controls`` of `interp.das.DASConfig`.
     """
 
     columns = (
@@ -69,29 +59,24 @@ class Subspaces(NetworkProbe):
         bars=BAR_STYLES,
     )
 
-    def __init__(
-        self,
-        models: Sequence[Hooked],
-        site: OneOrMore[str] | None = None,
-        position: OneOrMore[Natural | Literal["all"]] | None = None,
-        variable: OneOrMore[str] | None = None,
-        rank: OneOrMore[Count] = (1, 2),
-        train: Count = 1000,
-        validation: Count = 500,
-        test: Count = 500,
-        steps: Count = 50,
-        random: Count = 20,
-        seed: Natural = 0,
-        causal_model: CausalModelSpec = None,
-    ) -> None:
-        super().__init__(models)
-        self.seed, task = seed, self.task
-        self.causal_model = build_causal_model(task, causal_model, "probe.causal_model")
-        self.sites = select_sites(models, site)
-        self.positions = as_list(task.width // 2 if position is None else position)
-        self.variables = None if variable is None else as_list(variable)
-        self.ranks = as_list(rank)
-        self.config = DASConfig(train, validation, test, steps, num_controls=random)
+    site: OneOrMore[str] | None = None
+    position: OneOrMore[Natural | Literal["all"]] | None = None
+    variable: OneOrMore[str] | None = None
+    rank: OneOrMore[Count] = (1, 2)
+    train: Count = 1000
+    validation: Count = 500
+    test: Count = 500
+    steps: Count = 50
+    random: Count = 20
+    seed: Natural = 0
+    causal_model: CausalModelSpec = None
+
+    def __post_init__(self) -> None:
+        task, self.sites = self.task, select_sites(self.models, self.site)
+        self.hypothesis = build_causal_model(task, self.causal_model, "probe.causal_model")
+        self.positions = as_list(task.width // 2 if self.position is None else self.position)
+        self.variables = None if self.variable is None else as_list(self.variable)
+        self.config = DASConfig(self.train, self.validation, self.test, self.steps, num_controls=self.random)
         for name, at in product(self.sites, self.positions):
             if at != "all" and name.startswith("enc."):
                 raise UserError(f"probe.position={at}: expected all at {name}; only the decoder has single positions")
@@ -99,18 +84,18 @@ class Subspaces(NetworkProbe):
                 raise bad_value("probe.position", at, f"an integer from 0 to {task.width - 1}, a list of them, or all")
         digits = [None if at == "all" else task.answer_positions[at] for at in self.positions]
         for name in self.variables or ():
-            require_distinguishable(self.causal_model, [name], "probe.variable", digits)
-        if "all" in self.positions and not (self.variables or self.causal_model.answer_variable):
+            require_distinguishable(self.hypothesis, [name], "probe.variable", digits)
+        if "all" in self.positions and not (self.variables or self.hypothesis.answer_variable):
             raise UserError(f"probe.position=all: task={task.name} has no value; expected variables in probe.variable")
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         for site, position in product(self.sites, self.positions):
             index = None if position == "all" else position
-            search = ControlledDAS(model, self.causal_model, site, index, self.config, self.seed)
-            value = [self.causal_model.answer_variable]
-            default = value if position == "all" else distinguishable_variables(self.causal_model)
+            search = ControlledDAS(model, self.hypothesis, site, index, self.config, self.seed)
+            value = [self.hypothesis.answer_variable]
+            default = value if position == "all" else distinguishable_variables(self.hypothesis)
             for variable in self.variables or default:
-                for scores in search.evaluate(variable, self.ranks):
+                for scores in search.evaluate(variable, as_list(self.rank)):
                     yield scores | {"site": site, "position": position, "variable": variable}
 
     def notes(self) -> list[str]:

@@ -15,7 +15,8 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes import dose
 from arith_erd.probes.dose import Dose
-from arith_erd.probes.patching import InterchangeInterventions, Patching
+from arith_erd.probes.interchange import InterchangeInterventions
+from arith_erd.probes.patching import Patching
 from arith_erd.probes.subspaces import Subspaces
 from arith_erd.tasks import Add, ModAdd, Mul, RandomOutput, Task
 from tests.unit.interp.toys import InDirections, OneNumber
@@ -56,7 +57,7 @@ def test_variable_without_pairs_of_its_own_is_named() -> None:
     assert probe.notes()[0].startswith("no family for sum: no other variable affects the answer beside it")
     probe = OWN([untrained(ADD)], site="dec.1")
     assert set(measured(probe)["family"]) == {"low", "high", "same total", "random"}
-    assert probe.notes()[0] == "no family for low_carry: no pair varies it and keeps low and high for any of 64 bases"
+    assert probe.notes()[0] == "no family for low_carry: none of 64 bases has a pair with vary=low_carry keep=low,high"
 
 
 @pytest.mark.parametrize(("num_layers", "middle"), [(1, "dec.1"), (2, "dec.1"), (6, "dec.3")])
@@ -174,7 +175,7 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
         (InterchangeInterventions, ADD, {"families": {"x": {"varies": "sum"}}}, r"probe\.families\.x\.varies"),
         (OWN, ADD, {"variable": "idle"}, r"^probe\.variable=idle: its interchange changes no answer"),
         (OWN, ADD, {"variable": ["total", "sum"]}, r"^probe\.variable=sum: it predicts the same as another variable"),
-        (OWN, ADD, {"variable": "low_carry"}, r"^probe\.variable=low_carry: no pair varies it and keeps low and high"),
+        (OWN, ADD, {"variable": "low_carry"}, r"^probe\.variable=low_carry: none of 64 bases has a pair"),
         (Subspaces, ADD, {"position": 0, "variable": "carry"}, r"probe\.variable=carry: its interchange changes no an"),
         (Subspaces, ADD, {"site": "dec.1", "position": 4}, r"probe\.position=4: expected an integer from 0 to 3"),
         (Subspaces, ADD, {"site": "enc.1", "position": 1}, r"probe\.position=1: expected all at enc\.1"),

@@ -8,7 +8,7 @@ from arith_erd.errors import UserError
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes.attention import Attention
 from arith_erd.probes.logit_lens import LogitLens
-from arith_erd.probes.patching import Patching, corrupt
+from arith_erd.probes.patching import Patching, change_digit, other_operands
 from arith_erd.tasks import Add, Add3, AddScratchpad, ModAdd, Mul, Sub, Task
 from tests.unit.probes.small import measured, untrained
 
@@ -66,12 +66,12 @@ def test_patching_the_changed_digit_of_the_prompt_recovers_the_first_answer_toke
 @pytest.mark.parametrize("task", [Add3(2), Sub(2, base=10), ModAdd(4, modulus=11)], ids=lambda task: task.name)
 def test_corrupted_digit_is_one_digit_of_one_operand(task: Task) -> None:
     clean = task.examples()
-    other = corrupt(task, clean, "bit", seed=0)
+    other = change_digit(task, clean, np.random.default_rng(0))
     assert ((clean.prompt != other.prompt).sum(axis=1) == 1).all()
     assert ((other.operands >= 0) & (other.operands < task.limit)).all()
     changed = (clean.prompt != other.prompt).any(axis=0)
     assert changed.sum() == task.num_operands * task.bits  # every digit of every operand is changed somewhere
-    pair = corrupt(task, clean, "pair", seed=0)
+    pair = other_operands(task, clean, np.random.default_rng(0))
     assert (clean.operands != pair.operands).any(axis=1).all()
 
 

@@ -1,0 +1,153 @@
+"""Which variable does each position pass to later layers? Patch it from another run, and read the answer."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from pydantic import Field
+
+from ..config.causal_models import CausalModelSpec, build_causal_model
+from ..digits import Array
+from ..errors import UserError
+from ..interp.families import (
+    FamilySpec,
+    default_families,
+    distinguishable_variables,
+    parse_families,
+    require_distinguishable,
+    sample_sources,
+)
+from ..interp.hooked import Hooked
+from ..interp.interchange import finite_cache, scored_positions
+from ..interp.interventions import Replace
+from ..interp.sites import position_names
+from ..plots.panels import HeatMaps
+from ..tasks import Examples
+from .patching import LAYOUT, position_panels
+from .probe import Count, Natural, NetworkProbe, OneOrMore, as_list, format_cells, select_sites, weighted_means
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyPairs:
+    """A source for each of N bases, and tokens (N, m) that the answers may equal, by measure."""
+
+    family: str
+    source: Examples
+    found: Array  # rows of the bases with a source in the family; each of the others is its own
+    positions: Sequence[int]  # tokens of the answer that are read
+    expected_tokens: Mapping[str, Array]
+
+
+class InterchangeInterventions(NetworkProbe):
+    """Replace the activation at a position of a site by that of a source run. What becomes of the answer?
+
+    A row is a site, a position, a ``family`` of pairs and the ``answer`` token that is read, named as in `Patching`.
+    Base and source are a pair of the family; those of ``carry`` differ in the carry alone. At a site with the answer's
+    positions the token that the position predicts is read, elsewhere each token. ``n`` answers count. ``flipped`` is
+    the share of answers that change. ``iia_VARIABLE`` (interchange intervention accuracy) is the share of answers that
+    a variable of the causal model predicts. If ``iia_carry`` is high, the position passed on only the carry into t; if
+    ``iia_sum`` is, everything that determines bit t; if ``iia_none`` is, nothing; if ``iia_token`` is (at sites with
+    the prompt), its token.
+    """
+
+    units: ClassVar[dict[str, str]] = {"flipped": "accuracy"}
+    picture = HeatMaps(
+        *("flipped", "position", "site", "panel"),
+        title="answers that change when one position is patched from another run",
+        **LAYOUT,
+    )
+
+    site: OneOrMore[str] | None = "all"
+    variable: OneOrMore[str] | None = None
+    families: Annotated[Mapping[str, FamilySpec], Field(min_length=1)] | None = None
+    pairs: Count | None = 64
+    seed: Natural = 0
+    causal_model: CausalModelSpec = None
+
+    def __post_init__(self) -> None:
+        self.sites = select_sites(self.models, self.site)
+        self.hypothesis = model = build_causal_model(self.task, self.causal_model, "probe.causal_model")
+        requested = [] if self.variable is None else as_list(self.variable)
+        require_distinguishable(model, requested, "probe.variable")
+        self.variables = requested or distinguishable_variables(model)
+        self.measures = ["flipped", *(f"iia_{name}" for name in ("none", *self.variables, "token"))]
+        self.columns = ("seed", "site", "position", "family", "answer", "n", *self.measures)
+        own = self.families and parse_families(model, self.families, "probe.families")
+        self.compared = own or default_families(model, requested or None)
+        rng = np.random.default_rng(self.seed)
+        bases = rng.integers(self.task.size, size=self.pairs or self.task.size)
+        self.base = model.examples[bases]
+        self.drawn = [*self._draw_sources(bases, rng)]
+        names = {pairs.family for pairs in self.drawn}
+        no_pair = f"none of {len(bases)} bases has a pair with"
+        self.missing = {name: f"{no_pair} {family}" for name, family in self.compared.items() if name not in names}
+        if own or not requested:
+            return
+        if names.isdisjoint(requested) and (undrawn := [name for name in requested if name in self.missing]):
+            accepted = "expected another variable, more probe.pairs, or pairs of your own in probe.families"
+            raise UserError(f"probe.variable={undrawn[0]}: {self.missing[undrawn[0]]}; {accepted}")
+        alone = "no other variable affects the answer beside it, so there is nothing to keep equal"
+        self.missing |= {name: alone for name in requested if name not in self.compared}
+
+    def _draw_sources(self, bases: Array, rng: np.random.Generator) -> Iterator[FamilyPairs]:
+        """Sources of the bases in every family, at each digit of the answer at which there are any."""
+        model, task = self.hypothesis, self.task
+        for name, family in self.compared.items():
+            for t in range(task.width) if family.vary else [None]:
+                drawn = sample_sources(model, family, t, bases, rng)
+                found = np.flatnonzero(drawn >= 0)
+                if not len(found):
+                    continue
+                source = model.examples[np.where(drawn >= 0, drawn, bases)]
+                digits = {f"iia_{x}": model.interchange_by_digit(self.base, source, x) for x in self.variables}
+                expected = {"iia_none": self.base.completion} | {key: task.to_tokens(y) for key, y in digits.items()}
+                read = range(task.width) if t is None else [task.answer_positions[t]]
+                yield FamilyPairs(name, source, found, read, expected)
+
+    @torch.no_grad()
+    def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
+        forward = {site: model.resume_from(site, self.base) for site in self.sites}
+        base_tokens = model.run(self.base).argmax(-1).cpu().numpy()  # (N, m)
+        for pairs in self.drawn:
+            for site, x in finite_cache(model, pairs.source, self.sites).items():
+                own_token = len(scored_positions(model, site, 0, x)) == 1
+                for position, name in enumerate(position_names(site, x.shape[1], self.task)):
+                    if own_token and position not in pairs.positions:
+                        continue
+                    tokens = forward[site](Replace(site, name, x[:, position])).argmax(-1).cpu().numpy()
+                    counted = {key: tokens == expected for key, expected in pairs.expected_tokens.items()}
+                    counted["flipped"] = tokens != base_tokens
+                    if name in self.task.prompt_names:
+                        counted["iia_token"] = tokens == self._after_token(str(name), pairs.source)
+                    shares = {key: y[pairs.found].mean(0) for key, y in counted.items()}
+                    for t in [position] if own_token else pairs.positions:
+                        row = {"site": site, "position": name, "family": pairs.family}
+                        row |= {"answer": self.task.answer_names[t], "n": len(pairs.found)}
+                        yield row | {key: float(shares[key][t]) if key in shares else np.nan for key in self.measures}
+
+    def _after_token(self, name: str, source: Examples) -> Array:
+        """Tokens (N, m) of the answers with one token of the prompt taken from the source."""
+        match, operands = re.fullmatch(r"(\w)(\d+)", name), self.task.operand_names
+        if not match or match[1] not in operands:  # an operator
+            return self.base.completion
+        root = self.hypothesis.roots[operands.index(match[1])]
+        return self.task.to_tokens(self.hypothesis.interchange(self.base, source, root, int(match[2])))
+
+    def notes(self) -> list[str]:
+        limit = "patching a whole activation cannot distinguish a value from a carry and an xor passed on together"
+        missing = [f"no family for {name}: {why}" for name, why in self.missing.items()]
+        return [*missing, f"{limit}; probe=subspaces and dose can"]
+
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        decoder = rows[rows["site"].str.startswith("dec.")]
+        means = weighted_means(decoder if len(decoder) else rows, ["site", "family"], self.measures)
+        return format_cells(means.dropna(axis=1, how="all").rename(columns=lambda name: name.removeprefix("iia_")))
+
+    def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
+        kept = {name: ", ".join(family.keep) for name, family in self.compared.items() if family.vary and family.keep}
+        titles = {name: f"{name} ({kept} the same)" for name, kept in kept.items()}
+        return position_panels(self.task, rows.replace({"family": titles}), "flipped")
