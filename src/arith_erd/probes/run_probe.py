@@ -1,6 +1,7 @@
 """Run a probe: from Python with `probe`, or a job that writes files and prints a table without cutting numbers."""
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
 from ..config.compose import compose
 from ..config.job import ProbeJob, read_run
@@ -24,7 +23,7 @@ from ..plots.style import save_png
 from ..runs.directory import Run, epochs_to, short_hash
 from ..seeds import format_seeds
 from ..system.files import atomic_file, require_writable, write_atomically
-from ..tasks import SAMPLE_SIZE, Task
+from ..tasks import SAMPLE_SIZE
 from .probe import Probe
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 MAX_PRINTED_ROWS = 40
 PROGRESS_INTERVAL = 30.0  # seconds between lines where there is no terminal
 COLUMN_GAP = 2  # spaces between columns
+CLEAR_LINE = "\r\x1b[2K"
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class ProbeResult:
 
     def notes(self) -> list[str]:
         """Sentences on the limits of the rows."""
-        tasks = [getattr(self.probe, "task", None), *(model.task for model in getattr(self.probe, "models", ()))]
-        sampled = any(isinstance(task, Task) and not task.enumerable for task in tasks)
+        task = getattr(self.probe, "task", None)
+        sampled = task is not None and not task.enumerable
         limit = [f"measured on a sample of the task's examples, at most {SAMPLE_SIZE:,}"] if sampled else []
         return [*self.probe.notes(), *limit]
 
@@ -283,45 +283,33 @@ def _origin_of_weights(job: ProbeJob, run: Run | None, models: Sequence["Hooked"
 
 def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
     """A folder's name, as ``dataset-add-vs_t-1f0c2d3e``: readable parts and a hash of the settings."""
-    identity = [_settings(job), job.checkpoint, *([job.reference, format_seeds(job.seeds)] if job.reference else [])]
-    parts = [
-        str(job.probe.name),
-        *([job.reference] if job.reference else []),
-        *(job.option_names[group] for group in groups),
-    ]
-    return "-".join([*parts, short_hash(identity)])
+    reference = [job.reference, format_seeds(job.seeds)] if job.reference else []
+    parts = [str(job.probe.name), *reference[:1], *(job.option_names[group] for group in groups)]
+    return "-".join([*parts, short_hash([_settings(job), job.checkpoint, *reference])])
 
 
 def collect_rows(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:
-    """Collect the rows of a probe, with progress on standard error: a bar on a terminal, else a line every 30 s."""
-    console = Console(stderr=True)
+    """Collect the rows of a probe; a line of standard error says how many: always on a terminal, else every 30 s."""
     measured: list[dict[str, Any]] = []
-    seeds_begun: set[Any] = set()
     started, ended = time.monotonic(), threading.Event()
+    interval, form = (0.2, f"{CLEAR_LINE}{{}}") if sys.stderr.isatty() else (PROGRESS_INTERVAL, "{}\n")
 
-    def text() -> str:
-        done = f", {max(len(seeds_begun) - 1, 0)} of {networks} networks done" if networks > 1 else ""
-        site = measured[-1].get("site") if measured else None
-        return f"{name}{done}{f', at {site}' if site else ''}, {len(measured):,} rows"
+    def report() -> None:  # in a thread, since a probe can take minutes from one row to the next
+        while not ended.wait(interval):
+            done = max(len({row.get("seed") for row in measured}) - 1, 0)
+            site = measured[-1].get("site") if measured else None
+            places = [f"{done} of {networks} networks done"] * (networks > 1) + [f"at {site}"] * bool(site)
+            count = f"{len(measured):,} rows after {time.monotonic() - started:.0f} s"
+            print(form.format(", ".join([name, *places, count])), end="", file=sys.stderr, flush=True)
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task(text(), total=networks if networks > 1 else None)  # for one network the share is not known
-
-    def update() -> None:  # in a thread, since a probe can take minutes from one row to the next
-        while not ended.wait(0.2 if console.is_terminal else PROGRESS_INTERVAL):
-            bar.update(task, description=text(), completed=len(seeds_begun) - 1)
-            if not console.is_terminal:
-                console.print(f"{text()} after {time.monotonic() - started:.0f} s", highlight=False, markup=False)
-
-    threading.Thread(target=update, daemon=True).start()
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
     try:
-        with bar:
-            for row in rows:
-                measured.append(row)
-                seeds_begun.add(row.get("seed"))
+        measured.extend(rows)
     finally:
         ended.set()
+        thread.join()
+        print(CLEAR_LINE * sys.stderr.isatty(), end="", file=sys.stderr, flush=True)
     return measured
 
 
@@ -330,18 +318,18 @@ def print_result(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[st
 
     Cells are folded at spaces to fit the terminal; no word is cut, so a table can be wider.
     """
-    console = Console()
+    console = Console(markup=False, highlight=False)
     for line in summary:
-        console.print(line, highlight=False, markup=False)
+        console.print(line)
     drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, COLUMN_GAP, 0, 0))
     text, min_width = table.head(MAX_PRINTED_ROWS).map(str).rename(columns=str), 0
     for column in text:
         words = [cell.split() for cell in (column, *text[column])]
-        drawn.add_column(Text(column), no_wrap=max(map(len, words)) < 2)
+        drawn.add_column(column, no_wrap=max(map(len, words)) < 2)
         min_width += max(len(word) for cell in words for word in cell) + COLUMN_GAP
     for values in text.itertuples(index=False):
-        drawn.add_row(*map(Text, values))
-    Console(width=max(console.width, min_width)).print(drawn)
+        drawn.add_row(*values)
+    Console(width=max(console.width, min_width), markup=False, highlight=False).print(drawn)
     if len(table) > MAX_PRINTED_ROWS:
         console.print(f"... and {len(table) - MAX_PRINTED_ROWS} more")
     for note in notes:

@@ -43,4 +43,4 @@ def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.M
             time.sleep(0.05)
 
     assert collect_rows(slow(), "Dose", 2) == rows
-    assert bool(re.search(r"2 rows after \d+ s", stderr.getvalue())) == (not is_terminal)
+    assert bool(re.search(r"2 rows after \d+ s\n", stderr.getvalue())) == (not is_terminal)
