@@ -43,7 +43,11 @@ class Picture(ABC):
     panels_per_row: int | str = 3
     """Panels side by side, at most; or a column, of as many values."""
     size: tuple[float, float] = (4.2, 3.2)
-    """Inches, of a panel; of a cell in heat maps; the width of a place in bars, and the height of a line in dots."""
+    """Inches, of a panel without its cells."""
+    cell: tuple[float, float] = (0, 0)
+    """Inches that each value of x adds to the width of a panel, and each line to its height."""
+    center: str = "mean"
+    """What is drawn of the seeds' values: their mean or median."""
 
     def draw(self, rows: pd.DataFrame) -> Figure:
         """The figure, without a title. Rows of a task, which have no seed, count as those of one."""
@@ -51,8 +55,9 @@ class Picture(ABC):
         panels, names = split_rows(rows, self.panel), list(split_rows(rows, self.line))
         columns = self.panels_per_row
         columns = rows[columns].nunique() if isinstance(columns, str) else min(len(panels), columns)
-        sizes = [self._panel_size(part) for part in panels.values()]
-        widths = [max(width for width, _ in sizes[i::columns]) for i in range(columns)]
+        counts = [(len(split_rows(part, self.x)), len(split_rows(part, self.line))) for part in panels.values()]
+        sizes = [(self.size[0] + self.cell[0] * x, self.size[1] + self.cell[1] * lines) for x, lines in counts]
+        widths = [max(2.3, *(width for width, _ in sizes[i::columns])) for i in range(columns)]
         heights = [max(height for _, height in sizes[i : i + columns]) for i in range(0, len(sizes), columns)]
         ratios: dict[str, Any] = {"width_ratios": widths, "height_ratios": heights}
         size = max(0.8 + 0.06 * max(map(len, names), default=0) + sum(widths), 5.2), 0.9 + sum(heights)
@@ -78,9 +83,6 @@ class Picture(ABC):
         means = rows.groupby([*keys, self.x], sort=False, observed=True)[self.value].mean().unstack(self.x, sort=False)
         return means.reindex(columns=list(places.unique()))
 
-    def _panel_size(self, rows: pd.DataFrame) -> tuple[float, float]:
-        return self.size
-
     @abstractmethod
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         """Draw one panel; ``names`` are the lines of all panels, if there are several."""
@@ -99,20 +101,17 @@ class HeatMaps(Picture):
     """A cell for each mean: white at the first of ``color_range``, darkest at the second."""
 
     numbers: str = ".2f"
-    size: tuple[float, float] = (0.45, 0.3)
+    size: tuple[float, float] = (0, 0.6)
+    cell: tuple[float, float] = (0.45, 0.3)
     color_range: tuple[float, float] = (0, 1)
     cmap: str = "Blues"
     font_size: float = 8
-
-    def _panel_size(self, rows: pd.DataFrame) -> tuple[float, float]:
-        width, height = self.size
-        return max(width * rows[self.x].nunique(), 2.3), 0.6 + height * rows[self.line].nunique()
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         table = self.pivot(rows, self.line)
         style.heat_map(ax, table, Normalize(*self.color_range), self.cmap, self.numbers)
         longest = max(len(line) for name in table for line in str(name).split("\n"))
-        crowded = longest * self.font_size > 90 * self.size[0]
+        crowded = longest * self.font_size > 90 * self.cell[0]
         ax.tick_params(labelsize=self.font_size, pad=1)
         ax.tick_params(axis="x", rotation=90 if crowded else 0)
 
@@ -121,7 +120,6 @@ class HeatMaps(Picture):
 class Lines(Picture):
     """The mean or median over seeds, and their range as a band."""
 
-    center: str = "mean"
     reference_lines: Mapping[str, str] = field(default_factory=dict)
     """Thin lines for comparison -> the line that they belong to, whose colour they have, or nothing: in ink."""
 
@@ -159,13 +157,13 @@ class Lines(Picture):
 
 
 def _scale_x_axis(ax: Axes, places: Any) -> None:
-    """Put whole numbers at the ticks.
+    """Put whole numbers at the ticks of whole places.
 
-    Use a logarithmic axis where the places thin out to the right, as powers of two or epochs kept by ``log`` do.
+    Use a logarithmic axis where these thin out to the right, as powers of two or epochs kept by ``log`` do.
     """
-    gaps = np.diff(places[places > 0])
-    ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    if len(gaps) and gaps.max() > 3 * gaps.min():
+    gaps, whole = np.diff(places[places > 0]), bool((places % 1 == 0).all())
+    ax.xaxis.set_major_locator(MaxNLocator(6, integer=whole))
+    if whole and len(gaps) and gaps.max() > 3 * gaps.min():
         ax.set_xscale("symlog", linthresh=1)
         ax.set_xlim(places.min() - 0.1, 1.1 * places.max())
         ax.set_xticks([tick for tick in LOG_TICKS if places.min() <= tick <= places.max()], minor=False)
@@ -177,11 +175,8 @@ def _scale_x_axis(ax: Axes, places: Any) -> None:
 class Bars(Picture):
     """Bars of means over seeds, a dash for each seed; ``line`` names the bars that stand together."""
 
-    size: tuple[float, float] = (0.45, 3)
-
-    def _panel_size(self, rows: pd.DataFrame) -> tuple[float, float]:
-        width, height = self.size
-        return 0.8 + width * rows[self.x].nunique(), height
+    size: tuple[float, float] = (0.8, 3)
+    cell: tuple[float, float] = (0.45, 0)
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         places, width = rows[self.x].unique(), 0.8 / len(names)
@@ -190,7 +185,7 @@ class Bars(Picture):
             i = names.index(name)
             at = np.arange(len(places)) + width * (i + 0.5) - 0.4
             color = (*LINE_COLORS, style.LIGHT)[i % 4]
-            bars = ax.bar(at, by_seed.mean(axis=1), width, color=color, alpha=0.85, label=name)
+            bars = ax.bar(at, by_seed.agg(self.center, axis=1), width, color=color, alpha=0.85, label=name)
             if by_seed.shape[1] > 1:
                 ax.plot(at, by_seed, "_", color=style.INK, markersize=5)
             if self.numbers:
@@ -209,14 +204,11 @@ class Dots(Picture):
     A bar goes from the mean of one column to that of another; ``bars`` gives these, and colour and label.
     """
 
-    size: tuple[float, float] = (3.6, 0.3)
+    size: tuple[float, float] = (3.6, 0.9)
+    cell: tuple[float, float] = (0, 0.3)
     marks: Mapping[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     """Column -> label and look."""
     bars: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-
-    def _panel_size(self, rows: pd.DataFrame) -> tuple[float, float]:
-        width, height = self.size
-        return width, 0.9 + height * rows[self.line].nunique()
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         groups = rows.groupby(self.line, sort=False)

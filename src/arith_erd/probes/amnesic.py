@@ -49,10 +49,6 @@ CONTROL_STYLES = {
     "control_variance": (ORANGE, "random directions, same variance"),
     "control_signs": (GREEN, "same erasure of a random concept, signs flipped"),
 }
-ACCURACY_COLUMNS = (
-    *("seq_acc_before", "seq_acc_after", "seq_acc_after_unseen"),
-    *(f"{kind}_{what}" for kind in CONTROL_STYLES for what in ("mean", "min")),
-)
 MARK_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
     "seq_acc_before": ("before erasure", {"color": INK, "marker": "|", "markersize": 9}),
     "seq_acc_after_unseen": (
@@ -96,9 +92,14 @@ class Amnesic(NetworkProbe):
         xlabel="sequence accuracy",
         marks=MARK_STYLES,
         bars={(f"{kind}_min", f"{kind}_mean"): look for kind, look in CONTROL_STYLES.items()},
-        size=(4.4, 0.36),
+        size=(4.4, 0.9),
+        cell=(0, 0.36),
     )
-    units: ClassVar[dict[str, str]] = {"rank": "number", **dict.fromkeys(ACCURACY_COLUMNS, "accuracy")}
+    units: ClassVar[dict[str, str]] = {
+        "rank": "number",
+        **dict.fromkeys(("seq_acc_before", "seq_acc_after", "seq_acc_after_unseen"), "accuracy"),
+        **{f"{kind}_{end}": "accuracy" for kind in CONTROL_STYLES for end in ("mean", "min")},
+    }
 
     site: OneOrMore[str] | None = None
     concept: OneOrMore[str] | None = None
@@ -145,15 +146,15 @@ class Amnesic(NetworkProbe):
                     "seq_acc_before": accuracy_before,
                     "seq_acc_after": measure_all(eraser),
                     "seq_acc_after_unseen": measure_unseen(METHODS[method](x_half, z[half], self.iterations)),
-                    **controls[concept, method],
+                    **controls.loc[(concept, method)].to_dict(),
                     "baseline_operand_bits": baseline_error(self.task, z),
                 }
 
     def _controls(
         self, measure: Callable[..., float], x: Whitened, erasers: dict[Key, Eraser], variances: dict[Key, float]
-    ) -> dict[Key, dict[str, float]]:
+    ) -> pd.DataFrame:
         """Mean and worst accuracy after each kind of random erasure: same rank, same variance, flipped signs."""
-        accuracies: dict[Key, dict[str, list[float]]] = {key: {kind: [] for kind in CONTROL_STYLES} for key in erasers}
+        accuracies = []
         generator, signs = (torch.Generator().manual_seed(self.seed) for _ in range(2))
         for _ in range(self.controls):
             basis = erasure.random_basis(len(x.mean), generator)
@@ -163,14 +164,11 @@ class Amnesic(NetworkProbe):
             for key, eraser in erasers.items():
                 signs.set_state(state)  # the same axes for every erasure
                 same_variance = erasure.project_away_variance(x, basis, variances[key])
-                accuracies[key]["control_rank"].append(by_rank[eraser.rank])
-                accuracies[key]["control_variance"].append(measure(same_variance))
-                accuracies[key]["control_signs"].append(measure(erasure.flip_signs(x, eraser, signs)))
-        ends: dict[str, Callable[..., Any]] = {"mean": np.mean, "min": min}
-        return {
-            key: {f"{kind}_{end}": float(f(values)) for kind, values in by_kind.items() for end, f in ends.items()}
-            for key, by_kind in accuracies.items()
-        }
+                flipped_signs = erasure.flip_signs(x, eraser, signs)
+                accuracies.append((*key, by_rank[eraser.rank], measure(same_variance), measure(flipped_signs)))
+        table = pd.DataFrame(accuracies, columns=["concept", "method", *CONTROL_STYLES])
+        ends = table.groupby(["concept", "method"]).agg(["mean", "min"])
+        return ends.set_axis(ends.columns.map("_".join), axis=1)
 
     def notes(self) -> list[str]:
         return [LINEARITY_NOTE, PAPER_NOTE] if self.task.name == "add" and "value" in self.concepts else []

@@ -31,7 +31,7 @@ class Ceilings(Probe):
         title="exact ceilings of the sequence accuracy",
         percent=True,
         numbers=".2%",
-        size=(2, 3),
+        cell=(2, 0),
     )
     units: ClassVar[dict[str, str]] = {"ceiling": "accuracy"}
     across = ("subset",)

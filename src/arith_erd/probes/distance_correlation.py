@@ -1,6 +1,7 @@
 """Do distances between embeddings follow the tokens or the value? (paper, section 4.5 and figure 4)"""
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,7 +48,7 @@ REFERENCE_LINES = {
     for source in ("untrained network", "the authors' weights")
     for space in LINE_NAMES
 }
-TABLE = HeatMaps("correlation", "to", "site", size=(0.9, 0.24))
+TABLE = HeatMaps("correlation", "to", "site", cell=(0.9, 0.24))
 CURVES = Lines("correlation", "layer", "line", reference_lines=REFERENCE_LINES)
 
 
@@ -75,19 +76,15 @@ class DistanceCorrelation(NetworkProbe):
         values = [pdist(x[:, None], "cityblock") for x in (examples.a, examples.answer)]
         reference_distances = np.stack([tokens[0], values[0], tokens[1], values[1]])  # (4, D), as `SPACES`
         site_distances = distances(model, examples)
-
-        def row(stack: str, layer: int, level: str, space: str, method: str, value: float) -> dict[str, Any]:
-            site = {"stack": stack, "layer": layer, "level": level, "space": space}
-            return site | {"method": method, "correlation": float(value)}
-
+        cells = [(*site, *space) for site, space in product(site_distances, SPACES)]
+        cells = [("input", 0, "in", "value"), *cells, ("output", 0, "out", "value")]
         for method, correlate in METHODS.items():
             by_site = correlate(np.stack(list(site_distances.values())), reference_distances)  # (S, 4)
             between_spaces = correlate(reference_distances, reference_distances)  # (4, 4)
-            yield row("input", 0, "in", "value", method, between_spaces[0, 1])
-            for place, correlations in zip(site_distances, by_site, strict=True):
-                for space, correlation in zip(SPACES, correlations, strict=True):
-                    yield row(*place, *space, method, correlation)
-            yield row("output", 0, "out", "value", method, between_spaces[2, 3])
+            correlations = [between_spaces[0, 1], *by_site.flat, between_spaces[2, 3]]
+            for cell, correlation in zip(cells, correlations, strict=True):
+                site = dict(zip(("stack", "layer", "level", "space"), cell, strict=True))
+                yield site | {"method": method, "correlation": float(correlation)}
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         decoder = rows["stack"].isin(["enc", "dec"]) & (rows["method"] == "pearson") & (rows["level"] == "out")
@@ -96,8 +93,7 @@ class DistanceCorrelation(NetworkProbe):
         return EpochCurves.of(shown, "correlation", ["site"], "space", label, "correlation")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        names = ", ".join(sorted({model.task.name for model in self.models}))
-        return draw_correlations({f"{names}: Pearson correlations": rows[rows["method"] == "pearson"]})
+        return draw_correlations({f"{self.task.name}: Pearson correlations": rows[rows["method"] == "pearson"]})
 
 
 def draw_correlations(tasks: Mapping[str, pd.DataFrame], authors: Mapping[str, pd.DataFrame] | None = None) -> Figure:

@@ -14,7 +14,6 @@ from ..interp.sites import holds_prompt, layers
 from ..interp.slopes import token_means
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
-from ..plots.tables import summary_table
 from .probe import Count, Natural, NetworkProbe, OneOrMore, select_sites
 
 
@@ -27,7 +26,6 @@ class EncoderTable(NetworkProbe):
     encoder, 29 vectors in ``a + b`` of 7 bits, needs no information that the encoder mixes across positions.
     """
 
-    columns = ("seed", "site", "position", "family", "answer", "n", "accuracy", "no_intervention")
     units: ClassVar[dict[str, str]] = dict.fromkeys(("accuracy", "no_intervention"), "accuracy")
     picture = HeatMaps(
         "accuracy", "answer", "site", title="right answers with the mean for each token in place of a site"
@@ -61,9 +59,6 @@ class EncoderTable(NetworkProbe):
             for answer, accuracy, itself in zip(["all", *self.task.answer_names], *shares, strict=True):
                 row = {"site": site, "position": "all", "family": "token_mean", "answer": answer, "n": len(right)}
                 yield row | {"accuracy": accuracy, "no_intervention": itself}
-
-    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return summary_table(rows, self.schema("", rows))
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         return EpochCurves.of(rows, "accuracy", ["answer"], unit="accuracy")

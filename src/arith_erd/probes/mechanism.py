@@ -66,7 +66,7 @@ class Mechanism(NetworkProbe):
         xlabel="bit of the answer",
         numbers="z.1f",
         color_range=(0, 1.3),
-        size=(0.36, 0.32),
+        cell=(0.36, 0.32),
         panels_per_row=len(PANEL_TITLES),
     )
     across = ("position",)

@@ -18,7 +18,7 @@ from ..tasks import Examples, Task
 from .probe import Count, Natural, NetworkProbe, OneOrMore, format_cells, select_sites, weighted_means
 
 MIN_CLEAN_ACCURACY = 0.5  # accuracy on clean examples below which a note is printed
-LAYOUT: dict[str, Any] = {"panels_per_row": "stack", "size": (0.45, 0.33)}  # of `position_panels`
+LAYOUT: dict[str, Any] = {"panels_per_row": "stack", "cell": (0.45, 0.33)}  # of `position_panels`
 
 
 class Patching(NetworkProbe):
@@ -32,7 +32,6 @@ class Patching(NetworkProbe):
     answers that become the clean ones.
     """
 
-    columns = ("seed", "site", "position", "family", "answer", "n", "recovered", "flipped")
     units: ClassVar[dict[str, str]] = {"flipped": "accuracy"}
     picture = HeatMaps(
         *("recovered", "position", "site", "panel"),

@@ -35,32 +35,33 @@ LINE_NAMES = {
 }
 PLACE_VALUES = {f"{name}, by place value": name for name in ("operand bits", "prefix bits")}
 SLOPE, ONES, AGREEMENT, SWAP = "slope_", "ones", "agreement_", "swap_"
-PANELS = {  # measures that begin so -> title and picture
-    SLOPE: (
-        "Weight of each lower bit",
-        Lines(
-            *("value", "place", "line"),
-            xlabel="place, relative to t",
-            label="slope, relative to operand bit t - 1",
-            reference_lines=PLACE_VALUES,
-        ),
+PANELS = {  # measures that begin so
+    SLOPE: Lines(
+        *("value", "place", "line"),
+        title="Weight of each lower bit",
+        xlabel="place, relative to t",
+        label="slope, relative to operand bit t - 1",
+        reference_lines=PLACE_VALUES,
     ),
-    ONES: (
-        "Answer against c; grey: after right prefixes",
-        Lines(
-            *("value", "c", "line"),
-            xlabel="c: operands below t minus the prefix, over 2^t",
-            label="answers 1",
-            percent=True,
-        ),
+    ONES: Lines(
+        *("value", "c", "line"),
+        title="Answer against c; grey: after right prefixes",
+        xlabel="c: operands below t minus the prefix, over 2^t",
+        label="answers 1",
+        percent=True,
     ),
-    AGREEMENT: (
-        "Agreement with a rule",
-        Lines("value", "bit", "line", xlabel="bit t of the answer", label="answers as the rule gives them"),
+    AGREEMENT: Lines(
+        *("value", "bit", "line"),
+        title="Agreement with a rule",
+        xlabel="bit t of the answer",
+        label="answers as the rule gives them",
     ),
-    SWAP: (
-        "Layers 1 to l read another run",
-        Lines("value", "layer", "line", xlabel="decoder layer l", label="bits t that flip", percent=True),
+    SWAP: Lines(
+        *("value", "layer", "line"),
+        title="Layers 1 to l read another run",
+        xlabel="decoder layer l",
+        label="bits t that flip",
+        percent=True,
     ),
 }
 
@@ -135,8 +136,7 @@ def attention_sites(model: Hooked) -> list[str]:
 
 def draw_panel(ax: Axes, rows: pd.DataFrame, panel: str) -> None:
     """Draw the measures of one of `PANELS`: means over bits, or for ``ones`` a line for each bit."""
-    title, picture = PANELS[panel]
-    rows = rows[rows["measure"].str.startswith(panel)]
+    picture, rows = PANELS[panel], rows[rows["measure"].str.startswith(panel)]
     if panel == ONES:
         rows = rows.assign(line="t = " + rows["bit"].map("{:.0f}".format), seed=0)  # six bands would hide the lines
         ax.axvspan(0, 1, color=style.GREY, alpha=0.08, linewidth=0)  # the range after right prefixes
@@ -150,4 +150,4 @@ def draw_panel(ax: Axes, rows: pd.DataFrame, panel: str) -> None:
         rows = rows.assign(layer=rows["site"].str.removeprefix("dec.").astype(int))
     picture.draw_panel(ax, rows)
     ax.set(xlabel=picture.xlabel, ylabel=picture.label)
-    style.set_panel_title(ax, title)
+    style.set_panel_title(ax, picture.title)
