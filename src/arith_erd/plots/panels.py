@@ -46,6 +46,7 @@ class Picture(ABC):
     """Inches, of a panel without its cells."""
     cell: tuple[float, float] = (0, 0)
     """Inches that each value of x adds to the width of a panel, and each line to its height."""
+    min_width: float = 0
     center: str = "mean"
     """What is drawn of the seeds' values: their mean or median."""
 
@@ -57,7 +58,7 @@ class Picture(ABC):
         columns = rows[columns].nunique() if isinstance(columns, str) else min(len(panels), columns)
         counts = [(len(split_rows(part, self.x)), len(split_rows(part, self.line))) for part in panels.values()]
         sizes = [(self.size[0] + self.cell[0] * x, self.size[1] + self.cell[1] * lines) for x, lines in counts]
-        widths = [max(2.3, *(width for width, _ in sizes[i::columns])) for i in range(columns)]
+        widths = [max(self.min_width, *(width for width, _ in sizes[i::columns])) for i in range(columns)]
         heights = [max(height for _, height in sizes[i : i + columns]) for i in range(0, len(sizes), columns)]
         ratios: dict[str, Any] = {"width_ratios": widths, "height_ratios": heights}
         size = max(0.8 + 0.06 * max(map(len, names), default=0) + sum(widths), 5.2), 0.9 + sum(heights)
@@ -103,6 +104,7 @@ class HeatMaps(Picture):
     numbers: str = ".2f"
     size: tuple[float, float] = (0, 0.6)
     cell: tuple[float, float] = (0.45, 0.3)
+    min_width: float = 2.3
     color_range: tuple[float, float] = (0, 1)
     cmap: str = "Blues"
     font_size: float = 8

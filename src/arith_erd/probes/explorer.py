@@ -51,6 +51,3 @@ class Explorer(NetworkProbe):
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         return EpochCurves.of(rows, "right", ["network"], label="right answers", unit="accuracy")
-
-    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return rows.assign(right=rows["right"].map("{:.1%}".format))
