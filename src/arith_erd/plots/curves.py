@@ -1,7 +1,7 @@
 """Curves over the epochs of training, of a probe's measure or of accuracies, and accuracies over a setting."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from . import style
-from .panels import Bars, Lines, split_rows
+from .panels import Lines, split_rows
 from .tables import INTEGER, NUMBER, TEXT, TableSchema, summary_table
 
 
@@ -93,15 +93,34 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
     The first setting is on the horizontal axis: numbers at their place, names side by side.
     """
     key, *others = means.columns[: means.columns.get_loc("seeds")]
-    means = means.dropna(subset=[key]).astype({"low": float, "high": float})
-    names = means[others].astype(str).radd([f"{other.removesuffix('.name')} " for other in others], axis=1)
-    rows = means.assign(line=names.agg(", ".join, axis=1) if others else "")
-    rows = rows.melt([key, "line"], ["low", "accuracy", "high"], "seed")  # as three seeds: the median is the mean
-    picture = (Lines if pd.api.types.is_numeric_dtype(means[key]) else Bars)("value", key, "line", center="median")
+    means = means.dropna(subset=[key])
+    figure, ax = style.subplots(6.4, 4)
+    style.format_axes(ax, "y")
+    if numeric := pd.api.types.is_numeric_dtype(means[key]):
+        places = means[key]
+        if (places % 1 == 0).all():
+            ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
+    else:
+        codes, names = pd.factorize(means[key].map(str))
+        places = pd.Series(codes, means.index)
+        ax.set_xticks(range(len(names)), names)
+        ax.margins(x=0.25)
+    for number, (values, part) in enumerate(means.groupby(others, dropna=False) if others else [((), means)]):
+        settings = [f"{o.removesuffix('.name')} {value}" for o, value in zip(others, values, strict=True)]
+        label = str(values[0]) if len(values) == 1 and isinstance(values[0], str) else ", ".join(settings)
+        error = [(part["accuracy"] - part["low"]).fillna(0), (part["high"] - part["accuracy"]).fillna(0)]
+        at = places[part.index] + 0.06 * number * (0.1 * (places.max() - places.min()) if numeric else 1)
+        look = "osD^v"[number % 5] + ("-" if numeric else "")
+        ax.errorbar(at, part["accuracy"], error, fmt=look, label=label, capsize=2, elinewidth=0.8)
     with style.without_math():
-        figure = replace(picture, label="validation sequence accuracy", percent=True).draw(rows)
+        ax.set(xlabel=key, ylabel="validation sequence accuracy")
+        if not means["accuracy"].any():  # matplotlib would go below zero
+            ax.set_ylim(0, 1)
+        by = f" by {others[0]}" if len(others) == 1 else ""
         note = "mean over seeds, 95% interval" if means["seeds"].max() > 1 else "one seed a point"
-        style.set_panel_title(figure.axes[0], "Final accuracy", note)
+        style.set_panel_title(ax, f"Final accuracy{by}", note)
+        if others:
+            style.legend_below(figure, columns=min(3, len(ax.containers)))
     return figure
 
 
