@@ -180,7 +180,7 @@ def test_any_value_and_any_byte_in_a_run_is_read_or_refused_in_one_line(seed, ru
     for read in (lambda: load_run(run.path, 0), lambda: train(*FOUR_EPOCHS, "checkpoint.keep=all")):
         with contextlib.suppress(UserError, OSError):
             read()
-    found = collect(run.path.parent, load_paper().setup)
+    found = collect([run.path.parent], load_paper().setup)
     assert all(problem.isprintable() for problem in found.problems.values())
 
 
