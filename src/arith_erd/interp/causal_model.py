@@ -6,7 +6,7 @@ base. ``3 + 5`` has xor 1 and carry 1 at bit 1, so its bit 1 is 0; with the carr
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
@@ -44,7 +44,7 @@ class CausalModel:
     Args:
         variables: name -> function, in any order; by default those of ``task.variables()``.
         output: the variable that is the answer, as integers (N,) or digits (N, width); by default ``answer``, else the
-            last of ``variables``.
+            last of ``variables`` that is always right.
 
     Attributes:
         variables: the operands' digits, then those given; without one called ``answer``.
@@ -66,7 +66,6 @@ class CausalModel:
         if not (isinstance(functions, Mapping) and functions and all(map(callable, functions.values()))):
             raise UserError(f"{model}: variables: received {variables!r}; expected a function for each name")
         self.task = task
-        self.output = output or ("answer" if "answer" in functions else [*functions][-1])
         self.roots = tuple(f"{name}_{task.digit_noun.removesuffix('s')}" for name in task.operand_names)
         self.variables = (*self.roots, *(name for name in functions if name != "answer"))
         derived = {name: (root,) for name, root in zip(task.operand_names, self.roots, strict=True)}
@@ -75,8 +74,8 @@ class CausalModel:
         names = [*self.roots, *derived, OPERANDS, *functions]
         if len(set(names)) < len(names):
             raise UserError(f"{model}: variables {', '.join(functions)}: expected names that differ from the operands'")
-        if self.output not in functions:
-            raise UserError(f"{model}: output={self.output}: expected one of {', '.join(functions)}")
+        if output and output not in functions:
+            raise UserError(f"{model}: output={output}: expected one of {', '.join(functions)}")
         for name, parents in arguments.items():
             accepted = [other for other in names if other != name]
             if missing := [parent for parent in parents if parent not in names]:
@@ -86,7 +85,7 @@ class CausalModel:
         except CycleError as error:
             raise UserError(f"{model}: variables form a cycle: {' <- '.join(error.args[1])}") from error
         self._functions = {name: functions[name] for name in order if name in functions}
-        self._require_right_answers()
+        self.output = self._find_output([output or "answer"] if output or "answer" in functions else [*functions][::-1])
 
     def values(self, operands: Operands, fixed: Mapping[str, npt.ArrayLike] | None = None) -> Values:
         """Name -> value (N,) or (N, width) of every variable and of the output, for operands (N, k).
@@ -101,6 +100,11 @@ class CausalModel:
         fixed_values = {name: np.asarray(value) for name, value in (fixed or {}).items()}
         self.require(fixed_values)
         width, base = max(self.task.bits, self.task.width), self.task.base
+        for name, value in fixed_values.items():
+            columns = width if name in self.roots else self.task.width
+            if value.shape not in ((len(table),), (len(table), columns)):
+                accepted = f"expected ({len(table)},) or ({len(table)}, {columns})"
+                raise UserError(f"variable {name}: set to values of shape {value.shape}; {accepted}")
         values: Values = {}
         for name, root, column in zip(self.task.operand_names, self.roots, table.T, strict=True):
             values[root] = fixed_values.get(root, to_digits(column, width, base))
@@ -112,8 +116,10 @@ class CausalModel:
 
     def answers(self, values: Values) -> Array:
         """Digits (N, width) of the answers, lowest first, from `values`."""
-        output = values[self.output]
-        return to_digits(output, self.task.width, self.task.base) if output.ndim == 1 else output
+        return self._digits(values[self.output])
+
+    def _digits(self, value: Array) -> Array:
+        return to_digits(value, self.task.width, self.task.base) if value.ndim == 1 else value
 
     def interchange(self, base: Operands, source: Operands, variable: str, digit: int | None = None) -> Array:
         """Digits (N, width) of the answers to ``base`` with one variable taken from ``source``.
@@ -186,18 +192,20 @@ class CausalModel:
             raise UserError(f"variable {name}: returned {value.dtype} of shape {value.shape}; expected {shapes}")
         return value.astype(np.int64)
 
-    def _require_right_answers(self) -> None:
-        """Raise a `UserError` unless the output is the answer, on all operands or on a sample of a large task."""
+    def _find_output(self, candidates: Sequence[str]) -> str:
+        """The first candidate that is the answer to all operands, or to a sample of a large task; or a `UserError`."""
         task = self.task
         examples = task.examples() if task.size <= NUM_CHECKED else task.sample(NUM_CHECKED)
-        digits = self.answers(self.values(examples))
-        wrong = (digits != to_digits(examples.answer, task.width, task.base)).any(axis=1)
-        if wrong.any():
-            first = int(wrong.argmax())
-            at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))
-            received = f"the output {self.output} is {from_digits(digits[first], task.base)} for {at}"
-            accepted = f"the answer {examples.answer[first]}, or another output="
-            raise UserError(f"causal model of {task.name}: {received}; expected {accepted}")
+        values, answer = self.values(examples), to_digits(examples.answer, task.width, task.base)
+        for name in candidates:
+            if np.array_equal(self._digits(values[name]), answer):
+                return name
+        name = candidates[0]
+        first = int((self._digits(values[name]) != answer).any(axis=1).argmax())
+        at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))
+        received = f"{name} is {from_digits(self._digits(values[name])[first], task.base)} for {at}"
+        accepted = f"the answer {examples.answer[first]}, or another variable that is"
+        raise UserError(f"causal model of {task.name}: its output {received}; expected {accepted}")
 
 
 def _argument_names(function: Function) -> tuple[str, ...]:

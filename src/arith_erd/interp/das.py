@@ -54,7 +54,8 @@ def fit_das(
     Args:
         train: pairs to learn from, also used to choose the best of several starts. Each of the ``steps`` takes at least
             ``batch_size`` pairs, or all if there are fewer.
-        position: an index or a name, as in `Replace`; None or ``all`` for all positions of the site together.
+        position: an index or a name, as in `Replace`, of the prompt too; None or ``all`` for all positions of the site
+            together, which in a decoder-only network are those of the answer.
         variable: a variable of the causal model; by default the one that the pairs vary.
 
     Raises:
@@ -94,7 +95,7 @@ class DASSearch:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site])[self.site]
+        activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site], True)[self.site]
         self.x = whiten(select_position(self.model, activations, self.site, self.position), MIN_DEVIATION)
         self.scored_positions = scored_positions(self.model, self.site, self.position, activations)
         self.digits = [self.model.task.answer_positions[t] for t in self.scored_positions]
@@ -153,12 +154,14 @@ class DASSearch:
         """The directions that covary with the variable and, if it has many values, with the answer.
 
         The part of the variable that the prefix predicts linearly is subtracted first: a position also holds the prefix
-        tokens that it has read, and they covary with the sum.
+        tokens that it has read, and they covary with the sum. A position of the prompt has read none.
         """
         tokens = self.model.task.to_tokens(self.causal_model.table["answer"][self.rows])
         answer = torch.as_tensor(tokens, device=self.model.device).double()
         values = self.variable_values(variable).to(answer)
-        prefix = torch.cat([answer[:, : max(self.scored_positions)], torch.ones_like(answer[:, :1])], dim=1)
+        at_prompt = self.site.startswith("enc.") or self.position in self.model.task.prompt_names
+        num_read = 0 if at_prompt else max(self.scored_positions)
+        prefix = torch.cat([answer[:, :num_read], torch.ones_like(answer[:, :1])], dim=1)
         residual = values - prefix @ torch.linalg.lstsq(prefix, values).solution
         variable_directions = mean_projection(self.x, residual).left
         if values.max() <= 1:  # a bit

@@ -46,7 +46,7 @@ def run_batch(
             prompt = x.shape[1] - own
             index = None if position is None else model.index(site, position, own, prompt)
             place = slice(prompt, None) if index is None else prompt + index
-            at_position = replace(batch, position=index, num_prompt=prompt, num_own=own)
+            at_position = replace(batch, position=index, num_prompt=prompt, num_own=own, num_answer=model.num_answer)
             edited = x.clone()
             edited[:, place] = intervention.change(x[:, place], at_position)
             x = edited

@@ -105,6 +105,11 @@ class Hooked:
         return self._task
 
     @property
+    def num_answer(self) -> int:
+        """Number of tokens of the answer; 0 if the task is unknown."""
+        return self._task.answer_length if self._task else 0
+
+    @property
     def device(self) -> torch.device:
         """The device of the network's weights."""
         return next((p.device for p in self.network.parameters()), torch.device("cpu"))
@@ -164,7 +169,8 @@ class Hooked:
             index = own.index(position) if position in own else before.index(position) - len(before)
         if positions is not None and not -prompt <= index < positions:
             others = f" or of the {prompt} of the prompt before them" * bool(prompt)
-            raise UserError(f"position {position}: expected one of the {positions} positions of {site}{others}")
+            accepted = f"expected one of the {positions} positions of {site}{others}"
+            raise UserError(f"position {position}: {'a token of the prompt; ' if index < 0 else ''}{accepted}")
         return index
 
     def run(

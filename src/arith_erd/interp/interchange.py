@@ -11,13 +11,13 @@
 >>> train, test = data.split()
 >>> found = ae.interchange_accuracy(model, adder, test, sites=["dec.1"], variable="carry")
 >>> found[["position", "n", "no_intervention"]].tail(2)
-  position   n  no_intervention
-7        7  20              0.5
-8      all  20              0.5
+   position   n  no_intervention
+22       r7  20              0.5
+23      all  20              0.5
 
 Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change. An
-interchange at answer position t is scored by token t of the answer. Everywhere else, and at all positions together, all
-tokens are scored.
+interchange at answer position t is scored by token t of the answer. At positions of the prompt, and at all positions of
+a site together, all tokens are scored. In a decoder-only network all means the answer's positions.
 """
 
 import math
@@ -36,6 +36,7 @@ from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
+from .sites import num_prompt_positions, site_positions
 
 
 def interchange_accuracy(
@@ -53,14 +54,15 @@ def interchange_accuracy(
         causal_model: the hypothesis; it need not be the causal model with which the data were drawn.
         intervention: the site, position and subspace; its source is taken from the data.
         sites: instead of ``intervention``: interchange whole activations of each site, at all positions together and
-            at every single one. If the data vary one digit, the only single position is that of the digit.
+            at every single one, the prompt's too. If the data vary one digit, the only position of the answer is that
+            of the digit.
         variable: by default the one that the data vary.
 
     Returns:
         A table with ``site``, ``position``, ``variable``, ``n`` and these shares: ``changed``, the accuracy on tokens
         that should change; ``kept``, on the others; ``accuracy``, the mean of both (``changed`` alone if all should
-        change, NaN if none should); ``no_intervention``, the accuracy without an intervention. ``alike`` names other
-        variables with the same predictions, which the data cannot distinguish.
+        change, NaN if none should); ``no_intervention``, the accuracy without an intervention. ``same_predictions``
+        names other variables that predict the same answers, so that the data cannot distinguish them.
 
     Raises:
         UserError: for an unknown site, position or variable, an interchange that changes no answer, or a causal model
@@ -69,17 +71,19 @@ def interchange_accuracy(
     data, variable = checked_pairs(model, causal_model, data, variable)
     if (intervention is None) == (not sites):
         raise UserError("interchange_accuracy: expected either an intervention or sites")
-    if intervention is not None:
-        require_type("interchange_accuracy: intervention", intervention, Interchange)
+    if intervention is not None and not isinstance(intervention, Interchange):
+        received = type(intervention).__name__
+        raise UserError(f"interchange_accuracy: received a {received}; expected an Interchange, or sites=[..]")
     sites = [sites] if isinstance(sites, str) else sites
     predicted = data.expected(variable)
-    alike = [v for v in causal_model.variables if v != variable and np.array_equal(data.expected(v), predicted)]
-    cache = finite_cache(model, data.source_examples, [intervention.site] if intervention else sites)
+    others = [v for v in causal_model.variables if v != variable and np.array_equal(data.expected(v), predicted)]
+    cache = finite_cache(model, data.source_examples, [intervention.site] if intervention else sites, True)
+    answer_names = model.task.answer_names
+    read = answer_names if data.digit is None else [answer_names[model.task.answer_positions[data.digit]]]
     rows = []
     for site, source in cache.items():
-        places: list[Position] = [*range(source.shape[1]), None]
-        if data.digit is not None and len(scored_positions(model, site, 0, source)) == 1:
-            places = [model.task.answer_positions[data.digit], None]
+        positions = site_positions(site, source.shape[1], model.task)
+        places = [*(name for name in positions if name in read or name not in answer_names), None]
         for position in [intervention.position] if intervention else places:
             evaluation = InterchangeEvaluation(model, data, site, position, variable, source)
             expected, base_tokens = evaluation.expected, evaluation.base_tokens
@@ -95,7 +99,7 @@ def interchange_accuracy(
                     "changed": changed,
                     "kept": kept,
                     "no_intervention": evaluation.no_intervention(),
-                    "alike": ", ".join(alike),
+                    "same_predictions": ", ".join(others),
                 }
             )
     return pd.DataFrame(rows)
@@ -131,7 +135,7 @@ class InterchangeEvaluation:
 
     Attributes:
         scored_positions: the j answer positions whose tokens are scored.
-        source: activations (n, k, ...) of the source runs at the site, measured here unless given.
+        source: activations (n, T, ...) of the source runs at the site, of the prompt too; measured here unless given.
         expected, base_tokens: predicted tokens (n, j), and the right ones of the bases.
     """
 
@@ -145,7 +149,7 @@ class InterchangeEvaluation:
         source: Tensor | None = None,
     ) -> None:
         self.site, self.position, base = site, position, data.base_examples
-        self.source = finite_cache(model, data.source_examples, [site])[site] if source is None else source
+        self.source = finite_cache(model, data.source_examples, [site], True)[site] if source is None else source
         select_position(model, self.source, site, position)  # refuses a position that is not there
         self.scored_positions = scored_positions(model, site, position, self.source)
         predicted = model.task.to_tokens(data.expected(variable))
@@ -200,13 +204,18 @@ def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], includ
 
 
 def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
-    """Activations x (n, k, ...) of a site at one position, or at all, as vectors (n, d)."""
-    return (x if position is None else x[:, model.index(site, position, x.shape[1])]).flatten(1)
+    """Activations x (n, T, ...) of a site at one position, or at all of its own, as vectors (n, d)."""
+    prompt = num_prompt_positions(site, x.shape[1], model.task)
+    if position is None:
+        return x[:, prompt:].flatten(1)
+    return x[:, prompt + model.index(site, position, x.shape[1] - prompt, prompt)].flatten(1)
 
 
 def scored_positions(model: Hooked, site: str, position: Position, x: Tensor) -> list[int]:
-    """The answer positions whose tokens score an interchange; x (n, k, ...) are activations of the site."""
-    width = model.task.width
-    if position is None or site.startswith("enc.") or x.shape[1] != width:
+    """The answer positions whose tokens score an interchange; x (n, T, ...) are activations of the site."""
+    width, prompt = model.task.width, num_prompt_positions(site, x.shape[1], model.task)
+    own = x.shape[1] - prompt
+    if position is None or site.startswith("enc.") or own != width:
         return list(range(width))
-    return [model.index(site, position, width)]
+    index = model.index(site, position, own, prompt)
+    return [index] if index >= 0 else list(range(width))

@@ -57,7 +57,8 @@ class InterventionContext:
     num_examples: int
     position: int | None = None  # index among the site's own positions, None for all
     num_prompt: int = 0  # positions of the prompt that precede the site's own
-    num_own: int = 0
+    num_own: int = 0  # fewer than in a cache if the decoder's input is a prefix
+    num_answer: int = 0  # positions of the whole answer
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a `UserError` if none fits."""
@@ -65,14 +66,17 @@ class InterventionContext:
             value = torch.as_tensor(value)  # NumPy arrays are accepted too
         except (TypeError, ValueError, RuntimeError):
             raise UserError(f"a value of type {type(value).__name__}: expected a tensor") from None
-        if self.position is not None and value.dim() == x.dim() + 1:
-            cached = value.shape[1]  # more than the site's own where a run is shorter than the one that was cached
-            with_prompt = cached != self.num_own and cached >= self.num_prompt + self.num_own
-            index = self.position + self.num_prompt * with_prompt
-            if not 0 <= index < cached:
-                accepted = "expected (N, C), that position alone"
-                raise UserError(f"a value of {cached} positions does not have the position to change; {accepted}")
-            value = value[:, index]
+        if value.dim() == x.dim() + (self.position is not None):  # a cached site, of a run that may be longer
+            cached = value.shape[1]
+            with_prompt = cached not in (self.num_own, self.num_answer) and cached >= self.num_prompt + self.num_own
+            first = self.num_prompt if with_prompt else 0
+            if self.position is None:
+                value = value[:, first : first + self.num_own]
+            elif 0 <= first + self.position < cached:
+                value = value[:, first + self.position]
+            else:
+                accepted = "run_with_cache(.., include_prompt=True) caches the prompt's too"
+                raise UserError(f"a value of the answer's {cached} positions: lacks the one to change; {accepted}")
         per_example = value.dim() == x.dim() and value.shape[0] == self.num_examples
         value = value[self.rows] if per_example else value
         sizes = zip(reversed(value.shape), reversed(x.shape), strict=False)
@@ -128,7 +132,7 @@ class Steer(Intervention):
 class Interchange(Intervention):
     """Replace the output of a site, or its part in a subspace, by that of another run (Geiger et al., 2021).
 
-    Without a source it only says where to intervene; `of` adds the activations of the source runs.
+    Without a source it only says where to intervene; `with_source` adds the activations of the source runs.
     """
 
     subspace: Subspace | None = None
@@ -141,16 +145,16 @@ class Interchange(Intervention):
         if self.subspace is not None:
             require_type("Interchange: subspace", self.subspace, Subspace)  # or a tensor or array, made one above
 
-    def of(self, cache: Mapping[str, Tensor]) -> Self:
+    def with_source(self, cache: Mapping[str, Tensor]) -> Self:
         """A copy with the source runs' activations at the site."""
-        require_type("Interchange.of", cache, Mapping)
+        require_type("Interchange.with_source", cache, Mapping)
         if self.site not in cache:
             raise UserError(f"Interchange at {self.site}: the cache lacks this site; it has {', '.join(cache)}")
         return replace(self, source=cache[self.site])
 
     def change(self, x: Tensor, context: InterventionContext) -> Tensor:
         if self.source is None:
-            raise UserError(f"Interchange at {self.site}: has no source; add one with .of(cache)")
+            raise UserError(f"Interchange at {self.site}: has no source; add one with .with_source(cache)")
         source = context.align(self.source, x).expand_as(x)
         if self.subspace is None:
             return source

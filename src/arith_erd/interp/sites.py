@@ -51,6 +51,25 @@ def holds_prompt(site: str, positions: int | None, task: "Task") -> bool:
     return site.startswith("enc.") or answer != positions == prompt
 
 
+def site_positions(site: str, length: int, task: "Task") -> dict[int | str, int]:
+    """Each position of a site -> its place among the ``length`` positions T of the output.
+
+    They are those of the prompt (in an encoder), of the answer, or of both (in a decoder-only network), by name. If T
+    is another number, the last m are the answer's; fewer than m have no known token, and are numbered.
+    """
+    names: list[int | str] = [*task.prompt_names] if holds_prompt(site, length, task) else [*task.answer_names]
+    if length == len(task.prompt_names) + len(task.answer_names):
+        names = [*task.prompt_names, *task.answer_names]
+    if len(names) > length or (site.startswith("enc.") and len(names) < length):
+        names = [*range(length)]
+    return {name: length - len(names) + i for i, name in enumerate(names)}
+
+
+def num_prompt_positions(site: str, length: int, task: "Task") -> int:
+    """How many of the ``length`` positions T of a site's output precede its own."""
+    return length - _num_own(site, length, task.prompt_length, task.answer_length)
+
+
 def position_names(site: str, positions: int, task: "Task") -> Sequence[int | str]:
     """The positions that a site holds: those of the prompt, of the answer, or both; numbers where it has others."""
     prompt, answer = task.prompt_names, task.answer_names
@@ -64,4 +83,8 @@ def num_own_positions(site: str, length: int, inputs: "Sequence[Tensor]") -> int
     ``inputs`` are those of the forward pass: prompt (B, P) and decoder's input (B, t), or those of another module.
     """
     answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else length
-    return length if site.startswith("enc.") or length < answer or length == inputs[0].shape[1] else answer
+    return _num_own(site, length, inputs[0].shape[1], answer)
+
+
+def _num_own(site: str, length: int, prompt: int, answer: int) -> int:
+    return length if site.startswith("enc.") or length < answer or length == prompt else answer

@@ -71,7 +71,7 @@ def changes_its_argument(a, b):
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"sum": lambda a, b: a + b + (a == 3)}, r"^causal model of add: the output sum is 4 for a=3, b=0"),
+        ({"sum": lambda a, b: a + b + (a == 3)}, r"^causal model of add: its output sum is 4 for a=3, b=0"),
         ({"sum": lambda a, z: a}, r"^variable sum: takes z; expected some of a_bit, b_bit, a, b, operands$"),
         ({"x": lambda y: y, "y": lambda x: x, "sum": total}, r"form a cycle: "),
         ({"sum": lambda a, b: (a + b) / 1}, r"^variable sum: returned float64 of shape \(64,\); expected integers"),
@@ -93,6 +93,12 @@ def test_unknown_names_are_refused() -> None:
         ADD.interchange([[1, 2]], [[3, 4]], "carries")
     with pytest.raises(UserError, match=r"output=total: expected one of sum"):
         CausalModel(Add(3), {"sum": total}, output="total")
+    with pytest.raises(UserError, match=r"^variable carry: set to values of shape \(\); expected \(1,\) or \(1, 4\)"):
+        CausalModel(Add(3)).values([[1, 2]], {"carry": 0})
+
+
+def test_the_output_is_the_variable_that_is_the_answer() -> None:
+    assert CausalModel(Add(3), {"sum": total, "carry": lambda a, b: (a + b) ^ a ^ b}).output == "sum"
 
 
 def test_families_and_variables_that_a_model_suggests() -> None:

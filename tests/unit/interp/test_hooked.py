@@ -60,7 +60,7 @@ def test_patched_with_itself_nothing_changes_and_with_another_run_it_equals_a_wh
     assert equal(resumed([Replace(site, None, cache[site])]), clean)
     logits, other = model.run_with_cache(OTHER, [site])
     for position in (None, 1):
-        patch = [Interchange(site, position).of(other)]
+        patch = [Interchange(site, position).with_source(other)]
         patched = model.run(CLEAN, patch)
         assert equal(resumed(patch), patched)
         if position is None:
@@ -88,7 +88,7 @@ def test_a_position_of_a_truncated_run_is_the_same_position() -> None:
         model = hooked(kind)
         prompt, answer_in = model.inputs(CLEAN)
         _, other = model.run_with_cache(OTHER, ["dec.2"])
-        patch = [Interchange("dec.2", 1).of(other)]
+        patch = [Interchange("dec.2", 1).with_source(other)]
         assert equal(model.run((prompt, answer_in[:, :2]), patch)[:, 1], model.run(CLEAN, patch)[:, 1])
 
 
@@ -114,15 +114,15 @@ def test_an_interchange_within_a_subspace_leaves_the_rest() -> None:
     _, other = model.run_with_cache(OTHER, ["dec.2"])
     for position, width in ((1, 16), (None, 4 * 16)):
         directions = torch.linalg.qr(torch.randn(width, 2))[0]
-        one = Interchange("dec.2", position, Subspace(directions)).of(other)
+        one = Interchange("dec.2", position, Subspace(directions)).with_source(other)
         _, cache = model.run_with_cache(CLEAN, ["dec.2"], [one])
         pick = (lambda x: x.flatten(1)) if position is None else (lambda x: x[:, 1])
         got, before, source = (pick(c["dec.2"]) for c in (cache, base, other))
         assert equal(got @ directions, source @ directions)
         rest = torch.eye(width) - directions @ directions.T
         assert equal(got @ rest, before @ rest)
-    everything = Interchange("dec.2", None, Subspace(torch.eye(64))).of(other)
-    assert equal(model.run(CLEAN, [everything]), model.run(CLEAN, [Interchange("dec.2", None).of(other)]))
+    everything = Interchange("dec.2", None, Subspace(torch.eye(64))).with_source(other)
+    assert equal(model.run(CLEAN, [everything]), model.run(CLEAN, [Interchange("dec.2", None).with_source(other)]))
 
 
 def test_gradients_reach_a_value_and_no_weight() -> None:
@@ -151,7 +151,7 @@ def in_order(*order: int) -> Hooked:
 def test_a_resumed_run_equals_a_whole_one_whatever_the_order_of_layers(order: Sequence[int]) -> None:
     model = in_order(*order)
     _, other = model.run_with_cache(OTHER, ["dec.2"])
-    patch = [Interchange("dec.2", 1).of(other)]
+    patch = [Interchange("dec.2", 1).with_source(other)]
     assert not equal(model.run(CLEAN, patch), model.run(CLEAN))
     assert equal(model.resume_from("dec.2", CLEAN)(patch), model.run(CLEAN, patch))
 
@@ -175,7 +175,7 @@ def test_any_module_can_be_hooked() -> None:
     base, source = torch.randint(8, (2, 5, 4))
     _, cache = model.run_with_cache([source], ["h1"])
     assert cache["h1"].shape == (5, 4, 6)
-    assert equal(model.run([base], [Interchange("h1", None).of(cache)]), network(source))
+    assert equal(model.run([base], [Interchange("h1", None).with_source(cache)]), network(source))
     patched = model.run([base], [Replace("h1", 2, cache["h1"])])
     assert equal(patched[:, 2], network(source)[:, 2])
     assert equal(patched[:, :2], network(base)[:, :2])
@@ -248,11 +248,11 @@ def test_a_cache_with_the_prompt_has_the_same_positions_and_a_value_of_some_exam
         at = 7 + 1 if name == "r1" else 1
         expected = model.run(CLEAN, Replace("dec.1", name, whole["dec.1"][:, at]))
         assert equal(model.run(CLEAN, Replace("dec.1", name, whole["dec.1"])), expected)
-    assert equal(
-        model.run(CLEAN, Replace("dec.1", "r1", own["dec.1"])), model.run(CLEAN, Replace("dec.1", 1, own["dec.1"]))
-    )
+    for name, other in (("r1", 1), (None, "all")):
+        by_own = model.run(CLEAN, Replace("dec.1", name, own["dec.1"]))
+        assert equal(by_own, model.run(CLEAN, Replace("dec.1", other, whole["dec.1"])))
     for position, value in (("a1", own["dec.1"]), (1, torch.zeros(10, 16))):
-        with pytest.raises(UserError, match="does not"):
+        with pytest.raises(UserError, match=r"does not fit|include_prompt=True"):
             model.run(CLEAN, Replace("dec.1", position, value), batch_size=10)
 
 
@@ -296,7 +296,7 @@ def test_what_does_not_fit_is_one_line() -> None:
         (lambda: model.run(CLEAN, ["dec.1"]), r"^interventions: received 'dec.1'; expected an intervention, such as"),
         (lambda: model.run(CLEAN, Replace("dec.1", 0, None)), r"^a value of type NoneType: expected a tensor"),
         (lambda: model.run(CLEAN, Erase("dec.2", None, lambda x: x[:, 1:])), r"^Erase at dec\.2: .* \(64, 63\)"),
-        (lambda: Interchange("dec.2", 0).of({"dec.1": x}), r"^Interchange at dec\.2: the cache lacks .* has dec\.1"),
+        (lambda: Interchange("dec.2", 0).with_source({"dec.1": x}), r"^Interchange at dec\.2: .* has dec\.1"),
         (lambda: model.run(CLEAN, Replace("dec.1", True, x)), r"^position True: dec\.1 has a0"),
         (lambda: model.accuracy(TASK.examples([], [])), r"received no examples; expected one or more"),
         (lambda: model.run([3, 5]), r"^Transformer: received list; expected task\.examples"),

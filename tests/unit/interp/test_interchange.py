@@ -14,7 +14,7 @@ from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
 from arith_erd.interp.das import fit_das
 from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.interchange import balanced_accuracy, interchange_accuracy
+from arith_erd.interp.interchange import balanced_accuracy, changed_and_kept, interchange_accuracy
 from arith_erd.interp.interventions import Interchange
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.references import reference
@@ -102,7 +102,7 @@ def test_direction_planted_in_a_network_of_ones_own_is_found(mine: tuple[ae.Hook
     data = ae.CounterfactualDataset.sample(adder, vary="carry", n=400)
     train, test = data.split()
     whole = ae.interchange_accuracy(model, adder, test, sites=["h"])
-    assert whole["position"].tolist() == [0, 1, 2, 3, "all"]
+    assert whole["position"].tolist() == ["r3", "r2", "r1", "r0", "all"]
     assert (whole["no_intervention"].iloc[:3] == 0.5).all()
     assert whole["accuracy"].iloc[1] < 0.8  # carries over the sum of the digits too
     space = ae.fit_das(model, adder, train, site="h", position="r1", variable="carry", rank=1)
@@ -117,8 +117,8 @@ def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.
     model, adder = mine
     kept = CounterfactualDataset.sample(adder, vary="carry", keep="own_sum", n=100, digit=2)
     rows = interchange_accuracy(model, adder, kept, sites=["h"])
-    assert rows["position"].tolist() == [1, "all"]  # digit 2 is the second of the answer
-    assert rows["alike"].iloc[0] == "total"
+    assert rows["position"].tolist() == ["r2", "all"]
+    assert rows["same_predictions"].iloc[0] == "total"
     same = CounterfactualDataset.sample(adder, keep="carry", n=100)
     with pytest.raises(UserError, match=r"^variable=carry: its interchange changes no answer"):
         interchange_accuracy(model, adder, same, sites=["h"], variable="carry")
@@ -199,7 +199,28 @@ def test_an_interchange_of_attention_patterns_reads_all_keys_of_nanogpt() -> Non
     model, adder = Hooked(NanoGPT(7, 4, d_model=16, num_heads=2, num_layers=2), task=Add(3)), CausalModel(Add(3))
     data = CounterfactualDataset.sample(adder, "carry", n=10, digit=2)
     found = interchange_accuracy(model, adder, data, sites="dec.1.attn.pattern")
-    assert found["position"].tolist() == [2, "all"]
+    assert found["position"].tolist() == [*model.task.prompt_names, "r2", "all"]
+
+
+def test_a_position_of_the_prompt_in_a_decoder_only_network_is_tested_by_the_whole_answer() -> None:
+    """At the embedding an interchange at a1 is the network's run with that token of the source's prompt."""
+    model, adder = Hooked(NanoGPT(7, 4, d_model=16, num_heads=2, num_layers=2), task=Add(3)), CausalModel(Add(3))
+    data = CounterfactualDataset.sample(adder, n=100)
+    (prompt, answer_in), (other, _) = model.inputs(data.base_examples), model.inputs(data.source_examples)
+    prompt[:, 1] = other[:, 1]
+    tokens, expected = model.run((prompt, answer_in)).argmax(-1), torch.as_tensor(data.expected("a_bit"))
+    changed, kept = changed_and_kept(tokens - ZERO, expected, torch.as_tensor(data.base_examples.completion - ZERO))
+    found = interchange_accuracy(model, adder, data, sites="dec.embed", variable="a_bit").set_index("position")
+    assert found.loc["a1", ["changed", "kept"]].tolist() == [changed, kept]
+    train, test = data.split()
+    space = fit_das(model, adder, train, "dec.1", "b0", "b_bit", rank=2, steps=2)
+    assert space.directions.shape == (16, 2)
+    rows = interchange_accuracy(model, adder, test, Interchange("dec.1", "b0", space), variable="b_bit")
+    assert rows[["site", "position", "n"]].to_numpy().tolist() == [["dec.1", "b0", len(test)]]
+    with pytest.raises(UserError, match=r"^position a1: a token of the prompt; expected one of the 4 positions of"):
+        interchange_accuracy(model, adder, data, Interchange("dec.2", "a1"), variable="a_bit")
+    with pytest.raises(UserError, match=r"^interchange_accuracy: received a list; expected an Interchange, or sites="):
+        interchange_accuracy(model, adder, data, ["dec.2"], variable="carry")
 
 
 def test_activations_that_are_not_finite_are_refused() -> None:
@@ -229,6 +250,6 @@ def test_pyvene_gives_the_same_logits_after_an_interchange(layers, rank):
     inputs = [dict(zip(("prompt", "answer_in"), model.inputs(examples), strict=True)) for examples in (base, source)]
     _, expected = peer(inputs[0], [inputs[1]], {"sources->base": before + 4})
     _, cache = model.run_with_cache(source, ["dec.2"])
-    found = model.run(base, [ae.Interchange("dec.2", 4, subspace).of(cache)])
+    found = model.run(base, [ae.Interchange("dec.2", 4, subspace).with_source(cache)])
     assert (found - model.run(base)).abs().max() > 0.1
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
