@@ -141,10 +141,11 @@ class CausalModel:
     def co_parents(self, variable: str) -> tuple[str, ...]:
         """The variables that affect the answer together with this one, as ``xor`` does with ``carry``.
 
-        They are the other parents of its children, and the parents of its further descendants that do not depend on it.
+        They are the other parents of its children: the child ``sum`` of ``carry`` has the other parent ``xor``. Parents
+        of its later descendants are included if they do not depend on it.
         """
         descendants, of_children, of_others = {variable}, set[str](), set[str]()
-        for name, parents in ((name, set(self.parents[name])) for name in self._functions):  # causes come first
+        for name, parents in ((name, set(self.parents[name])) for name in self._functions):  # parents before children
             if shared := parents & descendants:
                 descendants.add(name)
                 (of_children if variable in shared else of_others).update(parents)

@@ -31,7 +31,8 @@ Cache = dict[str, Tensor]
 class Origin:
     """Where a network comes from; None for what is unknown.
 
-    ``split`` says which examples were held out. ``untrained`` makes the same network with fresh initial weights.
+    ``split`` says which examples were held out. ``untrained()`` makes the same network with fresh initial weights, from
+    PyTorch's global generator (`models.weights.initialise` sets its seed).
     ``epoch`` is the one after which the weights were kept, None for the last weights. ``job`` is the run's
     `config.job.Job`.
     """
@@ -55,7 +56,7 @@ class Hooked:
 
     Args:
         network: any module that returns logits (N, t, V) for a prompt (N, P) and decoder inputs (N, t), the tokens
-            ``<start> r_0 .. r_(t-2)``. `run` passes all m inputs at once, `predict` one more at a time. The
+            ``<start> r_0 .. r_(t-2)``. `run` calls it once, with t = m; `predict` calls it with t = 1, 2, .. m. The
             network is put into evaluation mode, here and at every run.
         sites: name -> submodule whose output is read and replaced: examples on axis 0, positions on axis 1. By default
             ``network.sites()``.
