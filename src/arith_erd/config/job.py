@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import numpy as np
-from pydantic import PlainValidator, TypeAdapter, ValidationError, ValidationInfo
+from pydantic import PlainValidator, ValidationError, ValidationInfo
 from pydantic.dataclasses import dataclass as validated_dataclass
 
 from ..errors import UserError, bad_value, explain_validation_error, no_such_key
@@ -261,6 +261,6 @@ def _validated_job(job_class: type[JobClass], config: Mapping[str, Any], **inter
             raise no_such_key(str(key), known)
     values = {**config, **internal, "resolved": dict(config)}
     try:
-        return TypeAdapter(job_class).validate_python(values)
+        return job_class(**values)
     except ValidationError as error:
         raise explain_validation_error(error, values, fields) from error

@@ -40,6 +40,7 @@ from ..seeds import format_seeds, parse_seeds
 from ..system.files import locked, oserrors_naming, remove_partial_files, write_atomically
 from ..system.machine import git_commit
 
+YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C it takes a tenth of the time, of 100 runs 1 s
 NAMED_GROUPS = ("task", "split", "model", "ablation")
 HASHED_GROUPS = (*NAMED_GROUPS, "data")
 HASHED_TRAINER_KEYS = ("max_epochs", "stop_at", "precision")
@@ -184,7 +185,7 @@ class Run:
     def config(self) -> dict[str, Any]:
         """The resolved configuration, unchecked; a `UserError` if there is none."""
         try:
-            config = yaml.safe_load(self.config_file.read_text(encoding="utf-8"))
+            config = yaml.load(self.config_file.read_text(encoding="utf-8"), YAML_LOADER)
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise UserError(f"{self.path}: not a run directory (its config.yaml cannot be read)") from error
         if not isinstance(config, dict):
