@@ -72,7 +72,7 @@ class Mechanism(NetworkProbe):
     across = ("position",)
 
     pairs: SampleSize = 1024
-    moved: SampleSize = 512
+    steered: SampleSize = 512
     seed: Natural = 0
     causal_model: CausalModelSpec = None
 
@@ -93,7 +93,7 @@ class Mechanism(NetworkProbe):
             yield row._asdict()
 
     def _classify(self, model: Hooked) -> tuple[MeasuredSignature, Classification]:
-        signature = measure_signature(model, self.pairs, self.moved, self.seed, self.user_model)
+        signature = measure_signature(model, self.pairs, self.steered, self.seed, self.user_model)
         return signature, classify(signature, self.expected)
 
     @property

@@ -20,7 +20,7 @@ from tests.unit.probes.small import measured, untrained
 
 @pytest.mark.slow
 def test_card_of_a_reference_names_its_algorithm() -> None:
-    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, moved=64, causal_model=PrefixCarry)
+    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, steered=64, causal_model=PrefixCarry)
     rows = measured(probe)
     assert json.loads(probe.files()["card.json"])["seeds"][0]["bits"][0]["position"] == 1
     assert (probe.card.verdict, probe.card.calibrated) == ("prefix_carry", True)
@@ -52,7 +52,7 @@ def test_own_causal_model_that_a_network_does_not_run_expects_fewer_of_its_answe
 
 
 def test_card_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
-    probe = Mechanism([untrained(Mul(3), NanoGPT)], pairs=64, moved=64)
+    probe = Mechanism([untrained(Mul(3), NanoGPT)], pairs=64, steered=64)
     measured(probe)
     assert (probe.card.verdict, probe.card.calibrated) == ("undecided", False)
     assert NO_VERDICT in probe.summary()[0]
