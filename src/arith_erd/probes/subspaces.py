@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
@@ -36,7 +36,8 @@ MARK_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
 class Subspaces(NetworkProbe):
     """Search for a subspace whose interchange between runs acts like that of a causal variable, with controls.
 
-    A row is a variable at one position of a site, and a subspace of one rank. ``iia`` is the balanced
+    A row is a variable at one position of a site, and a subspace of one rank. Positions of the answer are indices or
+    names (``r4``); those of the prompt, in a decoder-only network, are names (``a4``). ``iia`` is the balanced
     interchange-intervention accuracy on test pairs, which share no operand with the training pairs. The other columns
     are those of `mechanism.controls.ControlledDAS.evaluate`. Angles are in degrees, between the subspace and the
     directions that probes read.
@@ -60,7 +61,7 @@ class Subspaces(NetworkProbe):
     )
 
     site: OneOrMore[str] | None = None
-    position: OneOrMore[Natural | Literal["all"]] | None = None
+    position: OneOrMore[Natural | str] | None = None
     variable: OneOrMore[str] | None = None
     rank: OneOrMore[Count] = (1, 2)
     train: Count = 1000
@@ -80,9 +81,12 @@ class Subspaces(NetworkProbe):
         for name, at in product(self.sites, self.positions):
             if at != "all" and name.startswith("enc."):
                 raise UserError(f"probe.position={at}: expected all at {name}; only the decoder has single positions")
-            if at != "all" and at >= task.width:
-                raise bad_value("probe.position", at, f"an integer from 0 to {task.width - 1}, a list of them, or all")
-        digits = [None if at == "all" else task.answer_positions[at] for at in self.positions]
+            if at not in ("all", *range(task.width), *task.answer_names, *task.prompt_names):
+                accepted = f"an integer from 0 to {task.width - 1}, a name such as r1 or a0, a list of them, or all"
+                raise bad_value("probe.position", at, accepted)
+        tokens = {name: t for t, name in enumerate(task.answer_names)}
+        read = [tokens.get(at, at) for at in self.positions]
+        digits = [task.answer_positions[t] if isinstance(t, int) else None for t in read]
         for name in self.variables or ():
             require_distinguishable(self.hypothesis, [name], "probe.variable", digits)
         if "all" in self.positions and not (self.variables or self.hypothesis.answer_variable):

@@ -74,6 +74,9 @@ def test_subspaces_of_products_and_of_all_positions() -> None:
     assert list(rows["variable"]) == ["a_bit", "b_bit", "column_sum", "carry", "product"]
     rows = measured(Subspaces([untrained(Add(3))], "enc.1", "all", rank=1, **SMALL))
     assert rows[["position", "variable"]].to_numpy().tolist() == [["all", "sum"]]
+    decoder_only = Hooked(NanoGPT(7, 4, d_model=8, num_heads=2, num_layers=2), task=ADD)
+    rows = measured(Subspaces([decoder_only], "dec.1", ["a1", "r1"], "a_bit", rank=1, **SMALL))
+    assert rows["position"].tolist() == ["a1", "r1"]
 
 
 @pytest.mark.slow
