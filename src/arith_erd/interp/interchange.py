@@ -34,6 +34,7 @@ from ..models.network import Network
 from ..tasks import Examples
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
+from .forward import PartialForward
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
 from .sites import num_prompt_positions, site_positions
@@ -84,11 +85,14 @@ def interchange_accuracy(
     for site, source in cache.items():
         positions = site_positions(site, source.shape[1], model.task)
         places = [*(name for name in positions if name in read or name not in answer_names), None]
+        resumed = model.resume_from(site, data.base_examples)
+        without = resumed().argmax(dim=-1)
         for position in [intervention.position] if intervention else places:
-            evaluation = InterchangeEvaluation(model, data, site, position, variable, source)
+            evaluation = InterchangeEvaluation(model, data, site, position, variable, source, resumed)
             expected, base_tokens = evaluation.expected, evaluation.base_tokens
             tokens = evaluation.tokens(intervention.subspace if intervention else None)
             changed, kept = changed_and_kept(tokens, expected, base_tokens)
+            unchanged = without[:, evaluation.scored_positions]
             rows.append(
                 {
                     "site": site,
@@ -98,7 +102,7 @@ def interchange_accuracy(
                     "accuracy": balanced_accuracy(tokens, expected, base_tokens),
                     "changed": changed,
                     "kept": kept,
-                    "no_intervention": evaluation.no_intervention(),
+                    "no_intervention": balanced_accuracy(unchanged, expected, base_tokens),
                     "same_predictions": ", ".join(others),
                 }
             )
@@ -137,6 +141,7 @@ class InterchangeEvaluation:
         scored_positions: the j answer positions whose tokens are scored.
         source: activations (n, T, ...) of the source runs at the site, of the prompt too; measured here unless given.
         expected, base_tokens: predicted tokens (n, j), and the right ones of the bases.
+        forward: the rest of the network on the bases, from the site on and up to the last scored token, unless given.
     """
 
     def __init__(
@@ -147,6 +152,7 @@ class InterchangeEvaluation:
         position: Position,
         variable: str,
         source: Tensor | None = None,
+        forward: PartialForward | None = None,
     ) -> None:
         self.site, self.position, base = site, position, data.base_examples
         self.source = finite_cache(model, data.source_examples, [site], True)[site] if source is None else source
@@ -160,7 +166,7 @@ class InterchangeEvaluation:
         prompt, answer_in = model.inputs(base)
         if isinstance(model.network, Network) and not site.endswith(".pattern"):  # a pattern would have fewer keys
             answer_in = answer_in[:, : max(self.scored_positions) + 1]
-        self.forward = model.resume_from(site, (prompt, answer_in))
+        self.forward = forward or model.resume_from(site, (prompt, answer_in))
 
     def logits(self, subspace: Subspace | None) -> Tensor:
         """Logits (n, j, V) with the subspace interchanged, or the whole activation (None); gradients pass."""
