@@ -95,7 +95,7 @@ def commands(program: str) -> list[str]:
 DOCUMENTED = [(program, line) for program in ("train", "probe") for line in commands(f"{program}.py")]
 
 
-@pytest.mark.slow_after(15)
+@pytest.mark.slow_after(6)
 @pytest.mark.parametrize(("program", "line"), DOCUMENTED)
 def test_documented_options_exist(program: str, line: str) -> None:
     """Composed with the first value of each sweep, and checked as the program does before it trains."""

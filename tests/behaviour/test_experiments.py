@@ -78,10 +78,8 @@ def job_of(job: TrainJob) -> Job:
     return Job(*groups, *orders, *(config["trainer"][key] for key in ("max_epochs", "stop_at")))
 
 
-SLOW = ("table3", "figC6")
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in WANTED])
+@pytest.mark.slow_after(3)
+@pytest.mark.parametrize("name", WANTED)
 def test_experiment_has_the_jobs_of_the_paper_each_with_a_run_directory_of_its_own(name: str) -> None:
     jobs = sweep(name)
     assert [job_of(job) for job in jobs] == WANTED[name]
