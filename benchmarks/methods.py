@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from mechanism_numbers import markdown  # beside this file
 
@@ -27,7 +28,7 @@ from arith_erd.interp.erasure import probe_predictions, whiten
 from arith_erd.interp.sites import layer_of, layers, residual_stream
 from arith_erd.mechanism.controls import ControlledDAS
 from arith_erd.mechanism.signature import Signature, classify, expected_signatures, measure_signature
-from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots, write_in_cell
+from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots
 from arith_erd.probes.probe import select_sites
 from arith_erd.stats import beats_majority, clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
@@ -171,9 +172,8 @@ def draw_confusion(found: pd.DataFrame) -> Figure:
             columns=[*ALGORITHM_CLASSES],
             fill_value=0,
         )
-        heat_map(ax, table.div(table.sum(axis=1), axis=0).rename(index=ROW_LABELS))
-        for (i, j), count in np.ndenumerate(table.to_numpy()):
-            write_in_cell(ax, i, j, str(count), count > 0.6 * table.iloc[i].sum(), 9)
+        shares = table.div(table.sum(axis=1), axis=0).rename(index=ROW_LABELS)
+        heat_map(ax, shares, Normalize(0, 1), "Blues", table.map(str), 9)
         known = of_method[of_method["algorithm"] != ""]
         set_panel_title(ax, str(name), f"{known['right'].sum()} of {len(known)}")
         ax.set_xlabel("named", fontsize=8, color=GREY)

@@ -16,7 +16,7 @@ from ..interp.explorer import Page, export_network, write_page
 from ..interp.hooked import Hooked
 from ..models import NanoGPT
 from ..runs.directory import hashed_config
-from ..system.files import atomic_file, write_atomically
+from ..system.files import atomic_file, require_writable, write_atomically
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 MODEL_CARD = """\
@@ -64,14 +64,12 @@ class LoadedNetwork(Hooked):
         settings = hashed_config(self.origin.job.resolved) | {"seed": self.seed}
         config = {"job": settings, "epoch": self.origin.epoch}
         folder = Path(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with atomic_file(folder / WEIGHTS) as path:
-                save_file(self.network.state_dict(), path)
-            write_atomically(folder / CONFIG, json.dumps(config, indent=2) + "\n")
-            write_atomically(folder / "README.md", model_card(self, self.origin.job))
-        except OSError as error:
-            raise UserError(f"folder={folder}: cannot be written ({error.strerror})") from error
+        require_writable("folder", folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        with atomic_file(folder / WEIGHTS) as path:
+            save_file(self.network.state_dict(), path)
+        write_atomically(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+        write_atomically(folder / "README.md", model_card(self, self.origin.job))
 
     def push_to_hub(self, repo_id: str, *, private: bool = False) -> str:
         """Upload the files of `save_pretrained` to ``USER/NAME`` on the Hugging Face Hub, and return the address.

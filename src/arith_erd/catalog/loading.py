@@ -134,16 +134,13 @@ def select_epochs(run: Run, seeds: Sequence[int], epochs: Epochs) -> list[int]:
     saved = {*run.saved_epochs(*seeds)}
     if all(run.weights_file(seed).is_file() for seed in seeds):
         saved |= {row["epoch"] for row in run.metrics()[-1:]}
-    available = f"epoch {format_seeds(tuple(saved))}" if saved else "no epoch"
-    hint = "" if len(saved) > 1 else "; checkpoint.keep=all, log or every:K keeps more while a run trains"
-    if epochs == "all":
-        if len(saved) < 2:
-            raise UserError(f"epoch=all: {run.path} has weights of {available}{' alone' if saved else ''}{hint}")
-        return sorted(saved)
-    for epoch in epochs:
-        if epoch not in (0, *saved):
-            raise UserError(f"epoch={epoch}: {run.path} has weights of {available} and 0 (before training){hint}")
-    return sorted(epochs)
+    wanted = saved if epochs == "all" else {*epochs}
+    missing = [str(epoch) for epoch in sorted(wanted - {0, *saved})]
+    if missing or (epochs == "all" and len(saved) < 2):
+        known = f"{format_seeds(tuple(saved))} and 0" if saved else "0"
+        hint = "(before training); checkpoint.keep=all, log or every:K keeps more while a run trains"
+        raise UserError(f"epoch={(missing or ['all'])[0]}: {run.path} has weights of epoch {known} {hint}")
+    return sorted(wanted)
 
 
 def find_runs(pattern: str) -> list[Path]:

@@ -7,8 +7,7 @@ reads the digits from it (the paper's ERD), and ``carries``, if it forms the dig
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,11 @@ class LabelledNetwork:
     algorithm: str
     variables: tuple[str, ...]
     sites: tuple[str, ...]
-    load: Callable[[], Hooked] = field(repr=False, compare=False)
+    run: Path | None = None
+    """The run directory of a trained network."""
+
+    def load(self) -> Hooked:
+        return load_run(self.run, self.seed) if self.run else load_references(self.name, self.seed)[0]
 
 
 def zoo(*runs: str | Path) -> list[LabelledNetwork]:
@@ -55,13 +58,13 @@ def zoo(*runs: str | Path) -> list[LabelledNetwork]:
     Args:
         runs: directories or globs. A run with ``loss=interchange`` on the sum counts as ``sum``, on carry and xor as
             ``carries``, any other loss as unknown. A seed is included if it answers all pairs right and every token
-            follows at least 99% of the interchanges (`benchmarks/zoo.py` has the commands).
+            follows at least 99% of the interchanges (`scripts/zoo.sh` has the commands).
 
     Raises:
         UserError: if there is no such run, or it is not finished.
     """
     networks = [
-        LabelledNetwork(name, seed, algorithm, ALGORITHM_VARIABLES[algorithm], (), partial(_reference, name, seed))
+        LabelledNetwork(name, seed, algorithm, ALGORITHM_VARIABLES[algorithm], ())
         for name, algorithm in REFERENCE_ALGORITHMS.items()
         for seed in REFERENCE_SEEDS
     ]
@@ -142,10 +145,6 @@ def fit_threshold(scores: npt.NDArray[np.float64], is_sum: npt.NDArray[np.bool_]
     return float(best[(len(best) - 1) // 2])
 
 
-def _reference(name: str, seed: int) -> Hooked:
-    return load_references(name, seed)[0]
-
-
 def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     settings = run.config()
     config = settings["model"]
@@ -165,4 +164,4 @@ def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     for entry in run.summary()["seeds"]:
         seed, right = int(entry["seed"]), entry["train_seq_acc"] == entry["val_seq_acc"] == 1
         if right and worst_interchange_accuracy.get(seed, 0.0 if places else 1.0) >= MIN_INTERCHANGE_ACCURACY:
-            yield LabelledNetwork(name, seed, algorithm, tuple(places), sites, partial(load_run, run.path, seed))
+            yield LabelledNetwork(name, seed, algorithm, tuple(places), sites, run.path)

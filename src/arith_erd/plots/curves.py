@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from . import style
 from .panels import Lines, split_rows
-from .tables import INTEGER, NUMBER, TEXT, TableSchema, summary_table
+from .tables import INTEGER, NUMBER, TEXT, summary_table
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class EpochCurves:
     """Columns ``seed``, ``panel``, ``line`` and ``value``."""
     label: str
     """Label of the vertical axis."""
-    unit: str = NUMBER  # unit of the value, as in `TableSchema`
+    unit: str = NUMBER  # unit of the value, as in `plots.tables.column_kinds`
     reached: Mapping[int, int | None] = field(default_factory=dict)  # seed -> the epoch at which it reached 95%
 
     @classmethod
@@ -50,7 +50,7 @@ class EpochCurves:
         """One row per epoch, one column per line: means over the seeds, with intervals if there are three or more."""
         across = ("panel", "line") if self.table["panel"].nunique() > 1 else ("line",)
         columns = {"epoch": INTEGER, **dict.fromkeys(across, TEXT), "value": self.unit}
-        return summary_table(self.table, TableSchema("", columns, across=across))
+        return summary_table(self.table, columns, across)
 
     def draw(self, title: str) -> Figure:
         """Median and range over seeds; dotted: the epochs that they ``reached``."""
@@ -68,7 +68,10 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
     table = pd.DataFrame(rows)
     panels = 2 if slices is None else 3
     figure, (accuracy, loss, *length_axes) = style.subplots(4.4 * panels, 3.6, 1, panels)
-    format_accuracy_axes(accuracy, table)
+    format_accuracy_axes(accuracy)
+    draw_over_epochs(accuracy, table, "train_seq_acc", "training", style.INK, "--")
+    if table["val_seq_acc"].notna().any():
+        draw_over_epochs(accuracy, table, "val_seq_acc", "validation", style.BLUE, "-")
     accuracy.set(ylabel="sequence accuracy")
     accuracy.axhline(0.95, color=style.GREY, linewidth=0.6, linestyle=":")
     draw_over_epochs(loss, table, "train_loss", "training", style.ORANGE, "-")
@@ -124,12 +127,6 @@ def draw_by_setting(means: pd.DataFrame) -> Figure:
     return figure
 
 
-def thin_epochs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep at most 400 epochs of metric rows, with the first and the last; more only enlarge the SVG."""
-    end = rows["epoch"].max()
-    return rows[(rows["epoch"] % -(-end // 400) == 0) | rows["epoch"].isin([1, end])]
-
-
 def pivot_forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
     """A column as a table (epochs, seeds). A seed that stopped early keeps its last value until the longest ends."""
     return rows.pivot_table(column, "epoch", by, dropna=False).ffill()
@@ -143,11 +140,7 @@ def draw_over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, colo
     style.draw_band(ax, pivot_forward_filled(rows, column), **look)
 
 
-def format_accuracy_axes(ax: Axes, rows: pd.DataFrame | None = None) -> None:
-    """Set up a panel of accuracies over the epochs; with ``rows`` draw those of training and validation."""
+def format_accuracy_axes(ax: Axes) -> None:
+    """Set up a panel of accuracies over the epochs."""
     style.format_axes(ax, "y")
     ax.set(xlabel="epoch", ylim=(-0.02, 1.03))
-    if rows is not None:
-        draw_over_epochs(ax, rows, "train_seq_acc", "training", style.INK, "--")
-        if rows["val_seq_acc"].notna().any():
-            draw_over_epochs(ax, rows, "val_seq_acc", "validation", style.BLUE, "-")

@@ -111,7 +111,8 @@ class HeatMaps(Picture):
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         table = self.pivot(rows, self.line)
-        style.heat_map(ax, table, Normalize(*self.color_range), self.cmap, self.numbers)
+        texts = table.map(f"{{:{self.numbers}}}".format) if self.numbers else None
+        style.heat_map(ax, table, Normalize(*self.color_range), self.cmap, texts, 7)
         longest = max(len(line) for name in table for line in str(name).split("\n"))
         crowded = longest * self.font_size > 90 * self.cell[0]
         ax.tick_params(labelsize=self.font_size, pad=1)
@@ -142,16 +143,10 @@ class Lines(Picture):
         main_lines = [name for name in names if name not in self.reference_lines]
         shades = colormaps["viridis_r"](np.linspace(0.15, 0.95, len(main_lines)))
         colors = LINE_COLORS if len(main_lines) <= len(LINE_COLORS) else shades
-        styles: dict[str, dict[str, Any]] = {
-            name: {
-                "color": colors[i],
-                "linestyle": LINE_STYLES[i % 4],
-                "linewidth": 1.6,
-                "marker": markers[i % 6 : i % 6 + 1],
-                "markersize": 4,
-            }
-            for i, name in enumerate(main_lines)
-        }
+        styles: dict[str, dict[str, Any]] = {}
+        for i, name in enumerate(main_lines):
+            styles[name] = {"color": colors[i], "linestyle": LINE_STYLES[i % 4], "linewidth": 1.6}
+            styles[name] |= {"marker": markers[i % 6 : i % 6 + 1], "markersize": 4}
         for i, (name, of) in enumerate(self.reference_lines.items()):
             color = styles[of]["color"] if of in styles else style.INK
             styles[name] = {"color": color, "linestyle": (":", "-.", "--")[i % 3], "linewidth": 1}

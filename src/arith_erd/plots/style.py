@@ -3,7 +3,6 @@
 Lines differ in dashes and points in shape, so no reader depends on colour.
 """
 
-import base64
 import contextlib
 import io
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ BLUE, ORANGE, GREEN, GREY = "#1f5fa8", "#d9730d", "#2e7d4f", "#6b7280"
 INK, LIGHT = "#1f2937", "#9ca3af"
 TASKS = {"add": "Addition", "mul": "Multiplication"}
 DIAMOND_STYLE: dict[str, Any] = {"marker": "D", "linestyle": "", "markerfacecolor": "white", "markersize": 5.5}
+DIAMOND_STYLE |= {"clip_on": False, "zorder": 5}
 PAPER_HANDLE = Line2D([], [], markeredgecolor=INK, label="paper", **DIAMOND_STYLE)
 
 
@@ -81,10 +81,6 @@ def set_figure_title(figure: Figure, task: str, text: str, rows: pd.DataFrame) -
     figure.suptitle(title, fontsize=11, fontweight="bold", color=INK, wrap=True)
 
 
-def draw_diamond(ax: Axes, x: float, y: float, color: str) -> None:
-    ax.plot([x], [y], markeredgecolor=color, clip_on=False, zorder=5, **DIAMOND_STYLE)
-
-
 def legend_below(figure: Figure, *extra_handles: Line2D, columns: int = 0) -> int:
     """One legend for all axes, in as many columns as asked, or as the figure is wide enough for; returns its rows."""
     labelled = [ax.get_legend_handles_labels() for ax in figure.axes]
@@ -101,28 +97,20 @@ def legend_below(figure: Figure, *extra_handles: Line2D, columns: int = 0) -> in
 
 
 def heat_map(
-    ax: Axes, table: pd.DataFrame, norm: Normalize | None = None, cmap: str = "Blues", numbers: str | None = None
+    ax: Axes, table: pd.DataFrame, norm: Normalize, cmap: str, texts: pd.DataFrame | None, size: float
 ) -> None:
-    """Draw a labelled table as coloured cells, from 0 (white) to 1 (darkest) or by ``norm``; NaN stays empty.
-
-    With ``numbers``, a format, each cell shows its number.
-    """
-    norm, values = norm or Normalize(0, 1), table.to_numpy(dtype=float)
+    """Draw a labelled table as coloured cells, with ``texts`` in those that have a number; NaN stays empty."""
+    values = table.to_numpy(dtype=float)
     ax.imshow(np.ma.masked_invalid(values), aspect="auto", cmap=cmap, norm=norm, interpolation="nearest")
     ax.set_xticks(range(len(table.columns)), list(map(str, table.columns)))
     ax.set_yticks(range(len(table)), list(map(str, table.index)))
     ax.tick_params(length=0, labelsize=8, colors=GREY)
     ax.spines[:].set_visible(False)
-    for (i, j), value in np.ndenumerate(values) if numbers else ():
-        if np.isfinite(value):
-            strength = abs(norm(value) - norm(0)) / (1 - norm(0))
-            write_in_cell(ax, i, j, f"{value:{numbers}}", strength > 0.6, 7)
-
-
-def write_in_cell(ax: Axes, i: int, j: int, text: str, on_dark: bool, size: float) -> None:
-    """Write into a cell of an image. The layout engine ignores the text, which saves most of its time."""
-    color = "white" if on_dark else "black"
-    ax.text(j, i, text, ha="center", va="center", fontsize=size, color=color).set_in_layout(False)
+    for (i, j), value in np.ndenumerate(values):
+        if texts is not None and np.isfinite(value):
+            on_dark = abs(norm(value) - norm(0)) / (1 - norm(0)) > 0.6
+            text = ax.text(j, i, texts.iloc[i, j], ha="center", va="center", fontsize=size)
+            text.set(color="white" if on_dark else "black", in_layout=False)  # which saves most of the layout's time
 
 
 def save_png(figure: Figure, path: Path) -> None:
@@ -138,7 +126,3 @@ def to_svg(figure: Figure, name: str) -> str:
     with without_math(), mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
-
-
-def data_uri(svg: str | None) -> str | None:
-    return None if svg is None else "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

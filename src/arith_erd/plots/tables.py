@@ -1,17 +1,12 @@
-"""Measures as text: description and table of a probe's rows, and a report's numbers with their units."""
+"""Measures as text: kinds of columns and table of a probe's rows, and a report's numbers with their units."""
 
-import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, field, replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass
 
-from ..errors import excerpt
 from ..stats import Estimate, Interval, Moments
 
 TEXT, INTEGER, NUMBER = "text", "integer", "number"
@@ -21,68 +16,42 @@ UNIT_RANGES = {"accuracy": (0.0, 1.0), "correlation": (-1.0, 1.0), "value": (0.0
 """Unit -> range of its means, to which intervals are clipped. A value is an error."""
 
 
-@dataclass(frozen=True)
-class TableSchema:
-    """The description that a probe writes beside its rows, to ``probe.json``.
+def column_kinds(rows: pd.DataFrame, units: Mapping[str, str]) -> dict[str, str]:
+    """Column -> its kind, which a probe writes beside its rows, to ``probe.json``.
 
-    ``columns`` maps each column to its kind. ``text`` and ``integer`` identify a row; ``number`` or a unit
-    (``accuracy``, ``correlation``, ``percent``) marks a measure. The values of columns in ``across`` become columns of
-    the table. ``settings`` are those of the probe and, without a run, of task and split.
+    ``text`` and ``integer`` identify a row; a column of floats is a measure, with its unit (``accuracy``,
+    ``correlation``, ``percent``) or as a plain ``number``.
     """
-
-    name: str
-    columns: Mapping[str, str]
-    across: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, name: str, rows: pd.DataFrame, units: Mapping[str, str], **layout: Any) -> "TableSchema":
-        """Describe rows. A column of floats without a unit is a plain number; other columns identify a row."""
-        kinds = {"f": NUMBER, "i": INTEGER, "u": INTEGER}
-        return cls(name, {str(c): units.get(str(c), kinds.get(rows[c].dtype.kind, TEXT)) for c in rows}, **layout)
-
-    @classmethod
-    def from_json(cls, text: str) -> "TableSchema":
-        """The inverse of `to_json`; a `ValueError` if the text is not a description."""
-        try:
-            schema = TypeAdapter(cls).validate_json(text)
-        except ValidationError as error:
-            raise ValueError(f"not the description of a probe ({error.errors()[0]['msg']})") from error
-        return replace(schema, name=excerpt(schema.name))
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=2) + "\n"
-
-    @property
-    def keys(self) -> list[str]:
-        return [column for column, kind in self.columns.items() if kind in (TEXT, INTEGER) and column != "seed"]
-
-    @property
-    def measures(self) -> list[str]:
-        return [column for column, kind in self.columns.items() if kind not in (TEXT, INTEGER)]
+    kinds = {"f": NUMBER, "i": INTEGER, "u": INTEGER}
+    return {str(c): units.get(str(c), kinds.get(rows[c].dtype.kind, TEXT)) for c in rows}
 
 
-def summary_table(rows: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
+def split_columns(kinds: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The columns that identify a row, apart from ``seed``, and the measures."""
+    keys = [column for column, kind in kinds.items() if kind in (TEXT, INTEGER)]
+    return [column for column in keys if column != "seed"], [column for column in kinds if column not in keys]
+
+
+def summary_table(rows: pd.DataFrame, kinds: Mapping[str, str], across: Sequence[str] = ()) -> pd.DataFrame:
     """The table of a probe, as text: each measure's mean over the seeds with its 95% interval.
 
-    ``0.889 [0.871, 0.902]``; without the brackets from fewer than three seeds, or where all are equal.
+    ``0.889 [0.871, 0.902]``; without the brackets from fewer than three seeds, or where all are equal. ``kinds`` are
+    those of `column_kinds`. The values of columns in ``across`` become columns of the table.
     """
-    texts = [column for column in schema.keys if schema.columns[column] == TEXT]
-    rows = rows.assign(**{column: rows[column].fillna("").astype(str) for column in texts})
-    keys = [column for column in schema.keys if column not in schema.across]
+    keys, measures = split_columns(kinds)
+    rows = rows.assign(**{column: rows[column].fillna("").astype(str) for column in keys if kinds[column] == TEXT})
     lines: dict[tuple[Any, ...], dict[str, str]] = {}
     column_keys: dict[str, tuple[Any, ...]] = {}
-    groups = rows.groupby(schema.keys, sort=False, dropna=False) if schema.keys else [((), rows)]
-    for values, part in groups:
-        key_values = dict(zip(schema.keys, values, strict=True))
-        column_key = tuple(key_values.pop(column) for column in schema.across)
+    for values, part in rows.groupby(keys, sort=False, dropna=False) if keys else [((), rows)]:
+        key_values = dict(zip(keys, values, strict=True))
+        column_key = tuple(key_values.pop(column) for column in across)
         prefix = " ".join(map(str, column_key))
-        line = lines.setdefault(tuple(key_values.values()), {str(key): str(value) for key, value in key_values.items()})
-        for measure in schema.measures:
-            name = prefix if prefix and len(schema.measures) == 1 else f"{prefix} {measure}".strip()
-            line[name] = format_mean(part[measure].to_numpy(dtype=float), schema.columns[measure])
+        line = lines.setdefault(tuple(key_values.values()), {key: str(value) for key, value in key_values.items()})
+        for measure in measures:
+            name = prefix if prefix and len(measures) == 1 else f"{prefix} {measure}".strip()
+            line[name] = format_mean(part[measure].to_numpy(dtype=float), kinds[measure])
             column_keys[name] = column_key
-    columns = [*keys, *sorted(column_keys, key=lambda n: column_keys[n])]
+    columns = [*(key for key in keys if key not in across), *sorted(column_keys, key=lambda n: column_keys[n])]
     return pd.DataFrame([*lines.values()], columns=columns).fillna("")
 
 

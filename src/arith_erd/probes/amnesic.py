@@ -10,7 +10,7 @@ import torch
 from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
-from ..errors import UserError, bad_value
+from ..errors import bad_value
 from ..interp import erasure
 from ..interp.erasure import Eraser, Whitened, probe_predictions, whiten
 from ..interp.hooked import Hooked
@@ -26,16 +26,8 @@ from .probe import Count, Natural, NetworkProbe, OneOrMore, as_list, select_site
 Key = tuple[str, str]  # concept, method
 Method = Literal["inlp", "mean_projection", "leace"]
 
-
-def inlp(x: Whitened, z: Tensor, iterations: int) -> Eraser:
-    try:
-        return erasure.inlp(x, z, iterations)
-    except UserError as error:  # of the iterations
-        raise UserError(f"probe.{error}") from None
-
-
 METHODS: dict[str, Callable[[Whitened, Tensor, int], Eraser]] = {
-    "inlp": inlp,
+    "inlp": erasure.inlp,
     "mean_projection": lambda x, z, iterations: erasure.mean_projection(x, z),
     "leace": lambda x, z, iterations: erasure.leace(x, z),
 }

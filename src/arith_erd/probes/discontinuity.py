@@ -52,7 +52,6 @@ class Discontinuity(Probe):
         color_range=(0, 50),
     )
     units: ClassVar[dict[str, str]] = {"percent": "percent"}
-    across = ("output_bits",)
 
     task: Task
 

@@ -10,7 +10,6 @@ from ..catalog.loading import load_references
 from ..interp.explorer import export_network, write_page
 from ..interp.hooked import Hooked
 from ..models.references import is_reference_task
-from ..plots.curves import EpochCurves
 from ..plots.panels import Bars
 from .probe import Count, NetworkProbe, as_list
 
@@ -48,6 +47,3 @@ class Explorer(NetworkProbe):
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         beside = rows["network"].str.startswith("reference-")
         return rows.assign(name=rows["network"].where(beside, rows["seed"].map("seed {}".format)))
-
-    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        return EpochCurves.of(rows, "right", ["network"], label="right answers", unit="accuracy")

@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 import pandas as pd
 import torch
 
-from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
-from ..interp.sites import layers
+from ..interp.sites import check_sites, layers
 from ..plots.panels import HeatMaps
 from .probe import Count, Natural, NetworkProbe
 
@@ -30,10 +29,8 @@ class LogitLens(NetworkProbe):
 
     def __post_init__(self) -> None:
         self.examples, known = self.task.examples().sample(self.pairs, self.seed), self.models[0].sites
+        check_sites(known, ["dec.1"], "probe=logit_lens: site")
         decoder = layers(known, "dec")
-        if not decoder:
-            expected = f"expected sites dec.1, dec.2, ..; {self.models[0].name} has {', '.join(known)}"
-            raise UserError(f"probe=logit_lens: {expected}")
         self.last = decoder[-1]
         self.sites = [site for site in ("dec.1.resid_pre",) if site in known] + decoder
 
@@ -50,10 +47,9 @@ class LogitLens(NetworkProbe):
                 "probability": logits.softmax(-1).gather(-1, completion[..., None]).squeeze(-1),
                 "agreement": token == final_logits.argmax(-1),
             }
-            means = {name: x.double().mean(0).tolist() for name, x in measures.items()}  # m of each
-            for position in range(completion.shape[1]):
-                at_position = {name: by_position[position] for name, by_position in means.items()}
-                yield {"site": site, "position": position} | at_position
+            means = pd.DataFrame({name: x.double().mean(0).tolist() for name, x in measures.items()})  # m rows
+            for position, shares in enumerate(means.to_dict("records")):
+                yield {"site": site, "position": position} | shares
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows.assign(token=rows["position"].map(dict(enumerate(self.task.answer_names))))

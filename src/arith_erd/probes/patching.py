@@ -79,7 +79,7 @@ class Patching(NetworkProbe):
         return [f"seed {seed}: {share:.0%} {why}" for seed, share in right.items() if share < MIN_CLEAN_ACCURACY]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return format_cells(100 * self.picture.pivot(self.shown(rows), "site").rename_axis("%"), "z.0f")
+        return format_cells(100 * self.picture.pivot(self.shown(rows), "site").rename_axis("% recovered"), "z.0f")
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         largest = self.shown(rows).groupby(["seed", "site"], sort=False)["recovered"].max().reset_index()

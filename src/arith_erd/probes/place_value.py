@@ -95,7 +95,10 @@ class PlaceValue(NetworkProbe):
 
     def __post_init__(self) -> None:
         self.sums = ColumnSums(self.task)
-        self.sites = attention_sites(self.models[0]) if self.site is None else select_sites(self.models, self.site)
+        stream = residual_stream(self.models[0].sites, "dec")
+        after_cross = [site for site in stream if site.endswith("_cross")]
+        after_attention = after_cross or [site for site in stream if site.endswith("resid_mid")]  # to the prompt
+        self.sites = select_sites(self.models, self.site or after_attention)
         if encoder := [name for name in self.sites if name.startswith("enc.")]:
             raise UserError(f"probe.site={encoder[0]}: expected sites of the decoder, where position t predicts bit t")
 
@@ -125,13 +128,6 @@ class PlaceValue(NetworkProbe):
             ax.legend(frameon=False, fontsize=8)
         style.set_figure_title(figure, self.task.name, "what does answer position t do with the bits below it?", rows)
         return figure
-
-
-def attention_sites(model: Hooked) -> list[str]:
-    """The residual stream of the decoder after each attention to the prompt."""
-    stream = residual_stream(model.sites, "dec")
-    after_cross = [site for site in stream if site.endswith("_cross")]
-    return after_cross or [site for site in stream if site.endswith("resid_mid")]
 
 
 def draw_panel(ax: Axes, rows: pd.DataFrame, panel: str) -> None:

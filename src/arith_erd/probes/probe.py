@@ -12,12 +12,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
-from ..errors import bad_value, explain_validation_error
+from ..errors import explain_validation_error
 from ..interp.sites import check_sites, layers
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps, Lines, Picture
 from ..plots.style import set_figure_title
-from ..plots.tables import NUMBER, TableSchema, summary_table
+from ..plots.tables import NUMBER, column_kinds, split_columns, summary_table
 from ..tasks import Task
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ class Probe(ABC):
         """
         if self.picture is not None:
             value, panel, rows = self.picture.value, self.picture.panel, self.shown(rows)
-            lines = [self.picture.line] if self.picture.line else []
+            lines = [self.picture.line or self.picture.x]
         else:
-            schema = self.schema("", rows)
-            value, panel = schema.measures[0], ""
-            lines = [key for key in schema.keys if rows[key].nunique() > 1][:1]
+            keys, measures = split_columns(column_kinds(rows, self.units))
+            value, panel = measures[0], ""
+            lines = [key for key in keys if rows[key].nunique() > 1][:1]
         return EpochCurves.of(rows, value, lines, panel, unit=self.units.get(value, NUMBER))
 
     def files(self) -> dict[str, str]:
@@ -118,15 +118,12 @@ class Probe(ABC):
         """Sentences on the limits of the rows, printed below the table."""
         return []
 
-    def schema(self, name: str, rows: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> TableSchema:
-        return TableSchema.of(name, rows, self.units, across=self.across, settings=dict(settings or {}))
-
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The table on the terminal: the means in ``picture``, or each measure's mean over seeds with 95% interval."""
         if isinstance(self.picture, HeatMaps | Lines):
             keys = filter(None, (self.picture.panel, self.picture.line))
             return format_cells(self.picture.pivot(self.shown(rows), *keys), self.picture.numbers or ".2f")
-        return summary_table(rows, self.schema("", rows))
+        return summary_table(rows, column_kinds(rows, self.units), self.across)
 
 
 class NetworkProbe(Probe):
@@ -153,16 +150,16 @@ def as_list(chosen: Any) -> list[Any]:
 
 
 def select_sites(models: Sequence[Hooked], site: str | Sequence[str] | None) -> list[str]:
-    """The sites of ``probe.site``: one, a list of them, or ``all`` layers; None for the decoder's middle layer."""
-    if site is None or site == "all":
-        decoder = layers(models[0].sites, "dec")
-        sites = decoder[(len(decoder) - 1) // 2 :][:1] if site is None else layers(models[0].sites)
-        if not sites:
-            pattern = "dec.N" if site is None else "enc.N or dec.N"
-            accepted = f"some of {', '.join(models[0].sites)}, since {models[0].name} has no layers named {pattern}"
-            raise bad_value("probe.site", "null" if site is None else site, accepted)
+    """The sites of ``probe.site``: one, a list of them, or ``all``; None for the decoder's middle layer.
+
+    All are the layers, or every site of a network without layers.
+    """
+    known = models[0].sites
+    if site is None:
+        decoder = layers(known, "dec") or ["dec.1"]  # without layers an error lists the network's sites
+        sites = [decoder[(len(decoder) - 1) // 2]]
     else:
-        sites = as_list(site)
+        sites = as_list((layers(known) or known) if site == "all" else site)
     for model in models:
         check_sites(model.sites, sites, "probe.site")
     return sites

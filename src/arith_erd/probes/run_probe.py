@@ -20,6 +20,7 @@ from ..errors import UserError, require_type
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
 from ..plots.style import save_png
+from ..plots.tables import column_kinds
 from ..runs.directory import Run, epochs_to, short_hash
 from ..seeds import format_seeds
 from ..system.files import atomic_file, require_writable, write_atomically
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from ..interp.hooked import Hooked
 
 MAX_PRINTED_ROWS = 40
-PROGRESS_INTERVAL = 30.0  # seconds between lines where there is no terminal
 COLUMN_GAP = 2  # spaces between columns
+PROGRESS_INTERVAL = 30.0  # seconds between lines where there is no terminal
 CLEAR_LINE = "\r\x1b[2K"
 
 
@@ -78,8 +79,10 @@ class ProbeResult:
         folder = Path(folder)
         require_writable("folder", folder)
         folder.mkdir(parents=True, exist_ok=True)
-        schema = self.probe.schema(self.name, self.rows, self.settings)
-        files = {"rows.csv": self.rows.to_csv(index=False, float_format="%.9g"), "probe.json": schema.to_json()}
+        columns = column_kinds(self.rows, self.probe.units)
+        description = {"name": self.name, "columns": columns, "across": self.probe.across, "settings": self.settings}
+        files = {"rows.csv": self.rows.to_csv(index=False, float_format="%.9g")}
+        files["probe.json"] = json.dumps(description, indent=2, default=str) + "\n"  # a causal model becomes text
         files |= {} if self.curves else self.probe.files()
         for file, text in files.items():
             write_atomically(folder / file, text)
@@ -119,7 +122,7 @@ def probe(name: str | type[Probe], models: "Hooked | Iterable[Hooked]" = (), **o
     if isinstance(name, type) and issubclass(name, Probe):
         _require_same_task(name.__name__, models)
         own = name(*([models] if models else []), **options)
-        return ProbeResult.of(own, settings={"probe": _to_json(options)})
+        return ProbeResult.of(own, settings={"probe": options})
     if not isinstance(name, str):
         accepted = "the name of a probe first, as in probe('patching', model)"
         raise UserError(f"probe: received a {type(name).__name__}; expected {accepted}")
@@ -130,14 +133,8 @@ def probe(name: str | type[Probe], models: "Hooked | Iterable[Hooked]" = (), **o
     if models:
         _require_same_task(name, models)
         arguments["models"] = models
-    settings = {"probe": _settings(job)["probe"] | _to_json(options)}
+    settings = {"probe": _settings(job)["probe"] | options}
     return ProbeResult.of(job.probe.build(Probe, **arguments, **options), name, settings)
-
-
-def _to_json(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert options to plain JSON values; objects, such as a causal model, become text."""
-    plain: dict[str, Any] = json.loads(json.dumps(options, default=str))
-    return plain
 
 
 def _require_same_task(name: str, models: "Sequence[Hooked]") -> None:
@@ -170,7 +167,7 @@ def run_job(job: ProbeJob) -> None:
         if sources:
             raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or reference=")
         probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
-        targets = [ProbeTarget(probe, job.out or job.runs_dir / "probes" / _folder_name(job, job.needs))]
+        targets = [ProbeTarget(probe, _folder_without_run(job, job.needs))]
     elif len(sources) != 1:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
     else:  # a list, so that any error comes before the first one runs
@@ -188,17 +185,20 @@ class ProbeTarget:
     models: Sequence["Hooked"] = ()
     run: Run | None = None
     epochs: Sequence[int] = ()  # empty for the last weights
+    weights: Mapping[str, str] = field(default_factory=dict)
+    """The origin of the weights; empty for a run's final ones and the authors'. Claims use only rows of those."""
 
 
 def run_probe(job: ProbeJob, target: ProbeTarget) -> None:
     """Measure, write and log one result."""
     name, folder, run = job.result_name(target.epochs), target.folder, target.run
     require_writable("out" if job.out else "runs_dir", folder)
-    weights = _origin_of_weights(job, run, target.models)
     result = _over_epochs(job, run, target.epochs) if run and target.epochs else ProbeResult.of(target.probe)
-    result = replace(result, name=name, settings=_settings(job) | ({"weights": weights} if weights else {}))
+    settings = _settings(job) | ({"weights": target.weights} if target.weights else {})
+    result = replace(result, name=name, settings=settings)
     files, rows = result.save(folder), result.rows
-    warnings = [f"the run is not finished: {weights['unfinished']}"] if "unfinished" in weights else []
+    unfinished = target.weights.get("unfinished")
+    warnings = [f"the run is not finished: {unfinished}"] if unfinished else []
     print_result(result.table(), [*result.notes(), *warnings], result.probe.summary())
     print(f"{folder}: {', '.join(files)} ({len(rows):,} rows)")
     logger = job.logger.build(Logger)
@@ -240,7 +240,11 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
         folder = run.path / "probes" / job.folder_name(epochs)
         if job.out:  # one run's result goes straight there, several runs' side by side
             folder = job.out / (run.name if len(runs) > 1 else "")
-        yield ProbeTarget(job.probe.build(Probe, models=models), folder, models, run, epochs)
+        weights = {}
+        if job.epoch is None and not run.finished:
+            done = models[0].origin.epoch or max((row["epoch"] for row in run.metrics()), default=0)
+            weights["unfinished"] = f"after epoch {done} of {read_run(run).trainer.max_epochs}"
+        yield ProbeTarget(job.probe.build(Probe, models=models), folder, models, run, epochs, weights)
 
 
 def _target_of_weights(job: ProbeJob) -> ProbeTarget:
@@ -249,16 +253,19 @@ def _target_of_weights(job: ProbeJob) -> ProbeTarget:
     unused_key = "model" if job.reference is not None else "seed"
     if unused := [override for override in job.overrides if override.startswith(unused_key)]:
         raise UserError(f"{unused[0]}: accepted only with {'reference' if unused_key == 'seed' else 'checkpoint'}=")
+    weights: dict[str, str] = {}
     if job.reference is not None:
         models = load_references(job.reference, job.seeds, job.task)
+        weights = {"reference": job.reference, "seeds": format_seeds(job.seeds)}
     elif not any(override.startswith("task") for override in job.overrides):
         raise UserError(f"checkpoint={job.checkpoint}: also needs task=, such as task=add")
     elif job.model is None:
         models = [load_authors_weights(str(job.checkpoint), job.task)]
     else:
         models = [load_weights(str(job.checkpoint), job.task, job.network)]
-    folder = job.out or job.runs_dir / "probes" / _folder_name(job, [] if job.reference is not None else ["task"])
-    return ProbeTarget(job.probe.build(Probe, models=models), folder, models)
+        weights = {"checkpoint": Path(str(job.checkpoint)).name, "model": job.model.name}
+    folder = _folder_without_run(job, ["task"] if job.reference is None else [])
+    return ProbeTarget(job.probe.build(Probe, models=models), folder, models, weights=weights)
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:
@@ -269,23 +276,12 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
     return {group: {key: value for key, value in job.resolved[group].items() if key[0] != "_"} for group in groups}
 
 
-def _origin_of_weights(job: ProbeJob, run: Run | None, models: Sequence["Hooked"] = ()) -> dict[str, str]:
-    """The origin of the weights; empty for a run's final weights and the authors'. Claims use only rows of those."""
-    if run is not None and job.epoch is None and not run.finished:
-        done = models[0].origin.epoch or max((row["epoch"] for row in run.metrics()), default=0)
-        return {"unfinished": f"after epoch {done} of {read_run(run).trainer.max_epochs}"}
-    if job.reference is not None:
-        return {"reference": job.reference, "seeds": format_seeds(job.seeds)}
-    if job.checkpoint is not None and job.model is not None:
-        return {"checkpoint": Path(job.checkpoint).name, "model": job.model.name}
-    return {}
-
-
-def _folder_name(job: ProbeJob, groups: Sequence[str]) -> str:
-    """A folder's name, as ``dataset-add-vs_t-1f0c2d3e``: readable parts and a hash of the settings."""
+def _folder_without_run(job: ProbeJob, groups: Sequence[str]) -> Path:
+    """``out``, or a folder such as ``dataset-add-vs_t-1f0c2d3e``: readable parts and a hash of the settings."""
     reference = [job.reference, format_seeds(job.seeds)] if job.reference else []
     parts = [str(job.probe.name), *reference[:1], *(job.option_names[group] for group in groups)]
-    return "-".join([*parts, short_hash([_settings(job), job.checkpoint, *reference])])
+    name = "-".join([*parts, short_hash([_settings(job), job.checkpoint, *reference])])
+    return job.out or job.runs_dir / "probes" / name
 
 
 def collect_rows(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:

@@ -32,14 +32,14 @@ def build(
     data = collect(folders, paper.setup)
     results = claims.evaluate_claims(paper, data)
     drawn = {spec.name: figure for spec, figure in paper_figures(paper, data, results)}
-    svgs = {name: to_svg(figure, name) if figure else None for name, figure in drawn.items()}
+    svgs = {name: to_svg(figure, name) for name, figure in drawn.items() if figure}
     texts = {
         "claims.md": page.markdown(results, paper, runs_name),
         "claims.csv": page.claims_table(results, data, paper, runs_name).to_csv(index=False),
         "runs.csv": page.replicas_table(data).to_csv(index=False, float_format="%.9g"),
         "index.html": page.render(paper, data, results, svgs, runs_name, out),
     }
-    texts |= {f"figures/{name}.svg": svg for name, svg in svgs.items() if svg is not None}
+    texts |= {f"figures/{name}.svg": svg for name, svg in svgs.items()}
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_atomically(out / name, text)

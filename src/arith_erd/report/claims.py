@@ -230,16 +230,16 @@ def bound_verdict(accepted: Interval, interval: Interval | None) -> Verdict:
 
 def mean_verdict(value: float, tolerance: float, ours: float, interval: Interval | None) -> Verdict:
     """Compare with a published mean: ours must be within the tolerance, and its interval within twice the tolerance."""
-    if interval is None:
-        return "inconclusive"
-    slack = ROUNDING * max(1.0, abs(value))
-    if abs(ours - value) <= tolerance + slack:
-        return "reproduced" if _interval_is_within(value, tolerance, interval) else "inconclusive"
-    return "inconclusive" if interval[0] - slack <= value <= interval[1] + slack else "differs"
+    excluded = bound_verdict((value, value), interval) == "differs"
+    return _near_verdict(value, tolerance, ours, interval, excluded)
 
 
-def _interval_is_within(value: float, tolerance: float, interval: Interval) -> bool:
-    return bound_verdict((value - 2 * tolerance, value + 2 * tolerance), interval) == "reproduced"
+def _near_verdict(value: float, tolerance: float, ours: float, interval: Interval | None, excluded: bool) -> Verdict:
+    """Reproduced if ours is within the tolerance, and its interval within twice that; differs if it is ``excluded``."""
+    if abs(ours - value) > tolerance + ROUNDING:
+        return "differs" if excluded else "inconclusive"
+    within = bound_verdict((value - 2 * tolerance, value + 2 * tolerance), interval)
+    return "inconclusive" if within == "differs" else within
 
 
 def share_verdict(value: float, counts: LearningCounts, interval: Interval) -> Verdict:
@@ -247,12 +247,10 @@ def share_verdict(value: float, counts: LearningCounts, interval: Interval) -> V
     if counts.n < MIN_FOR_MEDIAN:
         return "inconclusive"
     share = float(np.clip((value - counts.failing_mean) / (counts.learning_mean - counts.failing_mean), 0.0, 1.0))
-    ours = counts.learning / counts.n
-    if abs(ours - share) <= SHARE_TOLERANCE + ROUNDING:
-        return "reproduced" if _interval_is_within(share, SHARE_TOLERANCE, interval) else "inconclusive"
     published_hits = round(5 * share)
     table = [[counts.learning, counts.n - counts.learning], [published_hits, 5 - published_hits]]
-    return "differs" if fisher_exact(table).pvalue <= SIGNIFICANCE else "inconclusive"
+    excluded = fisher_exact(table).pvalue <= SIGNIFICANCE
+    return _near_verdict(share, SHARE_TOLERANCE, counts.learning / counts.n, interval, excluded)
 
 
 def votes_verdict(layer: int, votes: Mapping[int, int]) -> Verdict:

@@ -1,5 +1,6 @@
 """Read folders of runs into three kinds of tables: replicas, their metric rows, and rows of probes."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ..errors import DAMAGED_FILE_ERRORS, excerpt
-from ..plots.tables import INTEGER, TEXT, TableSchema
+from ..plots.tables import INTEGER, TEXT
 from ..runs.directory import FINISHED, METRIC_COLUMNS, NAMED_GROUPS, Row, Run, flat_settings
 from ..runs.table import ORDER_KEYS, SUMMARY_COLUMNS, VERSIONS, read_replicas
 
@@ -121,14 +122,11 @@ def _add_probes(
         data.pictures |= {f"{name}/{excerpt(path.parent.name)}": path for path in pictures}
         for path in sorted(folder.glob("*/rows.csv")):
             try:
-                read = _read_probe(path, run, replica_ids, data.replicas, setup)
+                probe, rows = _read_probe(path, run, replica_ids, data.replicas, setup)
             except (OSError, *DAMAGED_FILE_ERRORS) as error:
                 where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
                 data.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
                 continue
-            if read is None:
-                continue
-            probe, rows = read
             parts = tables.setdefault(probe, [])
             seen = {replica for part in parts for replica in set(part["replica"])} - {-1}
             parts.append(rows[~rows["replica"].isin(seen)])  # a replica in two packs counts once
@@ -178,26 +176,25 @@ def selection_key(options: Mapping[str, Any]) -> str:
 
 def _read_probe(
     path: Path, run: str, replica_ids: pd.DataFrame, replicas: pd.DataFrame, setup: Mapping[str, Any]
-) -> tuple[str, pd.DataFrame] | None:
-    """A probe's name and its ``rows.csv``, with the columns of `RunData.probes`; None for rows over epochs."""
-    schema = TableSchema.from_json(path.with_name("probe.json").read_text(encoding="utf-8"))
-    dtypes = {column: {TEXT: str, INTEGER: int}.get(kind, float) for column, kind in schema.columns.items()}
+) -> tuple[str, pd.DataFrame]:
+    """A probe's name and its ``rows.csv``, with the columns of `RunData.probes`. Rows over epochs have another name."""
+    description = json.loads(path.with_name("probe.json").read_text(encoding="utf-8"))
+    name, columns, settings = excerpt(description["name"]), description["columns"], description.get("settings", {})
+    dtypes = {column: {TEXT: str, INTEGER: int}.get(kind, float) for column, kind in columns.items()}
     rows = pd.read_csv(path, dtype=dtypes)
-    if missing := sorted(set(schema.columns) - set(rows)):
+    if missing := sorted(set(columns) - set(rows)):
         raise ValueError(f"no column {', '.join(missing)}")
-    rows = rows[list(schema.columns)].drop(columns="replica", errors="ignore")
-    if "epoch" in rows:
-        return None
-    task = schema.settings.get("task", {})
-    unpublished = unpublished_settings(flat_settings(schema.settings), setup)
+    rows = rows[list(columns)].drop(columns="replica", errors="ignore")
+    task = settings.get("task", {})
+    unpublished = unpublished_settings(flat_settings(settings), setup)
     unpublished += [f"task.{key}={task[key]}" for key in ORDER_KEYS if task.get(key) == "plain"]
-    unpublished += [f"{key}={value}" for key, value in schema.settings.get("weights", {}).items()]  # not the authors'
+    unpublished += [f"{key}={value}" for key, value in settings.get("weights", {}).items()]  # not the authors'
     rows = rows.assign(departs=", ".join(unpublished))
     if run:  # task and split are those of the run
         rows = rows.merge(replica_ids.loc[replica_ids["run"] == run, ["seed", "replica"]], on="seed", how="inner")
         known = replicas.loc[rows["replica"]]
-        return schema.name, rows.assign(source=OUR_RUNS, task=known["task"].to_numpy(), split=known["split"].to_numpy())
+        return name, rows.assign(source=OUR_RUNS, task=known["task"].to_numpy(), split=known["split"].to_numpy())
     # The rows are about a task alone, or about weights that came without a run.
-    named = {group: str(schema.settings.get(group, {}).get("name", "")) for group in ("task", "split")}
-    source = TASK_ALONE if "seed" not in rows else OTHER_WEIGHTS if "weights" in schema.settings else AUTHORS_WEIGHTS
-    return schema.name, rows.assign(source=source, **named, replica=-1)
+    named = {group: str(settings.get(group, {}).get("name", "")) for group in ("task", "split")}
+    source = TASK_ALONE if "seed" not in rows else OTHER_WEIGHTS if "weights" in settings else AUTHORS_WEIGHTS
+    return name, rows.assign(source=source, **named, replica=-1)

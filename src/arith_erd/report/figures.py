@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from ..plots import style
-from ..plots.curves import draw_over_epochs, format_accuracy_axes, thin_epochs
+from ..plots.curves import draw_over_epochs, format_accuracy_axes
 from ..probes.discontinuity import Discontinuity, without_empty_cells
 from .claims import Result, Results
 from .collect import AUTHORS_WEIGHTS, OUR_RUNS, TASK_ALONE, RunData
@@ -42,7 +42,8 @@ def draw_curves(paper: Paper, spec: PaperFigure, data: RunData, results: Results
             color, dashes = LINE_STYLES[line["style"]]
             draw_over_epochs(ax, rows, line.get("column", "val_seq_acc"), line["label"], color, dashes)
             if "claim" in line:
-                style.draw_diamond(ax, last, results[line["claim"].format(task=task)].claim.value, color)
+                value = results[line["claim"].format(task=task)].claim.value
+                ax.plot([last], [value], markeredgecolor=color, **style.DIAMOND_STYLE)
         ax.set_xlim(0, last)
         title = style.TASKS.get(task, task.capitalize().replace("_", " "))
         style.set_panel_title(ax, title, style.format_num_seeds(*(rows for _, rows in drawn)))
@@ -61,7 +62,10 @@ def curve_rows(data: RunData, last: int, **runs: str) -> pd.DataFrame:
     replicas = replicas[longest == longest.max()].sort_values("epochs", kind="stable")
     replicas = replicas.drop_duplicates(["trajectory", "seed"])
     rows = data.metrics[data.metrics["replica"].isin(replicas.index) & (data.metrics["epoch"] <= last)]
-    return thin_epochs(rows) if rows["epoch"].nunique() > 1 else rows.iloc[:0]  # one epoch is no curve
+    end = rows["epoch"].max()
+    # At most 400 epochs, with the first and the last: more only enlarge the SVG.
+    kept = (rows["epoch"] % -(-end // 400) == 0) | rows["epoch"].isin([1, end])
+    return rows[kept] if rows["epoch"].nunique() > 1 else rows.iloc[:0]  # one epoch is no curve
 
 
 def draw_ablations(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
@@ -104,7 +108,7 @@ def _draw_ablation(ax: Axes, y: float, result: Result) -> None:
             ax.plot([NEVER_X], [below], marker=">", color=style.BLUE, markersize=5)
             ax.text(1180, below, f"{estimate.low:.1%}", va="center", fontsize=8.5, color=style.BLUE)
         return
-    style.draw_diamond(ax, result.claim.value, above, style.INK)
+    ax.plot([result.claim.value], [above], markeredgecolor=style.INK, **style.DIAMOND_STYLE)
     if estimate is None:
         return
     (seeds,) = result.samples

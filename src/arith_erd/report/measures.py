@@ -61,6 +61,8 @@ class Measure(StrictModel):
     def missing_reason(self, data: RunData, runs: RunOptions) -> str:
         options = {key: value for key, value in runs.items() if key != "min_epochs"}
         replicas, description = data.select(options), describe_options(runs)
+        if self.source == TASK_ALONE:
+            return self.missing_message.format(measure=self, runs=description)
         if replicas.empty:
             others = data.replicas[data.replicas["selection_key"] == selection_key(options)]
             but = f" (but {others.iloc[0]['run']} departs in {others.iloc[0]['departs']})" if len(others) else ""
@@ -237,11 +239,6 @@ class ProbeColumn(Measure):
         groups = rows[rows["replica"].isin(replicas.index)].groupby("replica")
         reduced = pd.Series({replica: self._reduce(part) for replica, part in groups}, dtype=float)
         return reduced, reduced
-
-    def missing_reason(self, data: RunData, runs: RunOptions) -> str:
-        if self.of == "task":
-            return self.missing_message.format(measure=self, runs=describe_options(runs))
-        return super().missing_reason(data, runs)
 
     def _rows(self, data: RunData, source: str, task: str) -> pd.DataFrame:
         rows = data.probes.get(self.probe)

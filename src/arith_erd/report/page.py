@@ -2,6 +2,7 @@
 
 import os
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from markupsafe import Markup, escape
 
 from .. import __version__
 from ..errors import printable
-from ..plots.style import TASKS, data_uri
+from ..plots.style import TASKS
 from ..plots.tables import format_digits, format_estimate, format_interval, format_mean, format_number
 from ..seeds import format_seeds
 from ..stats import EXACT_METHOD, clopper_pearson
@@ -31,7 +32,7 @@ PROVENANCE_COLUMNS = ("device", "torch", "arith_erd", "commit")
 
 
 def render(
-    paper: Paper, data: RunData, results: Sequence[Result], svgs: Mapping[str, str | None], runs: Path, out: Path
+    paper: Paper, data: RunData, results: Sequence[Result], svgs: Mapping[str, str], runs: Path, out: Path
 ) -> str:
     """The page in the folder ``out``, from which links lead to what probes drew; its commands name ``runs``."""
     return _fill(
@@ -40,7 +41,7 @@ def render(
         results,
         runs,
         data=data,
-        images={name: data_uri(svg) for name, svg in svgs.items()},
+        images={name: b64encode(svg.encode()).decode() for name, svg in svgs.items()},
         experiments=data.replicas.groupby("key", sort=False),
         unfinished=unfinished(data),
         pictures={name: quote(os.fsencode(os.path.relpath(path, out))) for name, path in data.pictures.items()},
@@ -62,8 +63,8 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
     )
     subscripts = lambda text: Markup(re.sub(r"VS_([tv])", r"VS<sub>\1</sub>", str(escape(text))))  # noqa: E731
     environment.filters |= {"escape_cell": escape_cell, "subscripts": subscripts}
-    functions: tuple[Any, ...] = (count_verdicts, estimate_text, experiment_text, format_mean, format_seeds)
-    functions += (interval_plot, notes, ours_text, spread_text, values_text)
+    functions: tuple[Any, ...] = (count_verdicts, experiment_text, format_mean, format_seeds)
+    functions += (interval_plot, notes, ours_texts, values_text)
     environment.globals |= {function.__name__: function for function in functions}
     return environment.get_template(template).render(
         paper=paper,
@@ -115,7 +116,7 @@ def claims_table(results: Sequence[Result], data: RunData, paper: Paper, runs: P
         row |= {"lowest": claim.accepted[0], "highest": claim.accepted[1]}
         row |= {"ours": estimate and estimate.value, "low": low, "high": high}
         row |= {"method": estimate.method if estimate else "", "n": "exact" if result.exact and result.n else result.n}
-        row |= {"seeds": result.seeds, "ours_says": ours_text(result), "values": values_text(result)}
+        row |= {"seeds": result.seeds, "ours_says": " ".join(ours_texts(result)).strip(), "values": values_text(result)}
         row |= {
             "averaged_curve": result.averaged_curve_epoch,
             "censored": result.censored,
@@ -144,34 +145,26 @@ def summary(results: Sequence[Result]) -> str:
     )
 
 
-def ours_text(result: Result) -> str:
-    """Our estimate with its interval: ``99.9% [99.8, 100]``, ``> 50 epochs``, ``layer 3 (4 of 5 seeds)``, or empty."""
-    return f"{estimate_text(result)} {spread_text(result)}".strip()
+def ours_texts(result: Result) -> tuple[str, str]:
+    """Our estimate and its interval: ``("99.9%", "[99.8, 100]")``, or ``("> 50 epochs", "")``.
 
-
-def estimate_text(result: Result) -> str:
-    """Our estimate: ``99.9%``, ``> 50 epochs``, ``layer 2: 3, layer 3: 2``."""
-    unit = result.claim.unit
-    if len(result.learning_counts) == 1:
-        return f"{result.learning_counts[0].learning} of {result.learning_counts[0].n} seeds learn"
-    if result.votes:
-        return ", ".join(f"{format_number(layer, unit)}: {count}" for layer, count in result.votes.items())
-    return format_estimate(result.estimate, unit) if result.estimate else ""
-
-
-def spread_text(result: Result) -> str:
-    """The interval of our estimate; for votes the share of the published layer with its interval."""
+    For votes the estimate is ``layer 2: 3, layer 3: 2``, and the interval is that of the published layer's share.
+    """
     claim, estimate = result.claim, result.estimate
     if result.votes:
         hits = result.votes.get(int(claim.value), 0)
         share = format_interval(clopper_pearson(hits, sum(result.votes.values())), "accuracy")
-        return f"({hits} of {result.n} for {format_number(claim.value, claim.unit)}, {share}%)"
-    if estimate is None or estimate.method == EXACT_METHOD:
-        return ""
+        votes = ", ".join(f"{format_number(layer, claim.unit)}: {count}" for layer, count in result.votes.items())
+        return votes, f"({hits} of {result.n} for {format_number(claim.value, claim.unit)}, {share}%)"
+    if estimate is None:
+        return "", ""
     if len(result.learning_counts) == 1:
-        mean = format_number(result.learning_counts[0].learning_mean, "accuracy")
-        return f"{format_interval(estimate.interval, 'accuracy')}%, with {mean}"
-    return format_interval(estimate.interval, claim.unit)
+        (counts,) = result.learning_counts
+        mean = format_number(counts.learning_mean, "accuracy")
+        interval = format_interval(estimate.interval, "accuracy")
+        return f"{counts.learning} of {counts.n} seeds learn", f"{interval}%, with {mean}"
+    interval = "" if estimate.method == EXACT_METHOD else format_interval(estimate.interval, claim.unit)
+    return format_estimate(estimate, claim.unit), interval
 
 
 def values_text(result: Result) -> str:

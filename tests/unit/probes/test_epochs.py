@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.torch import save_file
 
 import arith_erd as ae
 from arith_erd.catalog.loading import load_run
@@ -122,16 +123,13 @@ def test_rows_are_kept_if_the_figure_fails(whole: Run, tmp_path: Path, monkeypat
     assert len(pd.read_csv(tmp_path / "rows.csv"))
 
 
-def question(*overrides: str) -> dict[str, str]:
-    """The folder of a result for given weights, and whose weights its description names."""
-    job = compose("probe", ["probe=errors", *overrides])
-    groups = [] if job.reference is not None else ["task"]
-    return {"folder": run_probe._folder_name(job, groups), **run_probe._origin_of_weights(job, None)}
+def target(*overrides: str) -> run_probe.ProbeTarget:
+    return run_probe._target_of_weights(compose("probe", ["probe=errors", *overrides]))
 
 
 @pytest.mark.parametrize("other", ["seed=1", "seed=0-1", "reference=remainder"])
 def test_results_for_other_references_do_not_overwrite_each_other(other):
-    first, second = (question("reference=erd", "seed=0", *more)["folder"] for more in ([], [other]))
+    first, second = (target("reference=erd", "seed=0", *more).folder for more in ([], [other]))
     assert first != second
 
 
@@ -149,10 +147,12 @@ def test_rows_of_other_options_do_not_replace_each_other(trained_pack, tmp_path)
     assert sorted(path.name for path in run.path.joinpath("probes").iterdir()) == ["logit_lens", "logit_lens-pairs16"]
 
 
-def test_weights_of_others_are_named():
-    assert question("reference=erd", "seed=0-2").items() >= {"reference": "erd", "seeds": "0-2"}.items()
-    own = question("checkpoint=mine.safetensors", "model=nanogpt", "task=add")
-    assert own.items() >= {"checkpoint": "mine.safetensors", "model": "nanogpt"}.items()
+def test_weights_of_others_are_named(tmp_path):
+    assert target("reference=erd", "seed=0-2").weights == {"reference": "erd", "seeds": "0-2"}
+    file = tmp_path / "mine.safetensors"
+    save_file(compose("train", ["model=nanogpt"]).network().state_dict(), file)
+    own = target(f"checkpoint={file}", "model=nanogpt", "task=add")
+    assert own.weights == {"checkpoint": "mine.safetensors", "model": "nanogpt"}
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from arith_erd.interp.causal_model import CausalModel
 from arith_erd.mechanism.card import NO_VERDICT, UNCALIBRATED, Bit, Card, NetworkCard
 from arith_erd.mechanism.signature import measure_signature
 from arith_erd.models import NanoGPT
-from arith_erd.plots.tables import summary_table
+from arith_erd.plots.tables import column_kinds, summary_table
 from arith_erd.probes.mechanism import CURVE_NAMES, Mechanism
 from arith_erd.tasks import Add, Mul, RandomOutput
 from tests.unit.probes.small import measured, untrained
@@ -37,7 +37,7 @@ def test_card_of_a_reference_names_its_algorithm() -> None:
     distances = rows[rows["test"] == "distance"].set_index("component")["value"]
     assert distances.idxmin() == "prefix_carry"
     assert distances.min() == rows["value"].iloc[0]
-    page = summary_table(rows, probe.schema("mechanism", rows))
+    page = summary_table(rows, column_kinds(rows, {}), probe.across)
     assert page[["test", "component"]].iloc[0].tolist() == ["verdict", "prefix_carry"]
 
 

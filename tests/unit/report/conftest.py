@@ -1,5 +1,6 @@
 """Run directories as training and the probes would leave them, made up: nothing is trained."""
 
+import json
 from collections.abc import Sequence
 from functools import cache
 from itertools import repeat
@@ -14,7 +15,7 @@ import yaml
 from arith_erd.bundled import CONF
 from arith_erd.config.compose import compose
 from arith_erd.config.run_names import run_name
-from arith_erd.plots.tables import TableSchema
+from arith_erd.plots.tables import column_kinds
 from arith_erd.runs.directory import METRIC_COLUMNS, Run
 from arith_erd.seeds import parse_seeds
 from tests.values import put
@@ -91,9 +92,7 @@ class Synthetic:
             run.finish(about | {"seeds": last.to_dict("records")})
         return run
 
-    def probe(
-        self, folder: Path, name: str, rows: pd.DataFrame, options: dict[str, Any] | None = None, **layout: Any
-    ) -> Path:
+    def probe(self, folder: Path, name: str, rows: pd.DataFrame, options: dict[str, Any] | None = None) -> Path:
         """``rows.csv`` and ``probe.json`` of a probe, in a run directory or, with its task in ``name``, in ``runs``.
 
         ``options`` are dotted keys of the settings, such as ``task.bits``.
@@ -107,14 +106,14 @@ class Synthetic:
         for key, value in (options or {}).items():
             settings = put(settings, key, value)
         rows.to_csv(target / "rows.csv", index=False)
-        schema = TableSchema.of(probe, rows, {"correlation": "correlation"}, settings=settings, **layout)
-        (target / "probe.json").write_text(schema.to_json())
+        columns = column_kinds(rows, {"correlation": "correlation"})
+        (target / "probe.json").write_text(json.dumps({"name": probe, "columns": columns, "settings": settings}))
         return target / "rows.csv"
 
     def correlations(self, folder: Path, seeds: Sequence[int], name: str = "distance_correlation") -> Path:
         (measured,) = MEASURED.glob("distance_correlation-add-*/rows.csv")
         rows = pd.concat([pd.read_csv(measured).assign(seed=seed) for seed in seeds])
-        return self.probe(folder, name, rows, across=("level", "space"))
+        return self.probe(folder, name, rows)
 
     def erasures(self, folder: Path, seeds: Sequence[int], name: str = "amnesic") -> Path:
         (measured,) = MEASURED.glob("amnesic-add-*/rows.csv")

@@ -9,7 +9,7 @@ import pytest
 
 from arith_erd.report import claims
 from arith_erd.report.collect import collect
-from arith_erd.report.page import estimate_text, notes, ours_text, values_text
+from arith_erd.report.page import notes, ours_texts, values_text
 from arith_erd.report.paper import load_paper
 from arith_erd.stats import Estimate, Moments, clopper_pearson
 
@@ -63,10 +63,10 @@ def test_cost_of_a_region_is_training_minus_validation_of_the_same_run(synthetic
 
 def test_exact_ceiling_is_confirmed_by_three_seeds_of_100_epochs(synthetic) -> None:
     alone = one(synthetic, "table3-add-no_attention")
-    assert (estimate_text(alone), alone.verdict, alone.old_verdict) == ("0.78%", "not run", "not run")
+    assert (ours_texts(alone)[0], alone.verdict, alone.old_verdict) == ("0.78%", "not run", "not run")
     synthetic.run("ablation=no_attention", seeds="0-2", epochs=100, reach=None, final=[0.008, 0.009, 0.0085])
     result = one(synthetic, "table3-add-no_attention")
-    assert (ours_text(result), values_text(result)) == ("0.78%", "0.80% 0.90% 0.85%")
+    assert (ours_texts(result)[0], values_text(result)) == ("0.78%", "0.80% 0.90% 0.85%")
     assert (result.verdict, result.n) == ("reproduced", 3)
     assert "that of the validation set is 0.95%" in result.cause
     synthetic.run("ablation=no_attention", seeds="3", epochs=100, reach=None, final=0.02)
@@ -100,7 +100,7 @@ def test_ratio_of_unpaired_seeds_keeps_its_bound(synthetic) -> None:
     synthetic.run(*plain, epochs=150, seeds="5-9", reach=[120.0, 100.0, None, 110.0, 130.0], final=[1, 1, 0.5, 1, 1])
     result = one(synthetic, "figC6-add")
     assert result.seeds == "5-9 / 0-4"
-    assert estimate_text(result) == "3.00 to 3.10 times"
+    assert ours_texts(result)[0] == "3.00 to 3.10 times"
     assert result.estimate.interval[1] == np.inf
     assert result.verdict == "reproduced"  # the third smallest quotient is above one and a half
 

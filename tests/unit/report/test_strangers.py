@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from arith_erd.errors import UserError
-from arith_erd.plots.tables import TableSchema
+from arith_erd.plots.tables import column_kinds
 from arith_erd.report.__main__ import build
 from tests.values import put
 
@@ -44,7 +44,7 @@ def spoken(synthetic, text: str) -> None:
     mine.mkdir(parents=True)
     rows = pd.DataFrame({"seed": [0], text: [text], "x": 0.5})
     rows.to_csv(mine / "rows.csv", index=False, errors="surrogatepass")
-    (mine / "probe.json").write_text(TableSchema.of("mine", rows, {}).to_json())
+    (mine / "probe.json").write_text(json.dumps({"name": "mine", "columns": column_kinds(rows, {})}))
     (mine / "figure.png").touch()
     run.path.rename(root / name)
 

@@ -15,7 +15,7 @@ from arith_erd.report.__main__ import build
 from arith_erd.report.claims import evaluate_claims, missing_commands
 from arith_erd.report.collect import collect
 from arith_erd.report.figures import DRAW_FUNCTIONS, curve_rows, paper_figures
-from arith_erd.report.page import claims_table, markdown, ours_text, replicas_table
+from arith_erd.report.page import claims_table, markdown, ours_texts, replicas_table
 from arith_erd.report.paper import MINI, PAPER, PaperFigure, load_paper
 from tests.unit.report.conftest import Synthetic
 
@@ -117,7 +117,7 @@ def test_every_claim_has_a_row_and_what_is_missing_a_command(whole_report) -> No
     paper, found, verdicts = load_paper(), whole_report.found, whole_report.results
     by_id = {result.claim.id: result for result in verdicts}
     assert by_id["appD-after"].verdict == "differs"
-    assert ours_text(by_id["discontinuity"]) == "8 bits"
+    assert ours_texts(by_id["discontinuity"]) == ("8 bits", "")
     lacking = [result.claim.id for result in verdicts if result.n == 0 and not result.claim.id.startswith("table3-mul")]
     commands = {paper.command(by_id[name].claim.make, RUNS) for name in lacking}
     assert commands <= set(missing_commands(verdicts, paper, RUNS))
