@@ -111,7 +111,7 @@ CRAFTS = (
 def test_damaged_checkpoint_is_refused_in_one_line_and_stays(train, interrupted, damage):
     damage(interrupted.checkpoint_file)
     before = interrupted.checkpoint_file.read_bytes()
-    with pytest.raises(UserError, match=r"last\.ckpt: damaged, or of another version; delete it to start again"):
+    with pytest.raises(UserError, match=r"last\.ckpt: cannot be read \(.*\); if it is damaged, .* delete it"):
         train(*FOUR_EPOCHS)
     assert interrupted.checkpoint_file.read_bytes() == before
 
@@ -123,13 +123,13 @@ def test_truncated_row_is_written_again(train, whole, interrupted):
     assert_same(whole, train(*FOUR_EPOCHS))
 
 
-@pytest.mark.parametrize(
-    ("times", "fault"), [(0, "lacks epoch 1"), (2, "has more than one row for each epoch and seed")]
-)
-def test_run_never_resumes_from_epochs_without_rows_or_with_too_many(train, interrupted, times, fault):
+@pytest.mark.parametrize("times", [0, 2])
+def test_run_never_resumes_from_epochs_without_rows_or_with_too_many(train, interrupted, times):
     """With too many it would be refused at its end, when it is too late."""
     write_metrics(interrupted, interrupted.metrics() * times)
-    with pytest.raises(UserError, match=rf"metrics\.csv {fault}; delete last\.ckpt to start again"):
+    with pytest.raises(
+        UserError, match=r"metrics\.csv has not exactly one row for .*; delete last\.ckpt to start again"
+    ):
         train(*FOUR_EPOCHS)
 
 
@@ -222,7 +222,7 @@ def test_run_stopped_by_a_signal_resumes_from_that_step(
     with monkeypatch.context() as patch:
         signalled(patch, 3, hook, batch, number)
         stop(train, "checkpoint.every_n_epochs=4")
-    assert f"the same command resumes from {place}\n" in capsys.readouterr().out
+    assert "stopped; the same command continues\n" in capsys.readouterr().out
     assert submitit.heard == ([number] if number == signal.SIGUSR2 else [])
     assert not list(runs_dir.glob("*/error.txt"))
     steps, step = [], LitPack.training_step
@@ -252,5 +252,5 @@ def test_signal_after_the_last_epoch_still_writes_the_summary(train, monkeypatch
     with monkeypatch.context() as patch:
         signalled(patch, 1 if "trainer.stop_at=0.0" in overrides else 4, "on_train_epoch_end", number=signal.SIGUSR1)
         stop(train, *overrides)
-    assert "the same command will write the summary\n" in capsys.readouterr().out
+    assert "stopped; the same command continues\n" in capsys.readouterr().out
     assert train(*FOUR_EPOCHS, *overrides).finished

@@ -28,6 +28,10 @@ class Network(nn.Module):
     replicas.
     """
 
+    @property
+    def num_parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
     def encode(self, prompt: Tensor) -> Tensor:
         """Prompt tokens (B, P) -> any tensor for `decode`, by default the same tokens. Called once per answer."""
         return prompt

@@ -64,7 +64,7 @@ class SignalQueue:
                 raise Interrupted(self.received) from error
         except Interrupted as stop:
             if outermost:
-                print(f"{stop.signal.name}: stopped", file=sys.stderr)  # a run says where it will resume
+                print(f"{stop.signal.name}: stopped", file=sys.stderr)  # a run says that it can continue
                 requeue(stop.signal)
             raise
         finally:

@@ -4,14 +4,11 @@ Random streams need no state, since they are functions of the step. So two runs 
 ``trainer.max_epochs`` share their first epochs bit for bit, and the longer one continues the shorter one.
 """
 
-import errno
 import io
 import shutil
 import zipfile
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,7 @@ from safetensors.torch import save
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..models.weights import is_float_tensor, load_tensors
-from ..runs.directory import NAMED_GROUPS, Run, hashed_config
+from ..runs.directory import Run, hashed_config, short_hash
 from ..system import signals
 from ..system.files import atomic_file
 from .module import LitPack
@@ -36,16 +33,11 @@ class CheckpointWriter(Checkpoint):
 
     def __init__(self, run: Run, every_n_epochs: int = 1, at_end: bool = True) -> None:
         self.run, self.every_n_epochs, self.at_end = run, every_n_epochs, at_end
-        self.after_restart = "starts again"  # effect of the same command
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.global_step > 0:
-            self.after_restart = f"resumes from {progress_text(trainer)}"
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         # Not after the last batch: Lightning would consider the epoch finished, without its validation.
         if signals.pending() and not trainer.is_last_batch:
-            self.save(trainer, progress_text(trainer))
+            self.save(trainer)
             signals.raise_pending()
 
     def on_validation_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
@@ -54,27 +46,23 @@ class CheckpointWriter(Checkpoint):
             progress.reset()  # to the first batch, half done: there Lightning starts a validation again
             progress.increment_ready()
             progress.increment_started()
-            self.save(trainer, progress_text(trainer))
+            self.save(trainer)
             signals.raise_pending()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         epoch = trainer.current_epoch + 1
         is_last = epoch == trainer.max_epochs or trainer.should_stop
         if epoch % self.every_n_epochs == 0 or (is_last and self.at_end) or signals.pending():
-            self.save(trainer, f"epoch {epoch + 1}")
-            if is_last:
-                self.after_restart = "will write the summary"
+            self.save(trainer)
             signals.raise_pending()
 
-    def save(self, trainer: L.Trainer, where: str) -> None:
-        """Replace the checkpoint; ``where`` names the epoch and step at which the run will resume."""
+    def save(self, trainer: L.Trainer) -> None:
         with atomic_file(self.run.checkpoint_file) as partial:
             trainer.save_checkpoint(partial)
-        self.after_restart = f"resumes from {where}"
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         if isinstance(exception, SystemExit):
-            print(f"{self.run.path}: stopped; the same command {self.after_restart}")
+            print(f"{self.run.path}: stopped; the same command continues")
 
 
 def progress_text(trainer: L.Trainer) -> str:
@@ -101,66 +89,54 @@ def find_checkpoint(run: Run, module: LitPack) -> Path | None:
     try:
         saved = load_tensors(path)
         with zipfile.ZipFile(path) as archive:
-            intact = archive.testzip() is None  # the checksums, which `torch.load` ignores
+            if archive.testzip() is not None:  # `torch.load` ignores the checksums
+                raise ValueError("a wrong checksum")
         states = saved["state_dict"], module.state_dict()
         saved_shapes, shapes = ({name: x.shape for name, x in state.items()} for state in states)
         (optimizer,) = saved["optimizer_states"]
-        fits = saved_shapes == shapes and _moments_fit(optimizer, module)
+        if saved_shapes != shapes or not _moments_fit(optimizer, module):
+            raise ValueError("weights of another network")
         epochs = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
     except Exception as error:  # damaged bytes can make an unpickler raise anything
-        intact = False
-        # Others say nothing about what is in it. A damaged archive names places before its beginning: EINVAL.
-        if isinstance(error, OSError | MemoryError) and getattr(error, "errno", None) != errno.EINVAL:
-            reason = getattr(error, "strerror", None) or first_line(error)
-            raise UserError(f"{path}: cannot be read ({reason}); the same command tries again") from error
-    if not (intact and fits):
-        raise UserError(f"{path}: damaged, or of another version; delete it to start again")
+        hint = "if it is damaged, or of another version, delete it to start again"
+        raise UserError(f"{path}: cannot be read ({first_line(error)}); {hint}") from error
     require_all_rows(run, epochs, module.pack.seeds)
     return path
 
 
 def require_all_rows(run: Run, epochs: int, seeds: Sequence[int]) -> None:
     """Raise a `UserError` unless ``metrics.csv`` has one row per seed for each of the first ``epochs`` (untrusted)."""
-    counts = Counter((row["epoch"], row["seed"]) for row in run.metrics() if row["epoch"] <= epochs)
-    incomplete = (epoch for epoch in range(1, epochs + 1) if not all(counts[epoch, seed] for seed in seeds))
-    if (epoch := next(incomplete, None)) or counts.total() != epochs * len(seeds):
-        problem = f"lacks epoch {epoch}" if epoch else "has more than one row for each epoch and seed"
+    found = sorted((row["epoch"], row["seed"]) for row in run.metrics() if row["epoch"] <= epochs)
+    if len(found) != epochs * len(seeds) or found != [*product(range(1, epochs + 1), sorted(seeds))]:
+        problem = f"has not exactly one row for each seed and epoch up to {epochs}"
         raise UserError(f"{run.path}: metrics.csv {problem}; delete {run.checkpoint_file.name} to start again")
 
 
 def continue_shorter_run(job: Job, module: LitPack, sources: Mapping[str, str]) -> None:
-    """Copy the state of the longest readable shorter run into the new directory of a job's run, if there is any."""
-    run = job.run
-    for shorter, epochs in sorted(_shorter_runs(job), key=itemgetter(1), reverse=True):
+    """Copy the state of the longest readable shorter run into the new directory of a job's run, if there is any.
+
+    A shorter run is a finished one whose hash is that of the job with fewer epochs.
+    """
+    run, runs = job.run, {path.name.rpartition("-")[2]: Run(path) for path in job.runs_dir.glob("*-*")}
+    for epochs in range(job.trainer.max_epochs - 1, 0, -1):
+        trainer = job.resolved["trainer"] | {"max_epochs": epochs}
+        shorter = runs.get(short_hash(hashed_config(job.resolved | {"trainer": trainer})))
+        if not (shorter and shorter.checkpoint_file.is_file() and shorter.finished):
+            continue
         try:
             find_checkpoint(shorter, module)
             files = *shorter.path.glob("weights/epoch=*/seed=*.safetensors"), *shorter.path.glob("*.csv")
-            for path in (*files, shorter.checkpoint_file):  # the checkpoint last, since it is what counts
-                target = run.path / path.relative_to(shorter.path)
+            for file in (*files, shorter.checkpoint_file):  # the checkpoint last, since it is what counts
+                target = run.path / file.relative_to(shorter.path)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with atomic_file(target) as partial:
-                    shutil.copyfile(path, partial)
+                    shutil.copyfile(file, partial)
         except (UserError, OSError) as error:
             print(f"{shorter.path}: not continued ({error})")
             continue
         changes = shorter.describe_code_changes(sources)
         print(f"{run.path}: continues {shorter.path}, which was trained for {epochs} epochs{changes}")
         return
-
-
-def _shorter_runs(job: Job) -> Iterator[tuple[Run, int]]:
-    """Finished runs that differ from a job's own only in a smaller number of epochs, with that number."""
-    config = hashed_config(job.resolved)
-    names = "-".join(config[group]["name"] for group in NAMED_GROUPS)
-    for run in map(Run, job.runs_dir.glob(f"{names}-*")):
-        if not (run.checkpoint_file.is_file() and run.finished):
-            continue
-        with suppress(UserError, KeyError, TypeError, AttributeError):  # not the configuration of a run
-            other = hashed_config(run.config())
-            epochs, longer = other["trainer"]["max_epochs"], config["trainer"]["max_epochs"]
-            same = other | {"trainer": other["trainer"] | {"max_epochs": longer}} == config
-            if same and type(epochs) is int and epochs < longer and run.summary().get("epochs") == epochs:
-                yield run, epochs
 
 
 def _moments_fit(saved: dict[str, Any], module: LitPack) -> bool:

@@ -193,6 +193,11 @@ class Pack(nn.Module):
         own_keys = zip(*(key.unbind() for key in keys), strict=True) if keys else [()] * number
         return torch.stack([of_replica(*one) for one in zip(weights, own_keys, *each, strict=True)])
 
+    @property
+    def parameters_each(self) -> int:
+        """The number of learnable parameters of one replica."""
+        return self.stacked.num_parameters // len(self.seeds)
+
     def replica_state(self, index: int) -> dict[str, Tensor]:
         """The weights of one replica, loadable into the plain network: a copy on the CPU."""
         return {name: stack[index].detach().cpu().clone() for name, stack in self.stacked.named_parameters()}
@@ -224,9 +229,9 @@ def wants_compile(job: Job, device: torch.device, steps_per_epoch: int, loss: Lo
         raise bad_value("trainer.compile", "true", "auto or false, since this pack with this loss cannot be compiled")
     if option != "auto" or device.type == "cuda":
         return possible and option is not False
-    parameters = len(job.seeds) * sum(p.numel() for p in network.parameters())
     tokens = min(job.data.batch_size, job.task.size) * (job.task.prompt_length + job.task.answer_length)
-    operations = 6 * parameters * tokens * steps_per_epoch * job.trainer.max_epochs  # 6 N T, the usual estimate
+    steps = steps_per_epoch * job.trainer.max_epochs
+    operations = 6 * len(job.seeds) * network.num_parameters * tokens * steps  # 6 N T, the usual estimate
     return possible and by_layer and operations >= MIN_OPERATIONS_TO_COMPILE and _has_compiler()
 
 
@@ -235,10 +240,9 @@ def _has_compiler() -> bool:
     return headers and shutil.which(os.environ.get("CXX", "g++")) is not None
 
 
-def compiles_layers(network: nn.Module, replicas: int, device: torch.device) -> bool:
+def compiles_layers(network: Network, replicas: int, device: torch.device) -> bool:
     """Whether a pack is compiled as one graph per kind of layer, used by replicas in turn, and not as one graph."""
-    large = sum(parameter.numel() for parameter in network.parameters()) >= LARGE_NETWORK
-    return device.type == "cpu" and (replicas == 1 or large)
+    return device.type == "cpu" and (replicas == 1 or network.num_parameters >= LARGE_NETWORK)
 
 
 def compile_options(device: torch.device, cuda_graphs: bool) -> dict[str, Any]:

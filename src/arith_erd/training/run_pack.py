@@ -1,6 +1,5 @@
 """Train one pack, from its job to a finished directory: check memory, build, resume, train, summarise."""
 
-import gc
 import os
 import traceback
 from collections.abc import Iterator, Mapping
@@ -65,7 +64,7 @@ def train_pack(job: Job) -> None:
         checkpoint = find_checkpoint(run, module)
         run.create(job.resolved)
         seeds = f"seed{'s' if len(job.seeds) > 1 else ''} {format_seeds(job.seeds)}"
-        print(f"{run.path}: {num_parameters(module.pack):,} parameters, {seeds}, on {device_name(device)}")
+        print(f"{run.path}: {module.pack.parameters_each:,} parameters, {seeds}, on {device_name(device)}")
         if module.pack.compiled:
             print(f"{run.path}: compiling, which takes a minute or more the first time", flush=True)
 
@@ -73,14 +72,8 @@ def train_pack(job: Job) -> None:
         summaries: list[Row] = []
         try:
             logger.start(run.name, job.seeds, job.resolved, run.path)
-            try:
-                with signals.deferred():
-                    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
-            except Exception as error:
-                if checkpoint is None or metrics_writer.started is not None or isinstance(error, UserError):
-                    raise
-                reason = f"training cannot continue from it ({first_line(error)}); delete it to start again"
-                raise UserError(f"{checkpoint}: {reason}") from error
+            with signals.deferred():
+                trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
             require_all_rows(run, trainer.current_epoch, job.seeds)
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)
@@ -119,17 +112,15 @@ def errors_recorded(run: Run) -> Iterator[None]:
 def require_memory(job: Job, device: torch.device) -> None:
     """Refuse a pack whose weights, gradients and moments of Adam alone need more memory than there is."""
     with torch.device("meta"):
-        parameters = sum(p.numel() for p in job.network().parameters())
+        parameters = job.network().num_parameters
     needed = COPIES_PER_WEIGHT * len(job.seeds) * parameters * (8 if job.trainer.precision == "64-true" else 4)
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):  # the limit of a container, if it has one
         free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     if device.type == "cuda":
-        gc.collect()
-        torch.cuda.empty_cache()  # left by an earlier job of a sweep
-        free = torch.cuda.mem_get_info(device)[0]
+        free = torch.cuda.mem_get_info(device)[1]
     if needed > free:
-        raise _memory_error(job, device, f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
+        raise MemoryError(f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
 
 
 @contextmanager
@@ -138,17 +129,13 @@ def memory_errors_explained(job: Job, device: torch.device) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
-            raise _memory_error(job, device, "out of memory") from error
-        raise
-
-
-def _memory_error(job: Job, device: torch.device, why: str) -> UserError:
-    smaller = "pack.max_replicas" if len(job.seeds) > 1 else "data.batch_size or model.net"
-    return UserError(
-        f"seed={format_seeds(job.seeds)}: a pack of {len(job.seeds)} at data.batch_size={job.data.batch_size}: too "
-        f"large for the memory of {device_name(device)} ({why}); expected a smaller {smaller}"
-    )
+        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
+            raise
+        smaller = "pack.max_replicas" if len(job.seeds) > 1 else "data.batch_size or model.net"
+        raise UserError(
+            f"seed={format_seeds(job.seeds)}: a pack of {len(job.seeds)} at data.batch_size={job.data.batch_size}: too "
+            f"large for the memory of {device_name(device)} ({first_line(error)}); expected a smaller {smaller}"
+        ) from error
 
 
 # Summary
@@ -188,7 +175,7 @@ def never_learnt(network: Network, data: TaskData) -> list[str]:
 
 def write_summary(run: Run, pack: Pack, data: TaskData, summaries: list[Row], sources: Mapping[str, str]) -> None:
     """Write ``summary.json``; device, versions and sources are those of the process that finishes the run."""
-    rows, parameters = run.metrics(), num_parameters(pack)
+    rows, parameters = run.metrics(), pack.parameters_each
     epochs = rows[-1]["epoch"]
     tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.answer_length)
     run.finish(
@@ -203,11 +190,6 @@ def write_summary(run: Run, pack: Pack, data: TaskData, summaries: list[Row], so
             "seeds": summaries,
         }
     )
-
-
-def num_parameters(pack: Pack) -> int:
-    """The number of learnable parameters of one replica."""
-    return sum(p.numel() for p in pack.stacked.parameters()) // len(pack.seeds)
 
 
 def seed_line(summary: Row) -> str:

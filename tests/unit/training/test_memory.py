@@ -19,14 +19,16 @@ def test_pack_that_does_not_fit_is_refused_before_anything_is_written(runs_dir, 
         parameters = sum(p.numel() for p in job.network().parameters())
     needed = 10 * COPIES_PER_WEIGHT * parameters * int(precision[:2]) // 8
     monkeypatch.setattr("os.sysconf", lambda name: {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": needed - 1}[name])
-    with pytest.raises(UserError, match=r"^seed=0-9: a pack of 10 .*\(at least .* GiB, .*smaller pack\.max_replicas"):
+    with pytest.raises(
+        UserError, match=r"^seed=0-9: a pack of 10 .*MemoryError: at least .* GiB, .*smaller pack\.max_replicas"
+    ):
         train(job)
     assert not runs_dir.exists()
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA"), MemoryError(), None])
 def test_allocation_that_fails_is_one_line(error):
-    said = r"^seed=0: .*out of memory.* smaller data\.batch"
+    said = r"^seed=0: .*too large for the memory of .* smaller data\.batch"
     with pytest.raises(UserError, match=said), memory_errors_explained(compose("train", TINY), CPU):
         if error is not None:
             raise error
