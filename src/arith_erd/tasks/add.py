@@ -73,8 +73,8 @@ class Add(Task):
             "answer": lambda prefix_remainder: prefix_remainder // place,
         }
 
-    def _concepts(self) -> dict[str, Callable[..., Array]]:
-        return super()._concepts() | {"carries": self.carries}
+    def _concepts(self, examples: Examples) -> dict[str, Array]:
+        return super()._concepts(examples) | {"carries": self.carries(*examples.operands.T)}
 
     def slices(self, examples: Examples) -> dict[str, Array]:
         """Also by ``longest_carry``, the length of the longest run of digits that carry."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ..digits import Array, Order, num_digits, to_digits
+from ..digits import Array, Order, to_digits
 from ..errors import require_integer
 from .task import MAX_ROWS, Task
 
@@ -17,8 +17,7 @@ class ModAdd(Task):
     ``3 + 4 = 2`` modulo 5 at three bits: prompt ``110+001``, completion ``010``.
 
     Args:
-        bits, prompt_order, completion_order, base: as in `Task`, but with up to 2 ** 20 numbers of that many digits,
-            since the table has only ``modulus ** 2`` rows.
+        bits, prompt_order, completion_order, base: as in `Task`; the table has only ``modulus ** 2`` rows.
         modulus: from 2 to ``base ** bits``, and at most 1023, so that the table has fewer than 2 ** 20 rows.
     """
 
@@ -37,10 +36,6 @@ class ModAdd(Task):
         super().__init__(bits, prompt_order, completion_order, base=base)
         require_integer("task.modulus", modulus, 2, min(base**bits, math.isqrt(MAX_ROWS - 1)))
         self.modulus = modulus
-
-    @classmethod
-    def _digit_range(cls, base: int) -> tuple[int, int]:
-        return super()._digit_range(base)[0], num_digits(MAX_ROWS, base) - 1
 
     @property
     def limit(self) -> int:

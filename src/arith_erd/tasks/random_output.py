@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from ..digits import Array, Order, num_digits
 from ..errors import require_integer
-from .task import MAX_ROWS, Task
+from .task import Task
 
 
 class RandomOutput(Task):
@@ -33,13 +33,9 @@ class RandomOutput(Task):
     ) -> None:
         super().__init__(bits, prompt_order, completion_order, base=base)
         require_integer("task.seed", seed, 0)
+        self.require_enumerable("a table of random answers")
         self.seed = seed
         self._table = np.random.default_rng(seed).integers(2 * self.limit - 1, size=self.size, dtype=np.int64)
-
-    @classmethod
-    def _digit_range(cls, base: int) -> tuple[int, int]:
-        low, high = super()._digit_range(base)
-        return low, max(n for n in range(1, high) if base ** (2 * n) < MAX_ROWS)  # the table is in memory
 
     @property
     def width(self) -> int:

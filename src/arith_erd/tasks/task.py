@@ -7,7 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from inspect import signature
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -79,13 +79,6 @@ class Examples:
         return self.operands[:, 1]
 
 
-class ClassName:
-    """Default of ``Task.name``: the name of the class in lower case."""
-
-    def __get__(self, instance: object, owner: type) -> str:
-        return owner.__name__.lower()
-
-
 class Task(ABC):
     """A function of one or more integers, written out as tokens.
 
@@ -100,12 +93,14 @@ class Task(ABC):
     >>> task.size, task.prompt_length, task.width, task.concept_names
     (64, 7, 4, ('value', 'completion_bits', 'operand_bits', 'operand_values', 'carries'))
 
-    A subclass defines ``width`` and ``answer``. It may set ``num_operands`` (default 2), ``name`` (default: that of the
-    class, in lower case) and ``operator``, the sign between operands (default ``+``). It may add concepts.
+    A subclass defines ``width`` and ``answer``. It may set ``num_operands`` (default 2), ``name`` (default: inherited,
+    or that of the class in lower case) and ``operator``, the sign between operands (default ``+``). It may add
+    concepts.
 
     Args:
-        bits: number of digits of each operand, at least 2 in base 2 and 1 in other bases. A table of 2 ** 20 rows or
-            more, such as two operands of 10 bits, is not listed: `examples` then returns a sample.
+        bits: number of digits of each operand, at least 2 in base 2 and 1 in other bases; the product of all operands
+            stays below 2 ** 62. A table of 2 ** 20 rows or more, such as two operands of 10 bits, is not listed:
+            `examples` then returns a sample.
         prompt_order: ``reverse`` (least significant digit first) or ``plain``.
         completion_order: likewise, for the answer.
         base: base of the digits, 2 to 16.
@@ -113,9 +108,12 @@ class Task(ABC):
         min_bits: smallest number of digits of operands of several lengths, up to ``bits``; None: all have ``bits``.
     """
 
-    name: ClassVar[str] = cast(str, ClassName())
+    name: ClassVar[str] = ""
     operator: ClassVar[str] = "+"
     num_operands: ClassVar[int] = 2
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.name or cls.__name__.lower()
 
     def __init__(
         self,
@@ -127,11 +125,9 @@ class Task(ABC):
         interleaved: bool = False,
         min_bits: int | None = None,
     ) -> None:
-        for attribute in ("name", "operator"):
-            if not isinstance(getattr(self, attribute), str):
-                raise UserError(f"{type(self).__name__}: {attribute}: expected a string, as a class attribute")
         require_integer("task.base", base, 2, MAX_BASE)
-        require_integer("task.bits", bits, *self._digit_range(base))
+        most = max(n for n in range(1, 32) if base ** (max(self.num_operands, 2) * n) <= 2**62)
+        require_integer("task.bits", bits, 2 if base == 2 else 1, most)
         for key, order in (("prompt_order", prompt_order), ("completion_order", completion_order)):
             if order not in ORDERS:
                 raise bad_value(f"task.{key}", order, " or ".join(ORDERS))
@@ -165,11 +161,6 @@ class Task(ABC):
         """Arguments of the constructor: name -> value, from the attribute of this name, and default."""
         parameters = signature(type(self)).parameters.values()
         return {p.name: (getattr(self, p.name, p.default), p.default) for p in parameters if p.kind != p.VAR_KEYWORD}
-
-    @classmethod
-    def _digit_range(cls, base: int) -> tuple[int, int]:
-        """The smallest and largest number of digits of an operand: the product of all operands is below 2 ** 62."""
-        return 2 if base == 2 else 1, max(n for n in range(1, 32) if base ** (max(cls.num_operands, 2) * n) <= 2**62)
 
     @property
     @abstractmethod
@@ -220,10 +211,6 @@ class Task(ABC):
 
     def require_own(self, examples: Examples, received_by: str) -> None:
         """Raise a `UserError` if the tokens of the examples are not those of this task."""
-        layout = (examples.prompt.shape[1], examples.completion.shape[1], examples.base)
-        if layout != (self.prompt_length, self.answer_length, self.base):
-            received = "examples with {} tokens of the prompt and {} of the answer, base {}".format(*layout)
-            raise UserError(f"{received_by}: {received}; expected those of {self!r}")
         sample = examples[np.arange(min(len(examples), 8))]  # enough to tell orders, moduli and tables apart
         expected = self.examples(*sample.operands.T, **({} if self.min_bits is None else {"length": sample.length}))
         tokens = [(expected.prompt, sample.prompt), (expected.completion, sample.completion)]
@@ -291,17 +278,9 @@ class Task(ABC):
         if overridden and (cls.prompt_names, cls.answer_names) == (Task.prompt_names, Task.answer_names):
             wanted = "its class to define answer_names, and prompt_names if it changes the prompt"
             raise UserError(f"task={self.name}: has tokens without names; expected {wanted}")
-        self.require_lengths(self.examples(*[0] * self.num_operands))
         names = [*self.prompt_names, *self.answer_names]
         if clash := [name for name in names if names.count(name) > 1]:
             raise UserError(f"task={self.name}: {clash[0]} names two tokens; expected a distinct name for each token")
-
-    def require_lengths(self, examples: Examples) -> None:
-        """Raise a `UserError` unless examples have as many tokens as the task has names."""
-        for attribute, tokens in (("prompt_names", examples.prompt), ("answer_names", examples.completion)):
-            names, number = len(getattr(self, attribute)), tokens.shape[1]
-            if names != number:
-                raise UserError(f"task={self.name}: {names} {attribute} for {number} tokens; expected one for each")
 
     def examples(self, *operands: npt.ArrayLike, length: npt.ArrayLike | None = None) -> Examples:
         """The examples with these operands, each (N,) or a number; without operands the whole table.
@@ -313,7 +292,8 @@ class Task(ABC):
             length: written digits of each operand, (N,) or a number, at least ``min_bits``; by default ``bits``.
 
         Raises:
-            UserError: for operands out of range, lengths too short for them, or answers that ``width`` digits lack.
+            UserError: for operands out of range, lengths too short for them, answers that ``width`` digits lack, or as
+                many names as tokens.
         """
         if not operands and not self.enumerable:
             return self.sample(SAMPLE_SIZE)
@@ -336,11 +316,14 @@ class Task(ABC):
         tokens = to_digits(table, self.bits, self.base) + ZERO  # (N, k, bits)
         tokens = np.concatenate([tokens, np.full((*table.shape, 1), OPERATOR)], axis=2)
         prompt, completion = tokens[:, operand, digit], np.array(self.completion(table, answer))
+        for attribute, written in (("prompt_names", prompt), ("answer_names", completion)):
+            if (names := len(getattr(self, attribute))) != written.shape[1]:
+                unnamed = f"{names} {attribute} for {written.shape[1]} tokens"
+                raise UserError(f"task={self.name}: {unnamed}; expected one for each")
         shortest = self.min_bits or self.bits
         lengths = np.broadcast_to(self.bits if length is None else length, len(table))
-        limits = self.base ** np.clip(lengths, 0, self.bits).astype(np.int64)
-        fits = (shortest <= lengths) & (lengths <= self.bits) & (table < limits[:, None]).all(axis=1)
-        if lengths.dtype.kind not in "iu" or not fits.all():
+        fits = lengths.dtype.kind in "iu" and ((shortest <= lengths) & (lengths <= self.bits)).all()
+        if not fits or (table >= self.base ** lengths[:, None].astype(np.int64)).any():
             accepted = f"{shortest} to {self.bits}, enough for the operands"
             raise bad_value("length", excerpt(str(lengths.tolist())), accepted)
         if self.min_bits is not None:
@@ -400,14 +383,14 @@ class Task(ABC):
         """
         args: Any = operands
         examples = args[0] if args and isinstance(args[0], Examples) else self.examples(*args)
-        return {name: compute(*examples.operands.T) for name, compute in self._concepts().items()}
+        return self._concepts(examples)
 
-    def _concepts(self) -> dict[str, Callable[..., Array]]:
+    def _concepts(self, examples: Examples) -> dict[str, Array]:
         return {
-            "value": lambda *x: self.answer(*x)[:, None],
-            f"completion_{self.digit_noun}": lambda *x: to_digits(self.answer(*x), self.width, self.base),
-            f"operand_{self.digit_noun}": lambda *x: self.operand_digits(np.stack(x, axis=1)),
-            "operand_values": lambda *x: np.stack(x, axis=1),
+            "value": examples.answer[:, None],
+            f"completion_{self.digit_noun}": to_digits(examples.answer, self.width, self.base),
+            f"operand_{self.digit_noun}": self.operand_digits(examples.operands),
+            "operand_values": examples.operands,
         }
 
     def operand_digits(self, operands: npt.ArrayLike) -> Array:
@@ -427,7 +410,7 @@ class Task(ABC):
     @property
     def concept_names(self) -> tuple[str, ...]:
         """The keys of `concepts`."""
-        return tuple(self._concepts())
+        return tuple(self.concepts(*[0] * self.num_operands))
 
 
 def _equal(x: Any, y: Any) -> bool:

@@ -20,16 +20,12 @@ class MetricsWriter(L.Callback):
 
     def __init__(self, run: Run, logger: Logger, answer_names: Sequence[str] = (), keep: str = "none") -> None:
         self.run, self.logger, self.answer_names, self.keep = run, logger, answer_names, keep
-        self.started: float | None = None  # `time.perf_counter` at the beginning of the epoch; None before training
+        self.started = 0.0  # `time.perf_counter` at the beginning of the epoch
         self.spent = 0.0  # seconds spent on this epoch before an interruption
         self.learning_rate = 0.0  # rate of the last step: at the end of an epoch the optimizer has the next one
 
-    @property
-    def seconds(self) -> float:
-        return 0.0 if self.started is None else time.perf_counter() - self.started
-
     def state_dict(self) -> dict[str, Any]:
-        return {"seconds": self.seconds, "learning_rate": self.learning_rate}
+        return {"seconds": time.perf_counter() - self.started, "learning_rate": self.learning_rate}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.spent = float(state_dict["seconds"])
@@ -57,7 +53,7 @@ class MetricsWriter(L.Callback):
         self.started = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        seconds, epoch = self.seconds, trainer.current_epoch + 1
+        seconds, epoch = time.perf_counter() - self.started, trainer.current_epoch + 1
         rows: list[Row] = [{**row, "seconds": seconds} for row in pl_module.rows]
         append_rows(self.run.tokens_file, ((*key, *accuracies) for *key, accuracies in pl_module.token_rows))
         if pl_module.slice_rows:

@@ -6,6 +6,7 @@ import lightning as L
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from ..losses import CrossEntropy, Loss
 from ..seeds import RandomStream, derive_seed
@@ -42,16 +43,6 @@ class TrainBatches:
             yield tuple(x[index] for x in self.examples)
 
 
-class EvaluationBatches(list[Batch]):
-    """Examples in table order, the same for all replicas: prompts (B, P) and completions (B, m).
-
-    It is a subclass of list, since Lightning treats a plain list as several loaders.
-    """
-
-    def __init__(self, prompt: Tensor, completion: Tensor, batch_size: int) -> None:
-        super().__init__(zip(prompt.split(batch_size), completion.split(batch_size), strict=True))
-
-
 class TaskData(L.LightningDataModule):
     """A task's table, or ``drawn`` examples of it, divided by a split into ``train`` and ``validation``.
 
@@ -72,7 +63,6 @@ class TaskData(L.LightningDataModule):
         self.task, self.seeds, self.batch_size = task, tuple(seeds), batch_size
         self.loss = loss or CrossEntropy()
         examples = task.examples() if drawn is None else task.sample(drawn)
-        task.require_lengths(examples)
         self.size = len(examples)
         held_out = np.asarray(split(examples))
         self.held_out = np.flatnonzero(held_out)
@@ -103,10 +93,11 @@ class TaskData(L.LightningDataModule):
         assert trainer is not None
         return TrainBatches(self.train, self.seeds, self.batch_size, lambda: trainer.global_step)
 
-    def val_dataloader(self) -> list[EvaluationBatches]:
-        """Both subsets, training first."""
+    def val_dataloader(self) -> list[DataLoader]:
+        """Of both subsets, training first: prompts (B, P) and completions (B, m), the same for all replicas."""
         size = evaluation_batch_size(self.train[0].device, len(self.seeds))
-        return [EvaluationBatches(subset[0], subset[1], size) for subset in (self.train, self.validation)]
+        subsets = ([*zip(x[0].split(size), x[1].split(size), strict=True)] for x in (self.train, self.validation))
+        return [DataLoader(batches, batch_size=None) for batches in subsets]
 
 
 def evaluation_batch_size(device: torch.device, replicas: int) -> int:

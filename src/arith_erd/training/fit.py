@@ -68,7 +68,10 @@ def fit(
     if inspect.isfunction(split) or not callable(split):
         raise UserError(f"fit: split: received {split!r}; expected a Split, such as ValueSplit()")
     option, recipe = option_for_class("task", public_path(type(task))), option_for_class("model", public_path(model))
-    _require_no_repetition(overrides, own_model=recipe is None, epochs=epochs)
+    argument_keys = r"(task|split)\b.*|model|seed|trainer\.max_epochs|runs_dir|experiment"
+    argument_keys += "" if recipe else r"|model\.net\b.*"  # a class of one's own has its own defaults
+    if repeated := [one for one in overrides if re.match(rf"[+~]*({argument_keys})(=|$)", one)]:
+        raise UserError(f"fit: overrides: {repeated[0]}: use an argument of fit instead, and one call for each run")
     trust_modules_of(type(task), type(split), model)
     cli_overrides = [f"model={recipe or 'nanogpt'}", *([f"task={option}"] if option else [])]
     cli_overrides += [f"seed='{format_seeds(parse_seeds(seeds if isinstance(seeds, int | str) else [*seeds]))}'"]
@@ -80,26 +83,6 @@ def fit(
     with tempfile.TemporaryDirectory(prefix="arith_erd-") as folder:
         job = read_job(config | {"runs_dir": str(out or folder)})
         return [model for run in train(job) for model in load_seeds(run.path)]
-
-
-def _require_no_repetition(overrides: Sequence[str], own_model: bool, epochs: int | None) -> None:
-    """Raise a `UserError` if an override repeats another argument of `fit`: one of the two would be ignored."""
-    if isinstance(overrides, str) or not all(isinstance(one, str) for one in overrides):
-        raise UserError(f"fit: overrides: received {overrides!r}; expected a list of strings")
-    argument_keys = {
-        "task": r"task\b.*",
-        "model": r"model(\.net\b.*)?" if own_model else "model",
-        "seeds": "seed",
-        "epochs": "trainer.max_epochs" if epochs is not None else "",
-        "split": r"split\b.*",
-        "out": "runs_dir",
-    }
-    for override in overrides:
-        key = override.partition("=")[0].lstrip("+~")
-        if key == "experiment":
-            raise UserError(f"fit: overrides: {override}: is a sweep of several jobs; call fit once for each")
-        if argument := next((name for name, keys in argument_keys.items() if re.fullmatch(keys, key)), None):
-            raise UserError(f"fit: overrides: {override}: use the argument {argument} instead")
 
 
 def group_of_object(group: str, instance: Any) -> dict[str, Any]:
