@@ -1,6 +1,5 @@
 """Weights: initial ones from a seed, and those from untrusted files, such as the authors', read as tensors only."""
 
-import stat
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
@@ -12,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ..errors import UserError
+from ..errors import UserError, first_line
 from ..seeds import RandomStream, derive_seed
 from ..tasks import Task
 from .network import Network
@@ -50,10 +49,8 @@ def initialise(make_network: Callable[[], Network], seed: int) -> Network:
 def load_tensors(path: Path) -> Any:
     """Load tensors and plain values from a file of safetensors or PyTorch, on the CPU. No code in it is run.
 
-    It raises an `OSError` if it is no regular file, and any exception if it is damaged or contains anything else.
+    It raises any exception if the file is damaged or contains anything else.
     """
-    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
-        raise OSError(f"{path} is not a regular file")
     if path.suffix == ".safetensors":
         return load_file(path)
     if zipfile.is_zipfile(path):
@@ -64,18 +61,17 @@ def load_tensors(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def read_state(path: Path, expected: str = "a state dict") -> dict[str, Tensor]:
-    """Read a state dict, name -> tensor, by `load_tensors`; a `UserError` says what was ``expected``."""
+def read_state(path: Path) -> dict[str, Tensor]:
+    """Read a state dict, name -> tensor, by `load_tensors`; a `UserError` if the file is none."""
     try:
-        state = load_tensors(path)
-    except OSError as error:
-        raise UserError(f"checkpoint={path}: cannot be read ({error.strerror or error})") from error
+        state: dict[str, Tensor] = dict(load_tensors(path))
+        if not all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in state.items()):
+            raise TypeError("more than tensors by name")
     except Exception as error:  # damaged bytes can make an unpickler raise anything
-        what = "damaged, or more than tensors (none of it was run)"
-        raise UserError(f"checkpoint={path}: {what}; expected {expected}") from error
-    if not isinstance(state, dict) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items()):
-        raise UserError(f"checkpoint={path}: expected a state dict, tensors by name; found something else")
-    return dict(state)
+        damaged = "damaged, or more than tensors (none of it was run)"
+        what = first_line(error) if isinstance(error, OSError) else damaged
+        raise UserError(f"checkpoint={path}: {what}; expected a state dict, tensors by name") from error
+    return state
 
 
 def checked_state(
@@ -110,7 +106,7 @@ def load_authors_network(path: str | Path, task: Task) -> Transformer:
     checked, so addition and random output are indistinguishable. The file is read as tensors only, so no code in it can
     run. A `UserError` names the keys that are missing, unknown or of the wrong shape.
     """
-    state = read_state(Path(path), "a PyTorch state dict")
+    state = read_state(Path(path))
     state.pop("nopeak_mask", None)
     width = [tensor.shape[-1] for name, tensor in state.items() if name == "fc.weight" and tensor.dim()]
     # A file without a width is taken for one of the default size, so that the error lists what is missing.

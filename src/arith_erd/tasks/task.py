@@ -152,10 +152,8 @@ class Task(ABC):
 
     def same_as(self, other: "Task") -> bool:
         """Whether another task has the same class and arguments, so that it has the same examples."""
-        if type(self) is not type(other):
-            return False
-        arguments = other._arguments()
-        return all(_equal(x, arguments[name][0]) for name, (x, _) in self._arguments().items())
+        ours, theirs = ([np.asarray(x, object) for x, _ in task._arguments().values()] for task in (self, other))
+        return type(self) is type(other) and all(map(np.array_equal, ours, theirs))
 
     def _arguments(self) -> dict[str, tuple[Any, Any]]:
         """Arguments of the constructor: name -> value, from the attribute of this name, and default."""
@@ -298,12 +296,11 @@ class Task(ABC):
         if not operands and not self.enumerable:
             return self.sample(SAMPLE_SIZE)
         columns = operands or tuple(np.indices(self.shape).reshape(self.num_operands, -1))
-        if len(columns) != self.num_operands:
-            raise UserError(f"{self.name}: received {len(columns)} operands; expected {self.num_operands}")
         vectors = [np.atleast_1d(x) for x in columns]
-        if len({x.shape for x in vectors} - {(1,)}) > 1 or any(x.ndim > 1 for x in vectors):
-            shapes = ", ".join(str(x.shape) for x in vectors)
-            raise UserError(f"{self.name}: received operands of shapes {shapes}; expected vectors of equal length")
+        shapes = [x.shape for x in vectors]
+        if len(shapes) != self.num_operands or len({*shapes} - {(1,)}) > 1 or any(len(shape) > 1 for shape in shapes):
+            accepted = f"{self.num_operands} vectors of equal length"
+            raise UserError(f"{self.name}: received operands of shapes {str(shapes)[1:-1]}; expected {accepted}")
         for name, x, limit in zip(self.operand_names, vectors, self.shape, strict=True):
             if x.size and (x.dtype.kind not in "iub" or x.min() < 0 or x.max() >= limit):
                 raise bad_value(name, excerpt(str(x.tolist())), f"integers from 0 to {limit - 1}")
@@ -411,10 +408,3 @@ class Task(ABC):
     def concept_names(self) -> tuple[str, ...]:
         """The keys of `concepts`."""
         return tuple(self.concepts(*[0] * self.num_operands))
-
-
-def _equal(x: Any, y: Any) -> bool:
-    try:
-        return bool(x == y)
-    except ValueError:  # of arrays
-        return np.array_equal(x, y)

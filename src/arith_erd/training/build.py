@@ -15,7 +15,6 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -65,7 +64,7 @@ def build_task_data(job: Job) -> TaskData:
 
 
 def make_trainer(options: TrainerConfig, callbacks: list[L.Callback]) -> L.Trainer:
-    """Make a trainer that leaves logging and saving to callbacks; a `UserError` without the device or precision."""
+    """Make a trainer that leaves logging and saving to callbacks; a `UserError` without the device."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
     # Apple's GPU, which Lightning would choose too, has no 64-bit numbers.
@@ -73,23 +72,19 @@ def make_trainer(options: TrainerConfig, callbacks: list[L.Callback]) -> L.Train
     accelerator = {"auto": best, "gpu": "cuda"}.get(options.accelerator, options.accelerator)
     if accelerator == "cuda" and best == "cpu":
         raise bad_value("trainer.accelerator", options.accelerator, "cpu or auto: PyTorch sees no CUDA device here")
-    try:
-        return L.Trainer(
-            max_epochs=options.max_epochs,
-            precision=options.precision,
-            accelerator=accelerator,
-            devices=1,
-            callbacks=callbacks,
-            # Under Slurm, Lightning's own choice would save and requeue from inside a signal's handler.
-            plugins=[LightningEnvironment(), DirectCheckpointIO()],
-            logger=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-        )
-    except (MisconfigurationException, RuntimeError, ValueError) as error:
-        settings = f"trainer.accelerator={options.accelerator}, trainer.precision={options.precision}"
-        raise UserError(f"{settings}: {error}") from error
+    return L.Trainer(
+        max_epochs=options.max_epochs,
+        precision=options.precision,
+        accelerator=accelerator,
+        devices=1,
+        callbacks=callbacks,
+        # Under Slurm, Lightning's own choice would save and requeue from inside a signal's handler.
+        plugins=[LightningEnvironment(), DirectCheckpointIO()],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
 
 
 def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
@@ -100,11 +95,7 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
     if state := sorted(network.state_dict().keys() - dict(network.named_parameters())):
         accepted = "parameters under one name each, and buffers with persistent=False"
         raise net.error_about(f"also keeps {', '.join(state)}; expected {accepted}")
-    for name, module in network.named_modules():
-        if isinstance(module, torch.nn.RNNBase):
-            accepted = "expected a layer of arith_erd.models.baselines, as in model=lstm"
-            raise net.error_about(f"{name} is an nn.{type(module).__name__}, which vmap cannot batch; {accepted}")
-    with net.errors_attributed():  # vmap refuses random numbers
+    with net.errors_attributed():  # vmap refuses random numbers, and torch's own recurrent layers
         logits = pack.dry_run(*batch[:2])
     expected = (*batch[1].shape, job.task.vocab_size)
     if logits.shape != expected:

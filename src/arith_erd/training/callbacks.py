@@ -1,7 +1,6 @@
 """Callbacks that write rows and weights after an epoch, show progress, and end a run early."""
 
 import time
-from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
@@ -18,8 +17,8 @@ from .checkpoint import progress_text, save_weights
 class MetricsWriter(L.Callback):
     """Writes rows and keeps weights after every epoch; on resuming drops those of epochs after the checkpoint."""
 
-    def __init__(self, run: Run, logger: Logger, answer_names: Sequence[str] = (), keep: str = "none") -> None:
-        self.run, self.logger, self.answer_names, self.keep = run, logger, answer_names, keep
+    def __init__(self, run: Run, logger: Logger, keep: str = "none") -> None:
+        self.run, self.logger, self.keep = run, logger, keep
         self.started = 0.0  # `time.perf_counter` at the beginning of the epoch
         self.spent = 0.0  # seconds spent on this epoch before an interruption
         self.learning_rate = 0.0  # rate of the last step: at the end of an epoch the optimizer has the next one
@@ -33,12 +32,13 @@ class MetricsWriter(L.Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self.started = time.perf_counter() - self.spent
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
         run, epochs = self.run, trainer.current_epoch
         if trainer.global_step > 0:
             print(f"{run.path}: resuming from {progress_text(trainer)}")
         start_rows(run.metrics_file, METRIC_COLUMNS[2:], epochs)
-        start_rows(run.tokens_file, ("split", *self.answer_names), epochs)
-        if trainer.datamodule.kinds:  # type: ignore[attr-defined]
+        start_rows(run.tokens_file, ("split", *data.task.answer_names), epochs)
+        if data.kinds:
             start_rows(run.slices_file, SLICE_COLUMNS, epochs)
         run.delete_weights_after(epochs)
         # The run began with another ``checkpoint.keep``, or they were deleted.

@@ -1,6 +1,7 @@
 """The examples of a task as tensors on the device, and their batches."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import lightning as L
 import numpy as np
@@ -96,7 +97,7 @@ class TaskData(L.LightningDataModule):
     def val_dataloader(self) -> list[DataLoader]:
         """Of both subsets, training first: prompts (B, P) and completions (B, m), the same for all replicas."""
         size = evaluation_batch_size(self.train[0].device, len(self.seeds))
-        subsets = ([*zip(x[0].split(size), x[1].split(size), strict=True)] for x in (self.train, self.validation))
+        subsets: Any = ([*zip(x[0].split(size), x[1].split(size), strict=True)] for x in (self.train, self.validation))
         return [DataLoader(batches, batch_size=None) for batches in subsets]
 
 

@@ -38,7 +38,7 @@ def train_pack(job: Job) -> None:
     run = job.run
     # Assemble: every refusal comes before anything is written.
     logger = job.logger.build(Logger)
-    metrics_writer = MetricsWriter(run, logger, job.task.answer_names, job.checkpoint.keep)
+    metrics_writer = MetricsWriter(run, logger, job.checkpoint.keep)
     checkpoint_writer = CheckpointWriter(run, job.checkpoint.every_n_epochs, job.checkpoint.keep_last)
     stop_at = job.trainer.stop_at
     stopping = [] if stop_at is None else [StopAtAccuracy(run, stop_at)]  # first, since it repeats rows
