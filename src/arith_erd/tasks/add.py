@@ -122,9 +122,5 @@ class Sub(Task):
     name = "sub"
     operator = "-"
 
-    @property
-    def width(self) -> int:
-        return self.bits
-
     def answer(self, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
         return np.abs(np.subtract(a, b, dtype=np.int64))

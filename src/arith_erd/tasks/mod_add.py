@@ -41,10 +41,6 @@ class ModAdd(Task):
     def limit(self) -> int:
         return self.modulus
 
-    @property
-    def width(self) -> int:
-        return self.bits
-
     def answer(self, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
         return np.add(a, b, dtype=np.int64) % self.modulus
 

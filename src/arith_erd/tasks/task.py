@@ -93,9 +93,9 @@ class Task(ABC):
     >>> task.size, task.prompt_length, task.width, task.concept_names
     (64, 7, 4, ('value', 'completion_bits', 'operand_bits', 'operand_values', 'carries'))
 
-    A subclass defines ``width`` and ``answer``. It may set ``num_operands`` (default 2), ``name`` (default: inherited,
-    or that of the class in lower case) and ``operator``, the sign between operands (default ``+``). It may add
-    concepts.
+    A subclass defines ``answer``, and ``width`` if answers have more digits than operands. It may set ``num_operands``
+    (default 2), ``name`` (default: inherited, or that of the class in lower case) and ``operator``, the sign between
+    operands (default ``+``). It may add concepts.
 
     Args:
         bits: number of digits of each operand, at least 2 in base 2 and 1 in other bases; the product of all operands
@@ -161,9 +161,9 @@ class Task(ABC):
         return {p.name: (getattr(self, p.name, p.default), p.default) for p in parameters if p.kind != p.VAR_KEYWORD}
 
     @property
-    @abstractmethod
     def width(self) -> int:
-        """Number of digits of the result: as many as the largest answer needs."""
+        """Number of digits of the result: as many as the largest answer needs, by default those of an operand."""
+        return self.bits
 
     # With Any, mypy lets a subclass name its operands: `answer(self, a, b)`.
     @abstractmethod

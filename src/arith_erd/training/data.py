@@ -31,15 +31,13 @@ class TrainBatches:
     def __len__(self) -> int:
         return -(-len(self.examples[0]) // self.batch_size)
 
-    def order(self, seed: int, epoch: int) -> Tensor:
-        """A seed's permutation (N,) of the examples, drawn on the CPU for any device."""
-        generator = torch.Generator().manual_seed(derive_seed(seed, RandomStream.BATCHES, epoch))
-        return torch.randperm(len(self.examples[0]), generator=generator)
-
     def __iter__(self) -> Iterator[Batch]:
         """Yield prompts (R, B, P), completions (R, B, m), and targets (R, B, k) if there are any."""
         epoch, taken = divmod(self.step(), len(self))
-        order = torch.stack([self.order(seed, epoch) for seed in self.seeds]).to(self.examples[0].device)
+        tokens, stream = self.examples[0], RandomStream.BATCHES
+        # On the CPU for any device: permutations (R, N) of the examples.
+        generators = (torch.Generator().manual_seed(derive_seed(seed, stream, epoch)) for seed in self.seeds)
+        order = torch.stack([torch.randperm(len(tokens), generator=one) for one in generators]).to(tokens.device)
         for index in order.split(self.batch_size, dim=1)[taken:]:
             yield tuple(x[index] for x in self.examples)
 
