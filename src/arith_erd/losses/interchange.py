@@ -1,8 +1,6 @@
 """Interchange-intervention training: a network learns the task, with given variables computed at given sites."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from ..interp.causal_model import CausalModel
 from ..interp.families import require_distinguishable
 from ..interp.hooked import Hooked
 from ..interp.hooks import cache_outputs, edit_outputs, recorded_outputs, stored_outputs
+from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..models.network import Network, shift_right
 from ..tasks import Examples, Task
@@ -64,10 +63,6 @@ class InterchangeTraining(CrossEntropy):
         if reserved := sorted({"train", "val"} & {*variables}):  # splits, in the same column of tokens.csv
             raise bad_value("model.loss.variables", reserved[0], "another name than train and val")
         self.variables = {name: _parse_place(name, entry) for name, entry in variables.items()}
-        for (first, (site, dims)), (second, (other_site, other_dims)) in combinations(self.variables.items(), 2):
-            if site == other_site and (shared := sorted({*dims} & {*other_dims})):
-                accepted = f"coordinates of {site} that {first} does not have; both have {shared[0]}"
-                raise bad_value(f"model.loss.variables.{second}", f"{other_dims[0]} to {other_dims[-1]}", accepted)
         self.weight, self.strict, self.causal_model_spec = weight, strict, causal_model
         self.by_column: list[bool] = []
 
@@ -106,8 +101,9 @@ class InterchangeTraining(CrossEntropy):
             key = f"model.loss.variables.{name}"
             if site not in (*decoder_layers, ANSWER):
                 raise bad_value(f"{key}.site", site, " or ".join((*decoder_layers, ANSWER)))
-            if dims and dims[-1] >= (size := cache[site].shape[2]):
-                raise bad_value(f"{key}.dims", f"[{dims[0]}, {dims[-1]}]", f"0 to {size - 1} at {site}")
+            if not free_dims.get(site, set()).issuperset(dims):
+                accepted = f"coordinates from 0 to {cache[site].shape[2] - 1} at {site} that no other variable has"
+                raise bad_value(f"{key}.dims", f"[{dims[0]}, {dims[-1]}]", accepted)
             if dims:
                 free_dims[site] -= {*dims}
         if self.strict and (full := [site for site, rest in free_dims.items() if not rest]):
@@ -115,27 +111,48 @@ class InterchangeTraining(CrossEntropy):
 
     def forward(self, network: Network, prompt: Tensor, completion: Tensor, targets: Tensor | None = None) -> Tensor:
         assert targets is not None
-        places, answer_in, width = [*self.variables.values()], shift_right(completion), completion.shape[1]
-        with recorded_outputs(sites := network.sites(), layers(sites)) as plain:
+        places, answer_in, sites = [*self.variables.values()], shift_right(completion), network.sites()
+        with recorded_outputs(sites, layers(sites)) as plain:  # by layer, in the order in which they run
             total = self.loss_of_logits(network(prompt, answer_in), completion)
         mapped_sites = dict.fromkeys(site for site, dims in places if dims)
-        source = {site: _source(plain, site) for site in mapped_sites} | {ANSWER: answer_in.roll(1, dims=0)}
-        run = partial(_run_interchanged, network, prompt, answer_in, plain)
+        outputs = {site: plain[site][0] for site in mapped_sites}
+        source = {x: (y if isinstance(y, Tensor) else y[0]).roll(1, dims=0) for x, y in outputs.items()}  # (B, T, F)
+
+        def run(site: str, dims: Sequence[int], at: Tensor, others: bool = False) -> Tensor:
+            """Logits (B, m, V) with coordinates, or all others, of the example before, ``at`` positions (m,) or (B, m).
+
+            Layers that this leaves as they are do not run again, unless they run more than once. Dropout masks are
+            those of the step, in each pass.
+            """
+            ran = [*plain]
+            before = layers(ran, "enc") if site == ANSWER else ran[: ran.index(site) + 1]
+            unchanged = {sites[layer]: plain[layer][0] for layer in before if len(plain[layer]) == 1}
+
+            def change(x: Tensor) -> Tensor:  # (B, T, F); the answer's positions are the last
+                of_dims = torch.isin(torch.arange(x.shape[2]), torch.tensor(dims), invert=others).to(x.device)
+                mask = F.pad(at, (x.shape[1] - at.shape[-1], 0))[..., None] & of_dims
+                return torch.where(mask, source[site], x)
+
+            with stored_outputs(unchanged):
+                if site == ANSWER:
+                    return network(prompt, answer_in.roll(1, dims=0))
+                with edit_outputs(sites, {site: change}):
+                    return network(prompt, answer_in)
+
         batch, positions = (torch.arange(n, device=completion.device) for n in completion.shape)
-        all_positions, row = torch.ones_like(positions, dtype=torch.bool), targets[:, 0].long()
+        own_position, row = batch % completion.shape[1], targets[:, 0].long()
+        all_positions = torch.ones_like(positions, dtype=torch.bool)
         for number, ((site, dims), by_column) in enumerate(zip(places, self.by_column, strict=True)):
-            at = positions == batch[:, None] % width if by_column else all_positions
-            predicted = run(site, dims, source[site], at)
+            predicted = run(site, dims, positions == own_position[:, None] if by_column else all_positions)
             value = getattr(self, f"values_{number}")[row.roll(1)]  # (B, m), of the sources
             label = getattr(self, f"labels_{number}")[row[:, None], value, positions].long()  # (B, m)
             if by_column:
-                predicted, label = predicted[batch, batch % width, None], label[batch, batch % width, None]
+                predicted, label = predicted[batch, own_position, None], label[batch, own_position, None]
             loss = F.cross_entropy(predicted.flatten(0, 1), label.flatten(), reduction="none").mean()
             total = total + self.weight / len(places) * loss
         for site in mapped_sites if self.strict else ():
-            mapped = {dim for place, dims in places if place == site for dim in dims}
-            free_dims = [dim for dim in range(source[site].shape[2]) if dim not in mapped]
-            logits = run(site, free_dims, source[site], all_positions)
+            mapped = [dim for place, dims in places if place == site for dim in dims]
+            logits = run(site, mapped, all_positions, others=True)
             loss = F.cross_entropy(logits.flatten(0, 1), completion.flatten(), reduction="none")
             total = total + self.strict / len(mapped_sites) * loss.mean()
         return total
@@ -147,59 +164,21 @@ class InterchangeTraining(CrossEntropy):
         model, task, causal = Hooked(network(), task=self.task), self.task, self.causal_model
         base, sources = causal.examples[rows], causal.examples[np.roll(rows, 1)]
         prompt, answer_in = model.inputs(base)
-        with recorded_outputs(model.sites, layers(model.sites)) as plain:
-            model.network(prompt, answer_in)
-        masks = torch.eye(task.width, dtype=torch.bool, device=model.device)
         accuracies = dict[str, list[float]]()
         for (name, (site, dims)), by_column in zip(self.variables.items(), self.by_column, strict=True):
-            source = answer_in.roll(1, dims=0) if site == ANSWER else _source(plain, site)
-            run = partial(_run_interchanged, model.network, prompt, answer_in, plain, site, dims, source)
-            if by_column:
-                tokens = torch.stack([run(mask)[:, t] for t, mask in enumerate(masks)], dim=1).argmax(-1)
+            if site == ANSWER:
+                logits = model.run((prompt, answer_in.roll(1, dims=0)))
             else:
-                tokens = run(masks.any(0)).argmax(-1)
+                x, run = model.run_with_cache(base, site)[1][site], model.resume_from(site, base)
+                x[..., dims] = x[..., dims].roll(1, dims=0)
+                if by_column:
+                    logits = torch.stack([run(Replace(site, t, x))[:, t] for t in range(task.width)], dim=1)
+                else:
+                    logits = run(Replace(site, None, x))
             digits = (causal.interchange_by_digit if by_column else causal.interchange)(base, sources, name)
-            right = tokens.cpu().numpy() == task.to_tokens(digits)
+            right = logits.argmax(-1).cpu().numpy() == task.to_tokens(digits)
             accuracies[name] = right.mean(axis=0).tolist()
         return accuracies
-
-
-def _source(plain: Mapping[str, list[Any]], site: str) -> Tensor:
-    """The output (B, T, F) of a site, each example's that of the example before it."""
-    output = plain[site][0]
-    first: Tensor = output if isinstance(output, Tensor) else output[0]
-    return first.roll(1, dims=0)
-
-
-def _run_interchanged(
-    network: Network,
-    prompt: Tensor,
-    answer_in: Tensor,
-    plain: Mapping[str, list[Any]],
-    site: str,
-    dims: Sequence[int],
-    source: Tensor,
-    at: Tensor,
-) -> Tensor:
-    """Logits (B, m, V) with coordinates of ``source`` (B, T, F) ``at`` positions of the answer, bool (m,) or (B, m).
-
-    At the site ``answer`` the source (B, m) is the decoder's input. ``plain`` are the outputs of the layers without an
-    interchange, in the order in which they ran. Layers that it leaves as they are do not run again, unless they run
-    more than once. Dropout masks are those of the step, in each pass.
-    """
-    sites, ran = network.sites(), [*plain]
-    before = layers(ran, "enc") if site == ANSWER else ran[: ran.index(site) + 1]
-    unchanged = {sites[layer]: plain[layer][0] for layer in before if len(plain[layer]) == 1}
-
-    def change(x: Tensor) -> Tensor:  # (B, T, F); the answer's positions are the last
-        of_dims = torch.isin(torch.arange(x.shape[2]), torch.tensor(dims)).to(x.device)
-        return torch.where(F.pad(at, (x.shape[1] - at.shape[-1], 0))[..., None] & of_dims, source, x)
-
-    with stored_outputs(unchanged):
-        if site == ANSWER:
-            return network(prompt, source)
-        with edit_outputs(sites, {site: change}):
-            return network(prompt, answer_in)
 
 
 def _parse_place(name: str, entry: Any) -> tuple[str, tuple[int, ...]]:

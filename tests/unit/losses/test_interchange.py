@@ -196,7 +196,7 @@ def test_variable_with_more_values_than_fit_in_memory_is_refused_before_their_an
         ({"carry": {"site": "dec.1", "dims": [0.5]}}, "dims: .0, 15"),
         (
             {"carry": {"site": "dec.1", "dims": [0, 3]}, "xor": {"site": "dec.1", "dims": [3, 5]}},
-            r"^model\.loss\.variables\.xor=3 to 5: expected coordinates .* that carry does not have; both have 3",
+            r"^model\.loss\.variables\.xor\.dims=\[3, 5\]: expected coordinates from 0 to 7 at dec.1 that no other",
         ),
         ({"carry": {"site": "answer"}}, "the number of the right answer"),
         ({"train": {"site": "dec.1", "dims": [0, 3]}}, "=train: expected another name than train and val"),
