@@ -1,8 +1,6 @@
 """Which variable does each position pass to later layers? Patch it from another run, and read the answer."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -13,6 +11,7 @@ from pydantic import Field
 from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..digits import Array
 from ..errors import UserError
+from ..interp.counterfactuals import CounterfactualDataset
 from ..interp.families import (
     FamilySpec,
     default_families,
@@ -29,17 +28,6 @@ from ..plots.panels import HeatMaps
 from ..tasks import Examples
 from .patching import LAYOUT, position_panels
 from .probe import Count, Natural, NetworkProbe, OneOrMore, as_list, format_cells, select_sites, weighted_means
-
-
-@dataclass(frozen=True, eq=False)
-class FamilyPairs:
-    """A source for each of N bases, and tokens (N, m) that the answers may equal, by measure."""
-
-    family: str
-    source: Examples
-    found: Array  # rows of the bases with a source in the family; each of the others is its own
-    positions: Sequence[int]  # tokens of the answer that are read
-    expected_tokens: Mapping[str, Array]
 
 
 class InterchangeInterventions(NetworkProbe):
@@ -82,60 +70,64 @@ class InterchangeInterventions(NetworkProbe):
         bases = rng.integers(self.task.size, size=self.pairs or self.task.size)
         self.base = model.examples[bases]
         self.drawn = [*self._draw_sources(bases, rng)]
-        names = {pairs.family for pairs in self.drawn}
-        no_pair = f"none of {len(bases)} bases has a pair with"
+        no_pair, names = f"none of {len(bases)} bases has a pair with", {name for name, *_ in self.drawn}
         self.missing = {name: f"{no_pair} {family}" for name, family in self.compared.items() if name not in names}
-        if own or not requested:
-            return
-        if names.isdisjoint(requested) and (undrawn := [name for name in requested if name in self.missing]):
-            accepted = "expected another variable, more probe.pairs, or pairs of your own in probe.families"
-            raise UserError(f"probe.variable={undrawn[0]}: {self.missing[undrawn[0]]}; {accepted}")
-        alone = "no other variable affects the answer beside it, so there is nothing to keep equal"
-        self.missing |= {name: alone for name in requested if name not in self.compared}
+        wanted = [name for name in own or requested if name in self.compared]
+        if wanted and names.isdisjoint(wanted):
+            key = "probe.families" if own else "probe.variable"
+            raise UserError(f"{key}={wanted[0]}: {self.missing[wanted[0]]}; expected another one, or more probe.pairs")
+        if not own:
+            alone = "no other variable affects the answer beside it, so there is nothing to keep equal"
+            self.missing |= {name: alone for name in requested if name not in self.compared}
 
-    def _draw_sources(self, bases: Array, rng: np.random.Generator) -> Iterator[FamilyPairs]:
-        """Sources of the bases in every family, at each digit of the answer at which there are any."""
+    def _draw_sources(
+        self, bases: Array, rng: np.random.Generator
+    ) -> Iterator[tuple[str, CounterfactualDataset, dict[str, Array]]]:
+        """The pairs of each family at each digit, and tokens (N, m) that the answers may equal, by measure.
+
+        A base without a source in the family is its own. Digits at which no base has one are left out.
+        """
         model, task = self.hypothesis, self.task
         for name, family in self.compared.items():
             for t in range(task.width) if family.vary else [None]:
                 drawn = sample_sources(model, family, t, bases, rng)
-                found = np.flatnonzero(drawn >= 0)
-                if not len(found):
+                if (drawn < 0).all():
                     continue
-                source = model.examples[np.where(drawn >= 0, drawn, bases)]
-                digits = {f"iia_{x}": model.interchange_by_digit(self.base, source, x) for x in self.variables}
-                expected = {"iia_none": self.base.completion} | {key: task.to_tokens(y) for key, y in digits.items()}
-                read = range(task.width) if t is None else [task.answer_positions[t]]
-                yield FamilyPairs(name, source, found, read, expected)
+                pairs = CounterfactualDataset(model, bases, np.where(drawn < 0, bases, drawn), family, t)
+                answers = [model.interchange_by_digit(self.base, pairs.source_examples, x) for x in self.variables]
+                keys = [f"iia_{variable}" for variable in ("none", *self.variables)]
+                yield name, pairs, dict(zip(keys, [self.base.completion, *map(task.to_tokens, answers)], strict=True))
 
     @torch.no_grad()
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         forward = {site: model.resume_from(site, self.base) for site in self.sites}
         base_tokens = model.run(self.base).argmax(-1).cpu().numpy()  # (N, m)
-        for pairs in self.drawn:
-            for site, x in finite_cache(model, pairs.source, self.sites).items():
+        for family, pairs, expected_tokens in self.drawn:
+            digit, found, source = pairs.digit, pairs.base != pairs.source, pairs.source_examples
+            read = range(self.task.width) if digit is None else [self.task.answer_positions[digit]]
+            for site, x in finite_cache(model, source, self.sites).items():
                 own_token = len(scored_positions(model, site, 0, x)) == 1
                 for position, name in enumerate(position_names(site, x.shape[1], self.task)):
-                    if own_token and position not in pairs.positions:
+                    if own_token and position not in read:
                         continue
                     tokens = forward[site](Replace(site, name, x[:, position])).argmax(-1).cpu().numpy()
-                    counted = {key: tokens == expected for key, expected in pairs.expected_tokens.items()}
+                    counted = {key: tokens == expected for key, expected in expected_tokens.items()}
                     counted["flipped"] = tokens != base_tokens
                     if name in self.task.prompt_names:
-                        counted["iia_token"] = tokens == self._after_token(str(name), pairs.source)
-                    shares = {key: y[pairs.found].mean(0) for key, y in counted.items()}
-                    for t in [position] if own_token else pairs.positions:
-                        row = {"site": site, "position": name, "family": pairs.family}
-                        row |= {"answer": self.task.answer_names[t], "n": len(pairs.found)}
+                        counted["iia_token"] = tokens == self._after_token(str(name), source)
+                    shares = {key: y[found].mean(0) for key, y in counted.items()}
+                    for t in [position] if own_token else read:
+                        row = {"site": site, "position": name, "family": family}
+                        row |= {"answer": self.task.answer_names[t], "n": int(found.sum())}
                         yield row | {key: float(shares[key][t]) if key in shares else np.nan for key in self.measures}
 
     def _after_token(self, name: str, source: Examples) -> Array:
         """Tokens (N, m) of the answers with one token of the prompt taken from the source."""
-        match, operands = re.fullmatch(r"(\w)(\d+)", name), self.task.operand_names
-        if not match or match[1] not in operands:  # an operator
+        task, model = self.task, self.hypothesis
+        operand, digit = task.prompt_places[task.prompt_names.index(name)]
+        if digit < 0:  # an operator
             return self.base.completion
-        root = self.hypothesis.roots[operands.index(match[1])]
-        return self.task.to_tokens(self.hypothesis.interchange(self.base, source, root, int(match[2])))
+        return task.to_tokens(model.interchange(self.base, source, model.roots[operand], digit))
 
     def notes(self) -> list[str]:
         limit = "patching a whole activation cannot distinguish a value from a carry and an xor passed on together"

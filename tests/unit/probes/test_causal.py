@@ -174,7 +174,7 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
         (Patching, ADD, {"site": "dec.9"}, r"probe.site=dec\.9: this model has enc\.1"),
         (InterchangeInterventions, ADD, {"variable": "carries"}, r"probe\.variable=carries: expected some of a_bit"),
         (InterchangeInterventions, ADD, {"families": {"x": {"keep": ["carries"]}}}, r"families\.x=carries: expected"),
-        (InterchangeInterventions, ADD, {"families": {"x": {"vary": "sum", "keep": "sum"}}}, r"families\.x: no pair"),
+        (InterchangeInterventions, ADD, {"families": {"x": {"vary": "sum", "keep": "sum"}}}, r"families=x: none of"),
         (InterchangeInterventions, ADD, {"families": {"x": {"varies": "sum"}}}, r"probe\.families\.x\.varies"),
         (OWN, ADD, {"variable": "idle"}, r"^probe\.variable=idle: its interchange changes no answer"),
         (OWN, ADD, {"variable": ["total", "sum"]}, r"^probe\.variable=sum: it predicts the same as another variable"),
