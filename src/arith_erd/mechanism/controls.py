@@ -17,7 +17,7 @@ from ..errors import bad_value
 from ..interp.causal_model import CausalModel
 from ..interp.counterfactuals import CounterfactualDataset, sample_balanced_pairs, split_operands
 from ..interp.das import DASConfig, DASSearch
-from ..interp.erasure import Whitened, leace, random_basis
+from ..interp.erasure import Whitened, flip_signs, leace, project_away, random_basis
 from ..interp.hooked import Hooked
 from ..interp.interventions import Position, Subspace
 from ..models.references import is_reference_task, reference
@@ -167,12 +167,10 @@ def sign_flipped(x: Whitened, subspace: Subspace, count: int, seed: int) -> Iter
     variance. Copies within 45 degrees of the original are drawn again, a limited number of times, so there may be fewer
     than ``count``.
     """
-    generator = torch.Generator().manual_seed(seed)
-    coordinates = x.axes.T @ subspace.directions.to(x.axes)  # (r, k)
-    draws = (torch.randint(0, 2, (x.rank, 1), generator=generator) for _ in range(MAX_SIGN_DRAWS * count))
-    flipped = ((signs.to(x.axes) * 2 - 1) * coordinates for signs in draws)
-    far = (columns for columns in flipped if principal_angles(coordinates, columns)[-1] >= MIN_ANGLE)
-    return (Subspace(x.axes @ columns) for columns in islice(far, count))
+    original, generator = project_away(x, subspace.directions.to(x.axes)), torch.Generator().manual_seed(seed)
+    flipped = (flip_signs(x, original, generator).left for _ in range(MAX_SIGN_DRAWS * count))
+    far = (directions for directions in flipped if principal_angles(original.left, directions)[-1] >= MIN_ANGLE)
+    return map(Subspace, islice(far, count))
 
 
 def principal_angles(a: Tensor, b: Tensor) -> "np.ndarray[Any, np.dtype[np.float64]]":
