@@ -136,7 +136,7 @@ class ControlledDAS(DASSearch):
         """
         scores = {"iia_untrained": self.untrained_search.score(variable, rank) if self.untrained_search else math.nan}
         values, task = self.causal_model.table[variable], self.causal_model.task
-        has_decoy = is_reference_task(task) and variable in DECOY_NETWORKS
+        has_decoy = is_reference_task(task) and variable in DECOY_NETWORKS and self.position not in task.prompt_names
         if has_decoy and np.array_equal(values, CausalModel(task).table[variable]):
             scores["iia_decoy"] = decoy_score(variable, self.position, rank, self.config, self.seed)
         return scores

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from inspect import signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +79,13 @@ class Examples:
         return self.operands[:, 1]
 
 
+class ClassName:
+    """Default of ``Task.name``: the name of the class in lower case."""
+
+    def __get__(self, instance: object, owner: type) -> str:
+        return owner.__name__.lower()
+
+
 class Task(ABC):
     """A function of one or more integers, written out as tokens.
 
@@ -94,8 +101,8 @@ class Task(ABC):
     (64, 7, 4, ('value', 'completion_bits', 'operand_bits', 'operand_values', 'carries'))
 
     A subclass defines ``answer``, and ``width`` if answers have more digits than operands. It may set ``num_operands``
-    (default 2), ``name`` (default: inherited, or that of the class in lower case) and ``operator``, the sign between
-    operands (default ``+``). It may add concepts.
+    (default 2), ``name`` (default: that of the class, in lower case) and ``operator``, the sign between operands
+    (default ``+``). It may add concepts.
 
     Args:
         bits: number of digits of each operand, at least 2 in base 2 and 1 in other bases; the product of all operands
@@ -108,12 +115,9 @@ class Task(ABC):
         min_bits: smallest number of digits of operands of several lengths, up to ``bits``; None: all have ``bits``.
     """
 
-    name: ClassVar[str] = ""
+    name: ClassVar[str] = cast(str, ClassName())
     operator: ClassVar[str] = "+"
     num_operands: ClassVar[int] = 2
-
-    def __init_subclass__(cls) -> None:
-        cls.name = cls.name or cls.__name__.lower()
 
     def __init__(
         self,

@@ -95,7 +95,11 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
     if state := sorted(network.state_dict().keys() - dict(network.named_parameters())):
         accepted = "parameters under one name each, and buffers with persistent=False"
         raise net.error_about(f"also keeps {', '.join(state)}; expected {accepted}")
-    with net.errors_attributed():  # vmap refuses random numbers, and torch's own recurrent layers
+    for name, module in network.named_modules():
+        if isinstance(module, torch.nn.RNNBase):
+            accepted = "expected a layer of arith_erd.models.baselines, as in model=lstm"
+            raise net.error_about(f"{name} is an nn.{type(module).__name__}, which vmap cannot batch; {accepted}")
+    with net.errors_attributed():  # vmap refuses random numbers
         logits = pack.dry_run(*batch[:2])
     expected = (*batch[1].shape, job.task.vocab_size)
     if logits.shape != expected:

@@ -123,6 +123,8 @@ def continue_shorter_run(job: Job, module: LitPack, sources: Mapping[str, str]) 
         shorter = runs.get(short_hash(hashed_config(job.resolved | {"trainer": trainer})))
         if not (shorter and shorter.checkpoint_file.is_file() and shorter.finished):
             continue
+        if shorter.summary()["epochs"] != epochs:  # ended early by ``trainer.stop_at``
+            continue
         try:
             find_checkpoint(shorter, module)
             files = *shorter.path.glob("weights/epoch=*/seed=*.safetensors"), *shorter.path.glob("*.csv")

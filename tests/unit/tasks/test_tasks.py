@@ -175,8 +175,8 @@ class Unnamed(Task):
 
 
 def test_task_needs_neither_a_name_nor_an_operator_of_its_class():
-    task = Unnamed(3)
-    assert (task.name, task.prompt_names[3]) == ("unnamed", "+")
+    task, other = Unnamed(3), type("Heir", (Unnamed,), {})(3)
+    assert (task.name, other.name, task.prompt_names[3]) == ("unnamed", "heir", "+")
     task.operator = "&"
     assert rows(task, task.examples([3], [5])) == [("110&101", "100")]
 
