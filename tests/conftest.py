@@ -41,7 +41,7 @@ settings.load_profile("tests")
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     for item in items:
         mark = item.get_closest_marker("slow_after")
-        if mark and max(item.callspec.indices.values()) >= mark.args[0]:
+        if mark and hasattr(item, "callspec") and max(item.callspec.indices.values()) >= mark.args[0]:
             item.add_marker(pytest.mark.slow)
 
 

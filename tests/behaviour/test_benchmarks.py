@@ -21,29 +21,6 @@ def test_checks_pass_on_a_machine_without_a_gpu(root, monkeypatch, capsys):
     assert all("bf16-mixed" in line and " for the record " in line for line in lines[8:])
 
 
-def test_methods_are_measured_once_and_judged_again(root, monkeypatch, tmp_path):
-    """Also if the table was cut off in the middle of a network."""
-    monkeypatch.syspath_prepend(root / "benchmarks")
-    import methods
-
-    asked, networks = [], [one for one in methods.ae.zoo() if one.name in ("erd", "prefix_carry")]
-    networks = [one for one in networks if one.seed in (2000, 2001)]
-    monkeypatch.setattr(methods.ae, "zoo", lambda: networks)
-    says_sum = {name: lambda model: asked.append(model) or 1.0 for name in ("distances", "card")}
-    monkeypatch.setattr(methods, "METHODS", says_sum)
-    out = tmp_path / "methods.csv"
-    monkeypatch.setattr(sys, "argv", ["methods.py", str(out)])
-    methods.main()
-    whole = out.read_text()
-    assert len(asked) == 2 * len(networks)
-    out.write_text("".join(whole.splitlines(keepends=True)[:-1]))
-    methods.main()
-    assert len(asked) == 2 * len(networks) + 1
-    before, after = ([line.rsplit(",", 1)[0] for line in x.splitlines()] for x in (whole, out.read_text()))
-    assert after == before
-    assert out.with_suffix(".png").is_file()
-
-
 @pytest.mark.slow
 def test_making_the_numbers_anew_changes_no_page(cli) -> None:
     result = cli("benchmarks/page_numbers.py", "--check", timeout=300)

@@ -18,6 +18,8 @@ import pytest
 from arith_erd.runs.directory import Run
 from tests.tiny import TINY
 
+pytestmark = pytest.mark.slow_after(8)
+
 # What is typed, and what the message has to say. Every other refusal is in ``tests/unit/config/test_refusals.py``.
 BAD_COMMANDS = {
     "train.py trainer.max_epoch=3": r"trainer\.max_epoch: no such key; did you mean trainer\.max_epochs",

@@ -18,6 +18,8 @@ import pytest
 import arith_erd
 from arith_erd.config.compose import compose
 
+pytestmark = pytest.mark.slow_after(8)
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # A line that ends with a path, then a code block: (what the line says, the path, the file's text).
@@ -95,7 +97,6 @@ def commands(program: str) -> list[str]:
 DOCUMENTED = [(program, line) for program in ("train", "probe") for line in commands(f"{program}.py")]
 
 
-@pytest.mark.slow_after(6)
 @pytest.mark.parametrize(("program", "line"), DOCUMENTED)
 def test_documented_options_exist(program: str, line: str) -> None:
     """Composed with the first value of each sweep, and checked as the program does before it trains."""

@@ -26,6 +26,8 @@ from arith_erd.tasks import Add
 from tests.tiny import FOUR_EPOCHS
 from tests.values import put
 
+pytestmark = pytest.mark.slow_after(5)
+
 SECRET = "s3cr3t-of-the-environment"
 
 HYDRA = (  # what an experiment says, and what the message names
@@ -67,7 +69,6 @@ def run(whole: Run, tmp_path: Path) -> Run:
     return Run(shutil.copytree(whole.path, tmp_path / "runs" / whole.name))
 
 
-@pytest.mark.slow_after(6)
 @pytest.mark.parametrize("n", range(len(HYDRA)))
 def test_experiment_of_somebody_else_configures_no_program(n, canary, main, tmp_path):
     """Alone, or as a sweep where it sets one; its folder is named in one of two ways."""

@@ -24,8 +24,9 @@ from tests.behaviour.interruption import Listener, assert_same, power_cut
 from tests.rows import write_metrics
 from tests.tiny import FOUR_EPOCHS
 
+pytestmark = pytest.mark.slow_after(2)
 
-@pytest.mark.slow_after(3)
+
 @pytest.mark.parametrize(
     ("callback", "epoch", "after", "started"),
     [
@@ -201,7 +202,6 @@ def submitit():
     signal.signal(signal.SIGUSR2, before)
 
 
-@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
     ("number", "hook", "batch", "place", "left"),
     [

@@ -26,6 +26,8 @@ from arith_erd.tasks import Add
 from tests.unit.probes.small import untrained
 from tests.values import options
 
+pytestmark = pytest.mark.slow_after(4)
+
 
 def test_run_of_the_program_composes_hydra_once(main, tmp_path, monkeypatch):
     made, real = [], ConfigLoaderImpl._load_configuration_impl
@@ -77,7 +79,6 @@ def test_integer_and_equal_real_number_are_one_run(key, integer, real):
     assert len({compose("train", [f"model.{key}={value}"]).run.name for value in (integer, real)}) == 1
 
 
-@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("seeds", ["0-18", "1,3,5,7-40", "0"])
 @pytest.mark.parametrize("limit", [5, "auto", 1, 64])
 def test_every_seed_is_in_one_pack_and_no_pack_is_too_large(seeds, limit):
@@ -98,7 +99,6 @@ PAIRS = [
 ]
 
 
-@pytest.mark.slow_after(3)
 @pytest.mark.parametrize("name", options("task"))
 @pytest.mark.parametrize("order", ["reverse", "plain"])
 def test_every_task_builds(name, order):
@@ -108,7 +108,6 @@ def test_every_task_builds(name, order):
     assert len(task.examples()) == 8**task.num_operands
 
 
-@pytest.mark.slow_after(8)
 @pytest.mark.parametrize(("model", "ablation"), PAIRS)
 def test_every_model_and_ablation_builds_and_learns_one_step(model, ablation):
     job = compose("train", [f"model={model}", f"ablation={ablation}"])
@@ -131,7 +130,6 @@ def test_scale_changes_sizes_that_the_model_has_and_adds_none(model):
     assert (mini["d_model"], mini["num_layers"], mini.get("num_heads", 4)) == (32, 3, 4)
 
 
-@pytest.mark.slow_after(6)
 @pytest.mark.parametrize("choice", [f"{group}={name}" for group in ("probe", "figure") for name in options(group)])
 def test_every_probe_builds(choice):
     job, model = compose("probe", [choice, "task.bits=3"]), untrained(Add(3), num_layers=6)

@@ -15,6 +15,8 @@ from arith_erd.config.compose import OPTION_GROUPS, PRESET_GROUPS, compose
 from arith_erd.config.job import read_job
 from arith_erd.errors import UserError
 
+pytestmark = pytest.mark.slow_after(8)
+
 # Values that no key of a kind takes. The message starts with KEY=VALUE.
 COUNT = ("0", "-1", "1.5", "12.0", "null", "true", "many", "inf", "nan", "[5]", "''", "1e3", "9" * 400)
 NUMBER = ("0", "-1", "1e300", "null", "true", "fast", "inf", "nan", "[0.001]", "''", "9" * 400)
@@ -111,7 +113,6 @@ def test_bad_values_are_refused_by_key_and_value(key, config):
         assert str(refused.value).isprintable()
 
 
-@pytest.mark.slow_after(20)
 @pytest.mark.parametrize(
     ("typed", "key"), [*((typed, typed.split()[-1].partition("=")[0].lstrip("+~")) for typed in OTHERS), *NAMING]
 )

@@ -9,11 +9,12 @@ from arith_erd.config.run_names import LABEL_OF_KEY, find_run, run_name
 from arith_erd.runs.directory import Run, flat_settings
 from tests.values import put
 
+pytestmark = pytest.mark.slow_after(12)
+
 RECORDED = [line.split("  ") for line in (Path(__file__).parent / "names.txt").read_text().splitlines()]
 """Names, and the overrides that gave them at commit ac67c71."""
 
 
-@pytest.mark.slow_after(12)
 @pytest.mark.parametrize(("name", "overrides"), [(name, " ".join(rest)) for name, *rest in RECORDED])
 def test_names_are_those_of_the_commit_that_recorded_them(name, overrides):
     assert run_name(compose("train", overrides.split()).resolved) == name

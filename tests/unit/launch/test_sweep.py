@@ -27,6 +27,8 @@ from arith_erd.system.signals import Interrupted
 from tests.rows import finish as finish_run
 from tests.rows import write_metrics
 
+pytestmark = pytest.mark.slow_after(3)
+
 Job = Callable[[TrainJob], None]
 
 

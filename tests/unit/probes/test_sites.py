@@ -12,6 +12,8 @@ from arith_erd.probes.patching import Patching, change_digit, other_operands
 from arith_erd.tasks import Add, Add3, AddScratchpad, ModAdd, Mul, Sub, Task
 from tests.unit.probes.small import measured, untrained
 
+pytestmark = pytest.mark.slow_after(3)
+
 MODELS = (Transformer, NanoGPT)
 
 
@@ -113,7 +115,6 @@ def hooked(task, network=NanoGPT):
 TASKS = [Add(2, interleaved=True), AddScratchpad(2), Backwards(2), Add3(2), Mul(1, base=10)]
 
 
-@pytest.mark.slow_after(3)
 @pytest.mark.parametrize(
     ("network", "task"),
     [*((NanoGPT, task) for task in TASKS), (Transformer, AddScratchpad(2))],

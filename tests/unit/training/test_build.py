@@ -29,6 +29,8 @@ from arith_erd.training.run_pack import train_pack
 from tests.tiny import TINY
 from tests.values import options
 
+pytestmark = pytest.mark.slow_after(5)
+
 CPU = torch.device("cpu")
 TASK = Add(2)
 STEPS = 5  # of three an epoch
