@@ -2,8 +2,8 @@
 
 Whitened coordinates show the difference: ``x - mean = white * scale @ axes.T``, where white has covariance 1. The
 directions ``q`` span the correlations of the white coordinates with the concept z, one for each independent column of
-z. LEACE removes q in white coordinates. Mean projection removes ``scale * q``, the covariance of x and z. INLP removes
-``q / scale``, the weights of a least-squares probe, and repeats this on the rest.
+z. LEACE removes q in white coordinates. Mean projection removes the span of ``scale * q``, the covariance of x and z.
+INLP removes the span of ``q / scale``, the weights of a least-squares probe, and repeats this with what is left.
 """
 
 from dataclasses import dataclass
@@ -108,7 +108,7 @@ def mean_projection(x: Tensor | Whitened, z: Tensor) -> Eraser:
     return project_away(x, x.axes @ _orthonormalise(x.scale[:, None] * q))
 
 
-def inlp(x: Tensor | Whitened, z: Tensor, iterations: int) -> Eraser:
+def inlp(x: Tensor | Whitened, z: Tensor, iterations: int = 2) -> Eraser:
     """Iterative nullspace projection (Ravfogel et al., 2020) of a least-squares probe; the paper has two iterations.
 
     Fit a linear probe with intercept, of least norm; project onto the nullspace of its weights; fit the next probe on

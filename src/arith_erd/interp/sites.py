@@ -70,13 +70,6 @@ def num_prompt_positions(site: str, length: int, task: "Task") -> int:
     return length - _num_own(site, length, task.prompt_length, task.answer_length)
 
 
-def position_names(site: str, positions: int, task: "Task") -> Sequence[int | str]:
-    """The positions that a site holds: those of the prompt, of the answer, or both; numbers where it has others."""
-    prompt, answer = task.prompt_names, task.answer_names
-    possible = [prompt] if holds_prompt(site, positions, task) else [answer, [*prompt, *answer]]
-    return next((names for names in possible if len(names) == positions), [*range(positions)])
-
-
 def num_own_positions(site: str, length: int, inputs: "Sequence[Tensor]") -> int:
     """How many of the ``length`` positions T of a site's output are its own: they are the last ones.
 

@@ -23,7 +23,7 @@ from ..interp.families import (
 from ..interp.hooked import Hooked
 from ..interp.interchange import finite_cache, scored_positions
 from ..interp.interventions import Replace
-from ..interp.sites import position_names
+from ..interp.sites import site_positions
 from ..plots.panels import HeatMaps
 from ..tasks import Examples
 from .patching import LAYOUT, position_panels
@@ -107,7 +107,7 @@ class InterchangeInterventions(NetworkProbe):
             read = range(self.task.width) if digit is None else [self.task.answer_positions[digit]]
             for site, x in finite_cache(model, source, self.sites).items():
                 own_token = len(scored_positions(model, site, 0, x)) == 1
-                for position, name in enumerate(position_names(site, x.shape[1], self.task)):
+                for name, position in site_positions(site, x.shape[1], self.task).items():
                     if own_token and position not in read:
                         continue
                     tokens = forward[site](Replace(site, name, x[:, position])).argmax(-1).cpu().numpy()

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..interp.hooked import Hooked
 from ..interp.interchange import finite_cache
 from ..interp.interventions import Replace
-from ..interp.sites import position_names
+from ..interp.sites import site_positions
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
 from ..tasks import Examples, Task
@@ -65,8 +65,8 @@ class Patching(NetworkProbe):
         n = differ.sum(0)
         for site, x in finite_cache(model, self.clean, self.sites, include_prompt=True).items():
             forward = model.resume_from(site, self.corrupted)
-            for position, name in enumerate(position_names(site, x.shape[1], self.task)):
-                logits = forward(Replace(site, name, x[:, position]))
+            for name, place in site_positions(site, x.shape[1], self.task).items():
+                logits = forward(Replace(site, name, x[:, place]))
                 recovered = (difference(logits) - floor) / (ceiling - floor)
                 flipped = ((logits.argmax(-1) == clean) & differ).sum(0).double() / n
                 for t, answer in enumerate(self.task.answer_names):
