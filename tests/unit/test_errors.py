@@ -1,6 +1,6 @@
 """Error messages are one line, safe to print, and of bounded length."""
 
-from arith_erd.errors import MAX_MESSAGE_LENGTH, UserError, first_line
+from arith_erd.errors import MAX_MESSAGE_LENGTH, UserError
 
 
 def test_message_is_one_line_without_control_characters() -> None:
@@ -12,8 +12,3 @@ def test_long_message_keeps_its_beginning_and_end() -> None:
     assert len(text) <= MAX_MESSAGE_LENGTH + len(" ... ")
     assert text.startswith("first ")
     assert text.endswith(" last")
-
-
-def test_first_line_names_the_type_of_other_errors_only() -> None:
-    assert first_line(ValueError("one\ntwo")) == "ValueError: one"
-    assert first_line(UserError("one")) == "one"

@@ -90,7 +90,7 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
     folder = folder or PRETRAINED
     networks = pretrained(folder)
     if name not in networks:
-        accepted = " or ".join(networks) or f"a name, but {folder} holds no finished run"
+        accepted = f"one of {', '.join(networks)}" if networks else f"a name, but {folder} holds no finished run"
         raise bad_value("name", name, f"{accepted}; or a folder with {CONFIG}, or USER/NAME on the Hub")
     seed = min(networks[name]) if seed is None else seed
     if seed not in networks[name]:

@@ -1,1 +1,1 @@
-"""Tools to analyse networks: activations, interventions, causal models, subspaces, erasure, loading, export."""
+"""Tools to analyse networks: activations, interventions, causal models, subspaces, erasure, the explorer's page."""

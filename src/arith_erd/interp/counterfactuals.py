@@ -67,6 +67,8 @@ class CounterfactualDataset:
             if not isinstance(one, Examples):
                 raise UserError(f"base, source: received {type(one).__name__}; expected batches of task.examples(..)")
             task.require_own(one, "base, source")
+        if len(base) != len(source):
+            raise UserError(f"base, source: received {len(base)} and {len(source)} examples; expected equal numbers")
         return cls(causal_model, *(np.ravel_multi_index(tuple(x.operands.T), task.shape) for x in (base, source)))
 
     @classmethod
@@ -113,7 +115,7 @@ class CounterfactualDataset:
         source = sample_sources(causal_model, family, digit, base, rng, rows)
         usable = np.flatnonzero(source >= 0)
         if not len(usable):
-            where = "at every digit" if digit is None else f"at digit {digit}"
+            where = "with vary at some digit and keep at every one" if digit is None else f"at digit {digit}"
             raise UserError(f"{family}: no pair of operands has this {where}; keep or vary other variables")
         usable = np.resize(usable, n)  # repeated where bases with a source are rare
         return cls(causal_model, base[usable], source[usable], family, digit, pool, seed)

@@ -21,6 +21,7 @@ from .erasure import MIN_DEVIATION, mean_projection, whiten
 from .hooked import Hooked
 from .interchange import InterchangeEvaluation, checked_pairs, finite_cache, scored_positions, select_position
 from .interventions import Position, Subspace
+from .sites import holds_prompt
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ def fit_das(
     variable: str | None = None,
     rank: int = 1,
     *,
-    steps: int = 50,
-    batch_size: int = 128,
+    steps: int = DASConfig.steps,
+    batch_size: int = DASConfig.batch_size,
     seed: int = 0,
 ) -> Subspace:
     """Find the subspace whose interchange acts most like that of a variable.
@@ -98,6 +99,8 @@ class DASSearch:
         activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site], True)[self.site]
         self.x = whiten(select_position(self.model, activations, self.site, self.position), MIN_DEVIATION)
         self.scored_positions = scored_positions(self.model, self.site, self.position, activations)
+        task, length = self.model.task, activations.shape[1]
+        self.at_prompt = self.position in task.prompt_names or holds_prompt(self.site, length, task)
         self.digits = [self.model.task.answer_positions[t] for t in self.scored_positions]
 
     def evaluation(self, data: CounterfactualDataset, variable: str) -> InterchangeEvaluation:
@@ -159,8 +162,7 @@ class DASSearch:
         tokens = self.model.task.to_tokens(self.causal_model.table["answer"][self.rows])
         answer = torch.as_tensor(tokens, device=self.model.device).double()
         values = self.variable_values(variable).to(answer)
-        at_prompt = self.site.startswith("enc.") or self.position in self.model.task.prompt_names
-        num_read = 0 if at_prompt else max(self.scored_positions)
+        num_read = 0 if self.at_prompt else max(self.scored_positions)
         prefix = torch.cat([answer[:, :num_read], torch.ones_like(answer[:, :1])], dim=1)
         residual = values - prefix @ torch.linalg.lstsq(prefix, values).solution
         variable_directions = mean_projection(self.x, residual).left

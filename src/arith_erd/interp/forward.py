@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError, require_integer
+from ..models.network import require_logits
 from .hooks import edit_outputs, recorded_outputs, stored_outputs
 from .interventions import Intervention, InterventionContext, Subspace, as_interventions
 from .sites import check_sites, layer_of, layers, num_own_positions
@@ -48,22 +49,25 @@ def run_batch(
             place = slice(prompt, None) if index is None else prompt + index
             at_position = replace(batch, position=index, num_prompt=prompt, num_own=own, num_answer=model.num_answer)
             edited = x.clone()
-            edited[:, place] = intervention.change(x[:, place], at_position)
+            try:
+                edited[:, place] = intervention.change(x[:, place], at_position)
+            except UserError as error:
+                raise UserError(f"{type(intervention).__name__} at {site}: {error}") from error
             x = edited
         return x
 
     with edit_outputs(model.sites, {several[0].site: partial(edit, several) for several in by_module.values()}):
         logits: Any = model.network.eval()(*inputs)
-    if not isinstance(logits, Tensor):
-        raise UserError(f"{model.name}: returned a {type(logits).__name__}; expected logits, one tensor (N, m, V)")
-    return logits
+    if isinstance(logits, Tensor) and not (model.num_answer and len(inputs) == 2):  # a module of any other kind
+        return logits
+    return require_logits(model.name, logits, inputs[-1])
 
 
 def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:
     """Raise a `UserError` unless an output has examples on axis 0 and positions on axis 1."""
     if x.dim() < 3 or len(x) != len(inputs[0]):
         accepted = f"expected {len(inputs[0])} examples on axis 0, positions on axis 1, and channels"
-        raise UserError(f"site {site}: its output has the shape {tuple(x.shape)}; {accepted}")
+        raise UserError(f"site={site}: its output has the shape {tuple(x.shape)}; {accepted}")
 
 
 class PartialForward:
@@ -86,7 +90,7 @@ class PartialForward:
         interventions = as_interventions(interventions)
         for site in (intervention.site for intervention in interventions):
             if site != self.site and (layer_of(self.model.sites, site) or site) in self.finished:
-                raise UserError(f"site {site}: runs before {self.site}, where the network resumes")
+                raise UserError(f"site={site}: runs before {self.site}, where the network resumes")
         fields = [field for intervention in interventions for field in vars(intervention).values()]
         values = [field.directions if isinstance(field, Subspace) else field for field in fields]
         differentiable = any(isinstance(value, Tensor) and value.requires_grad for value in values)

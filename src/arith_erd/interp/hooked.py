@@ -115,9 +115,11 @@ class Hooked:
         """The device of the network's weights."""
         return next((p.device for p in self.network.parameters()), torch.device("cpu"))
 
-    def predict(self, *operands: npt.ArrayLike) -> Array:
-        """Answers (N,) to operands, each (N,), by greedy decoding."""
-        prompt = torch.as_tensor(self.task.examples(*operands).prompt, device=self.device)
+    def predict(self, *operands: npt.ArrayLike | Examples) -> Array:
+        """Answers (N,) to operands, each (N,), or to examples, by greedy decoding."""
+        args: Any = operands
+        examples = args[0] if args and isinstance(args[0], Examples) else self.task.examples(*args)
+        prompt = torch.as_tensor(examples.prompt, device=self.device)
         return self.task.decode(greedy_decode(self.network.eval(), prompt, self.task.answer_length).cpu().numpy())
 
     def accuracy(
@@ -131,9 +133,6 @@ class Hooked:
         if not isinstance(examples, Examples):
             raise UserError(f"accuracy: received {type(examples).__name__}; expected examples, then interventions")
         completion, logits = torch.as_tensor(examples.completion), self.run(examples, interventions).cpu()
-        expected = (*completion.shape, self.task.vocab_size)
-        if logits.shape[:-1] != completion.shape or logits.shape[-1] < expected[-1]:
-            raise UserError(f"{self.name}: logits {tuple(logits.shape)}; expected {expected}")
         return float(sequence_correct(logits.argmax(-1), completion).double().mean())
 
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
@@ -150,28 +149,28 @@ class Hooked:
             raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected equal numbers")
         return tuple(x.to(self.device) for x in examples)
 
-    def index(self, site: str, position: int | str, positions: int | None = None, prompt: int = 0) -> int:
+    def index(self, site: str, position: int | str, num_own: int | None = None, num_prompt: int = 0) -> int:
         """The index of a position among a site's own: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
 
         For a prompt position of a decoder-only network it is negative: -1 for the last token of the prompt. A site has
-        its own ``positions``, after ``prompt`` others; an index beyond both is refused. If it has as many as the
+        ``num_own`` positions, after ``num_prompt`` others; an index beyond both is refused. If it has as many as the
         prompt, they have the prompt's names, whatever the site's name.
         """
         if isinstance(position, Integral) and not isinstance(position, bool):  # numpy's too
             if position < 0:
-                raise UserError(f"position {position}: expected 0 or more, or a name such as r0")
+                raise bad_value("position", position, "0 or more, or a name such as r0")
             index = int(position)
         else:
             before, own = self.task.prompt_names, self.task.answer_names
-            if holds_prompt(site, positions, self.task):
+            if holds_prompt(site, num_own, self.task):
                 before, own = [], before
             if position not in (names := [*before, *own]):
-                raise UserError(f"position {position}: {site} has {', '.join(names)}")
+                raise bad_value("position", position, f"one of {', '.join(names)} at {site}")
             index = own.index(position) if position in own else before.index(position) - len(before)
-        if positions is not None and not -prompt <= index < positions:
-            others = f" or of the {prompt} of the prompt before them" * bool(prompt)
-            accepted = f"expected one of the {positions} positions of {site}{others}"
-            raise UserError(f"position {position}: {'a token of the prompt; ' if index < 0 else ''}{accepted}")
+        if num_own is not None and not -num_prompt <= index < num_own:
+            others = f" or of the {num_prompt} of the prompt before them" * bool(num_prompt)
+            holds = ", which does not hold the prompt" if index < 0 else ""
+            raise bad_value("position", position, f"one of the {num_own} positions of {site}{others}{holds}")
         return index
 
     def run(

@@ -25,7 +25,7 @@ def edit_outputs(
 
     def hook(site: str, module: nn.Module, inputs: Any, output: Any) -> Any:
         if site in ran:
-            raise UserError(f"site {site}: ran twice in this forward pass; expected a submodule that runs once")
+            raise UserError(f"site={site}: ran twice in this forward pass; expected a submodule that runs once")
         ran.add(site)
         x, axis = output if isinstance(output, Tensor) else output[0], position_axis(module)
         if (x := edits[site](x.movedim(axis, 1) if x.dim() > 1 else x)) is None:
@@ -37,7 +37,7 @@ def edit_outputs(
             stack.callback(modules[site].register_forward_hook(partial(hook, site), prepend=prepend).remove)
         yield
     if missed := [site for site in edits if site not in ran]:
-        raise UserError(f"site {missed[0]}: did not run in this forward pass; expected a submodule that does")
+        raise UserError(f"site={missed[0]}: did not run in this forward pass; expected a submodule that does")
 
 
 @contextmanager

@@ -37,7 +37,7 @@ from .counterfactuals import CounterfactualDataset
 from .forward import PartialForward
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
-from .sites import num_prompt_positions, site_positions
+from .sites import holds_prompt, num_prompt_positions, site_positions
 
 
 def interchange_accuracy(
@@ -71,7 +71,8 @@ def interchange_accuracy(
     """
     data, variable = checked_pairs(model, causal_model, data, variable)
     if (intervention is None) == (not sites):
-        raise UserError("interchange_accuracy: expected either an intervention or sites")
+        received = "neither" if intervention is None else "both"
+        raise UserError(f"interchange_accuracy: received {received}; expected either an intervention or sites")
     if intervention is not None and not isinstance(intervention, Interchange):
         received = type(intervention).__name__
         raise UserError(f"interchange_accuracy: received a {received}; expected an Interchange, or sites=[..]")
@@ -205,7 +206,7 @@ def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], includ
     _, cache = model.run_with_cache(examples, sites, include_prompt=include_prompt)
     for site, x in cache.items():
         if not x.isfinite().all():
-            raise UserError(f"site {site}: its activations contain NaN or infinity; expected finite numbers")
+            raise UserError(f"site={site}: its activations contain NaN or infinity; expected finite numbers")
     return cache
 
 
@@ -221,7 +222,7 @@ def scored_positions(model: Hooked, site: str, position: Position, x: Tensor) ->
     """The answer positions whose tokens score an interchange; x (n, T, ...) are activations of the site."""
     width, prompt = model.task.width, num_prompt_positions(site, x.shape[1], model.task)
     own = x.shape[1] - prompt
-    if position is None or site.startswith("enc.") or own != width:
+    if position is None or holds_prompt(site, own, model.task) or own != width:
         return list(range(width))
     index = model.index(site, position, own, prompt)
     return [index] if index >= 0 else list(range(width))

@@ -109,7 +109,8 @@ class Replace(Intervention):
 
     Args:
         value: (N, C) at one position, (N, k, C) at all, or a whole cached site, of which its own position is taken.
-            Without the axis of examples it is used for all of them.
+            Without the axis of examples, (C,) or (k, C), it is used for all of them, and so is a whole site of one
+            example, such as the mean ``cache[site].mean(0, keepdim=True)``.
     """
 
     value: Tensor
@@ -154,7 +155,7 @@ class Interchange(Intervention):
 
     def change(self, x: Tensor, context: InterventionContext) -> Tensor:
         if self.source is None:
-            raise UserError(f"Interchange at {self.site}: has no source; add one with .with_source(cache)")
+            raise UserError("has no source; add one with .with_source(cache)")
         source = context.align(self.source, x).expand_as(x)
         if self.subspace is None:
             return source
@@ -176,7 +177,7 @@ class Erase(Intervention):
         erased = self.eraser(x.flatten(1))
         if not isinstance(erased, Tensor) or erased.shape != (len(x), x[0].numel()):
             returned = tuple(erased.shape) if isinstance(erased, Tensor) else f"a {type(erased).__name__}"
-            raise UserError(f"Erase at {self.site}: the eraser returned {returned}; expected {(len(x), x[0].numel())}")
+            raise UserError(f"the eraser returned {returned}; expected {(len(x), x[0].numel())}")
         return erased.view_as(x)
 
 

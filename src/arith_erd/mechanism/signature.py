@@ -140,7 +140,7 @@ def measure_signature(
         if name in components and len(together := np.concatenate(shares)):
             components[name][t] = together.mean()
     accuracy = model.accuracy(examples)
-    if not isinstance(task, Add):
+    if not columns.is_addition:
         return MeasuredSignature(accuracy, components)
     scores = list(measure_steering(model, steered, seed))
     for component in STEERING_COMPONENTS:

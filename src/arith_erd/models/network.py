@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..digits import PAD, START
+from ..errors import UserError
 
 BATCH_SIZE = 256
 
@@ -92,6 +93,16 @@ def shift_right(completion: Tensor) -> Tensor:
     return torch.cat([start, completion[..., :-1]], dim=-1)
 
 
+def require_logits(name: str, logits: object, answer_in: Tensor) -> Tensor:
+    """Return what a network computed; a `UserError` unless it is a tensor (B, t, V) for the decoder's input (B, t)."""
+    if isinstance(logits, Tensor) and logits.dim() == 3 and logits.shape[:2] == answer_in.shape:
+        return logits
+    received = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+    examples, t = answer_in.shape
+    accepted = f"logits ({examples}, {t}, V), one position for each of the decoder's {t} inputs"
+    raise UserError(f"{name}: returned {received}; expected {accepted}")
+
+
 @torch.no_grad()
 def greedy_decode(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
     """Greedy decoding of ``length`` tokens: prompts (N, P) -> tokens (N, length).
@@ -103,7 +114,7 @@ def greedy_decode(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
         step = partial(network.decode, network.encode(part)) if isinstance(network, Network) else partial(network, part)
         answer = torch.full((len(part), 1), START, dtype=prompt.dtype, device=prompt.device)
         for t in range(length):
-            token = step(answer)[:, t].argmax(dim=-1, keepdim=True)
+            token = require_logits(type(network).__name__, step(answer), answer)[:, t].argmax(dim=-1, keepdim=True)
             answer = torch.cat([answer, token], dim=-1)
         batches.append(answer[:, 1:])
     return torch.cat(batches)

@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist, pdist
 from scipy.stats import rankdata
 
 from ..interp.hooked import Hooked
-from ..interp.sites import layers
+from ..interp.sites import check_sites, layers
 from ..models.network import greedy_tokens, shift_right
 from ..models.weights import initialise
 from ..plots import style
@@ -53,7 +53,7 @@ CURVES = Lines("correlation", "layer", "line", reference_lines=REFERENCE_LINES)
 
 
 class DistanceCorrelation(NetworkProbe):
-    """Correlate distances between embeddings, at every site, with distances between inputs and between outputs.
+    """Correlate distances between embeddings, at every layer, with distances between inputs and between outputs.
 
     The examples are the pairs ``(A, A)``, 128 at seven bits: 8,128 distances; of three operands, ``(A, A, A)``. At
     three bits the token distance of 3 and 5 at the input is 4, from ``110+110`` to ``101+101``, and their value
@@ -67,6 +67,9 @@ class DistanceCorrelation(NetworkProbe):
 
     units: ClassVar[dict[str, str]] = {"correlation": "correlation"}
     across = ("level", "space")
+
+    def __post_init__(self) -> None:
+        check_sites(self.models[0].sites, ["dec.1"], "probe=distance_correlation: site")
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         task = model.task

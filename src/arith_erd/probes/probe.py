@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
-from ..errors import explain_validation_error
+from ..errors import bad_value, explain_validation_error
 from ..interp.sites import check_sites, layers
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps, Lines, Picture
@@ -156,7 +156,9 @@ def select_sites(models: Sequence[Hooked], site: str | Sequence[str] | None) -> 
     """
     known = models[0].sites
     if site is None:
-        decoder = layers(known, "dec") or ["dec.1"]  # without layers an error lists the network's sites
+        decoder = layers(known, "dec")
+        if not decoder:
+            raise bad_value("probe.site", "null", f"all, or some of {', '.join(known)}, since there is no layer dec.1")
         sites = [decoder[(len(decoder) - 1) // 2]]
     else:
         sites = as_list((layers(known) or known) if site == "all" else site)

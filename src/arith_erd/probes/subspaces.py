@@ -80,7 +80,7 @@ class Subspaces(NetworkProbe):
         self.config = DASConfig(self.train, self.validation, self.test, self.steps, num_controls=self.random)
         for name, at in product(self.sites, self.positions):
             if at != "all" and name.startswith("enc."):
-                raise UserError(f"probe.position={at}: expected all at {name}; only the decoder has single positions")
+                raise UserError(f"probe.position={at}: expected all at {name}; this probe takes the encoder as a whole")
             if at not in ("all", *range(task.width), *task.answer_names, *task.prompt_names):
                 accepted = f"an integer from 0 to {task.width - 1}, a name such as r1 or a0, a list of them, or all"
                 raise bad_value("probe.position", at, accepted)

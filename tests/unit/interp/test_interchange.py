@@ -77,7 +77,7 @@ class Mine(nn.Module):
         digit = own_sum + carry  # (N, 4), up to 3, which is 0
         scores = [-((digit - value) ** 2) for value in range(4)]
         scores = [torch.maximum(scores[0], scores[3]), *scores[1:3]]
-        return torch.stack([torch.full_like(digit, -99)] * ZERO + scores, dim=-1)
+        return torch.stack([torch.full_like(digit, -99)] * ZERO + scores, dim=-1)[:, : answer_in.shape[1]]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,11 @@ def test_network_of_ones_own_decodes_the_answers_that_teacher_forcing_gives(mine
     model, _ = mine
     examples = model.task.examples()
     assert (model.predict(*examples.operands.T) == examples.answer).all()
-    assert model.predict(1, [0, 2]).tolist() == model.task.examples(1, [0, 2]).answer.tolist()
+    assert model.predict(1, [0, 2]).tolist() == model.predict(model.task.examples(1, [0, 2])).tolist() == [2, 4]
+    with model.network.register_forward_hook(lambda module, given, logits: logits.repeat(1, 2, 1)):
+        for call in (lambda: model.predict(1, 2), model.accuracy):
+            with pytest.raises(UserError, match=r"^Mine: returned shape .*; expected logits \(\d+, \d, V\)"):
+                call()
 
 
 def test_direction_planted_in_a_network_of_ones_own_is_found(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
@@ -128,10 +132,10 @@ def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.
         fit_das(model, adder, kept, "h", 1, rank=7)
     with pytest.raises(UserError, match=r"^site=h9: this model has"):
         interchange_accuracy(model, adder, kept, sites=["h9"])
-    with pytest.raises(UserError, match=r"^position 20: expected one of the 4 positions of h"):
+    with pytest.raises(UserError, match=r"^position=20: expected one of the 4 positions of h"):
         interchange_accuracy(model, adder, kept, ae.Interchange("h", 20), variable="carry")
     for sites, intervention in (((), None), ("h", ae.Interchange("h", np.int64(1)))):
-        with pytest.raises(UserError, match=r"^interchange_accuracy: expected either an intervention or sites"):
+        with pytest.raises(UserError, match=r"received (neither|both); expected either an intervention or sites"):
             interchange_accuracy(model, adder, kept, intervention, sites=sites)
     with pytest.raises(UserError, match=r"^causal model: received one for Add\(bits=5\); expected the network"):
         interchange_accuracy(model, CausalModel(Add(5)), kept, sites="h")
@@ -150,7 +154,7 @@ def test_pairs_of_ones_own_are_taken_as_they_are(mine: tuple[ae.Hooked, ae.Causa
     assert interchange_accuracy(model, adder, pairs, ae.Interchange("h", "all"), variable="total")["changed"][0] == 1
     for call, said in (
         (lambda: pairs.split(), "^split: .* for your own pairs use part"),
-        (lambda: CounterfactualDataset.of(adder, examples[[3]], examples), "as many of each;"),
+        (lambda: CounterfactualDataset.of(adder, examples[[3]], examples), "received 1 and 729 examples;"),
         (lambda: CounterfactualDataset.of(adder, examples, Mul(3).examples()), "base, source: .*; expected those of"),
         (lambda: CounterfactualDataset(adder, examples, examples), "^base, source: expected row numbers below"),
         (lambda: CounterfactualDataset.sample(adder, vary="cary"), "^vary=cary: expected some of"),
@@ -217,7 +221,7 @@ def test_a_position_of_the_prompt_in_a_decoder_only_network_is_tested_by_the_who
     assert space.directions.shape == (16, 2)
     rows = interchange_accuracy(model, adder, test, Interchange("dec.1", "b0", space), variable="b_bit")
     assert rows[["site", "position", "n"]].to_numpy().tolist() == [["dec.1", "b0", len(test)]]
-    with pytest.raises(UserError, match=r"^position a1: a token of the prompt; expected one of the 4 positions of"):
+    with pytest.raises(UserError, match=r"^position=a1: expected one of the 4 positions of dec\.2, which"):
         interchange_accuracy(model, adder, data, Interchange("dec.2", "a1"), variable="a_bit")
     with pytest.raises(UserError, match=r"^interchange_accuracy: received a list; expected an Interchange, or sites="):
         interchange_accuracy(model, adder, data, ["dec.2"], variable="carry")
@@ -229,7 +233,7 @@ def test_activations_that_are_not_finite_are_refused() -> None:
     network.decoder[0].feed_forward.norm.bias.data[0] = torch.nan
     model = CausalModel(task)
     data = CounterfactualDataset.sample(model, "carry", n=10)
-    with pytest.raises(UserError, match=r"^site dec\.1: .* expected finite numbers"):
+    with pytest.raises(UserError, match=r"^site=dec\.1: .* expected finite numbers"):
         interchange_accuracy(Hooked(network, task=task), model, data, sites=["dec.1"])
 
 
