@@ -301,7 +301,7 @@ def test_what_does_not_fit_is_one_line() -> None:
         (lambda: model.run([3, 5]), r"^Transformer: received list; expected task\.examples"),
         (lambda: model.run(CLEAN, batch_size=0), r"^batch_size=0: expected an integer"),
         (lambda: model.predict([[1, 2]], [[3, 4]]), r"^add: received operands of shapes \(1, 2\), \(1, 2\)"),
-        (lambda: model.run(CLEAN, Interchange("dec.2", None, two, x)), r"^Interchange at dec\.2: Subspace.*: does not fit"),
+        (lambda: model.run(CLEAN, Interchange("dec.2", None, two, x)), r"^Interchange at dec\.2: Subspace.* does"),
         (lambda: Subspace(torch.ones(16, 2)), "^Subspace: the 2 columns of size 16 are not orthonormal"),
         (lambda: both.run(CLEAN), r"^Transformer: returned a tuple; expected logits"),
         (lambda: model.run(CLEAN, Replace(["dec.1"], 0, x)), "^site: received list; expected str"),
