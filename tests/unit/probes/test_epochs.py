@@ -38,7 +38,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "explorer": {"pairs": 8},
     "interchange": {"pairs": 4, "site": ["dec.1", "dec.2"]},
     "logit_lens": {"pairs": 8},
-    "mechanism": {"pairs": 64, "moved": 64},
+    "mechanism": {"pairs": 64, "steered": 64},
     "patching": {"pairs": 16},
     "place_value": {"draws": 512, "pairs": 8},
     "subspaces": SEARCH | {"site": "dec.1", "variable": "sum", "rank": 1},
