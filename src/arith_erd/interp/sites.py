@@ -30,7 +30,8 @@ def residual_stream(sites: Iterable[str], stack: str = "enc|dec") -> list[str]:
 
 def layer_of(sites: Iterable[str], site: str) -> str | None:
     """The layer that contains a site: ``dec.3`` for ``dec.3`` and ``dec.3.mlp.post``; None outside the layers."""
-    return next((layer for layer in layers(sites) if f"{site}.".startswith(f"{layer}.")), None)
+    layer = re.match(r"(enc|dec)\.[0-9]+(?![^.])", site)
+    return layer[0] if layer and layer[0] in sites else None
 
 
 def check_sites(available: Iterable[str], sites: Iterable[str], key: str = "site") -> None:

@@ -78,7 +78,7 @@ def test_shifted_sums_stay_sums_and_shift_their_bits() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["erd", "prefix_carry_decoy", "lookahead_carry", "mixed", *POST_HOC])
 def test_references_get_their_own_name_or_none_if_they_were_written_afterwards(name: str) -> None:
-    found = measure_signature(Hooked(reference(name, 3).network, task=TASK), pairs=64, steered=96)
+    found = measure_signature(Hooked(reference(name, 3).network, task=TASK), pairs=64, steered=32)
     verdict = classify(found, EXPECTED)
     assert (found.accuracy, verdict.name) == (1, "none" if name in POST_HOC else name.removesuffix("_decoy"))
     if name in POST_HOC:
