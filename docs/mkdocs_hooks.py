@@ -8,17 +8,20 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
+RECORDS = ("results/preregistration.md", "results/verdict-rules.md", "results/claims.md")
+RECORDS += ("SECURITY.md", "benchmarks/README.md")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Take figures, the records of rules, and notebooks along; they stay where the README and GitHub find them too."""
-    records = [ROOT / "results" / f"{name}.md" for name in ("preregistration", "verdict-rules")]
-    for path in sorted((ROOT / "results").glob("*.png")) + records:
-        files.append(File(f"results/{path.name}", str(ROOT), config["site_dir"], use_directory_urls=False))
+    """Take figures, records and notebooks along; they stay where the README and GitHub find them too."""
+    for name in (*(f"results/{path.name}" for path in (ROOT / "results").glob("*.png")), *RECORDS):
+        files.append(File(name, str(ROOT), config["site_dir"], use_directory_urls=False))
     files.append(File.generated(config, "explorer.html", content=explorer()))
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         text, pictures = notebook_page(path)
@@ -57,7 +60,8 @@ def notebook_page(notebook: Path) -> tuple[str, dict[str, bytes]]:
             elif "image/png" in output.get("data", {}):
                 name = f"{notebook.stem}-{len(pictures) + 1}.png"
                 pictures[name] = base64.b64decode("".join(output["data"]["image/png"]))
-                parts.append(f"![output]({name})")
+                shown = re.search(r"^#+ (.*)", "\n".join(parts[::-1]), re.MULTILINE)
+                parts.append(f"![{shown[1] if shown else name}]({name})")
     return "\n\n".join(parts) + "\n", pictures
 
 
@@ -79,15 +83,26 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Probes, from their YAML files. Figures and notebooks are in the top folder on the site, not outside ``docs/``."""
     markdown = markdown.replace("<!-- probes -->", probe_sections())
     markdown = re.sub(r"\.\./notebooks/(\w+)\.ipynb", r"\1.md", markdown)
-    return markdown.replace("../results/", "results/")
+    markdown = markdown.replace("](../docs/", "](../")  # of a record
+    return re.sub(r"\.\./(results/|benchmarks/|SECURITY\.md)", r"\1", markdown)
 
 
 def on_post_build(config: Any) -> None:
+    """Refuse links that lead nowhere: mkdocs does not see those that leave ``docs/``. Then make the article's PDF."""
+    site = Path(config["site_dir"])
+    for page in site.rglob("*.html"):
+        for link in re.findall(r'(?:href|src)="(?!\w+:|/)([^"#?]+)', page.read_text(encoding="utf-8")):
+            if page.name != "explorer.html" and not (page.parent / unquote(link)).exists():
+                raise PluginError(f"{page.relative_to(site)}: its link to {link} leads nowhere")
+    make_article(site)
+
+
+def make_article(site: Path) -> None:
     """The article as a PDF, ``paper/article.pdf``, where pandoc and an engine for it are installed."""
     if not shutil.which("pandoc"):
         return
     source = ROOT / "docs" / "paper" / "article.md"
-    target = Path(config["site_dir"]) / "paper" / "article.pdf"
+    target = site / "paper" / "article.pdf"
     made = subprocess.run(["pandoc", source.name, "-o", target], cwd=source.parent, capture_output=True, text=True)
     if made.returncode:
         print(f"paper/article.pdf was not made: {made.stderr.strip().splitlines()[-1:]}")
