@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .catalog.export import LoadedNetwork
     from .catalog.loading import load_authors_weights, load_pretrained, load_references, load_run, load_seeds
     from .catalog.scoring import score_method, zoo
     from .config.class_spec import trust
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from .interp.erasure import Eraser, flip_signs, inlp, leace, mean_projection
     from .interp.hooked import Hooked
     from .interp.interchange import interchange_accuracy
-    from .interp.interventions import Erase, Interchange, Replace, Steer, Subspace
+    from .interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
     from .loggers import Logger
     from .losses import Loss
     from .models import GRU, LSTM, MLP, NanoGPT, Network, Transformer
@@ -42,12 +43,12 @@ __version__ = "0.1.0"
 
 __all__ = ["__version__"]
 __all__ += ["GRU", "LSTM", "MLP", "Add", "Add3", "AddScratchpad", "CausalModel", "CounterfactualDataset", "Erase"]
-__all__ += ["Eraser", "Examples", "Hooked", "Interchange", "LengthSplit", "Logger", "Loss", "ModAdd", "Mul", "NanoGPT"]
-__all__ += ["Network", "NetworkProbe", "Probe", "ProbeResult", "RandomOutput", "RandomSplit", "Replace", "Split"]
-__all__ += ["Steer", "Sub", "Subspace", "Task", "TokenSplit", "Transformer", "UserError", "ValueSplit", "compose"]
-__all__ += ["fit", "fit_das", "flip_signs", "inlp", "interchange_accuracy", "leace", "load_authors_weights"]
-__all__ += ["load_pretrained", "load_references", "load_run", "load_seeds", "load_table", "mean_projection", "probe"]
-__all__ += ["score_method", "train", "trust", "zoo"]
+__all__ += ["Eraser", "Examples", "Hooked", "Interchange", "Intervention", "LengthSplit", "LoadedNetwork", "Logger"]
+__all__ += ["Loss", "ModAdd", "Mul", "NanoGPT", "Network", "NetworkProbe", "Probe", "ProbeResult", "RandomOutput"]
+__all__ += ["RandomSplit", "Replace", "Split", "Steer", "Sub", "Subspace", "Task", "TokenSplit", "Transformer"]
+__all__ += ["UserError", "ValueSplit", "compose", "fit", "fit_das", "flip_signs", "inlp", "interchange_accuracy"]
+__all__ += ["leace", "load_authors_weights", "load_pretrained", "load_references", "load_run", "load_seeds"]
+__all__ += ["load_table", "mean_projection", "probe", "score_method", "train", "trust", "zoo"]
 
 
 @cache

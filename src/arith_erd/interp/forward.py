@@ -50,7 +50,7 @@ def run_batch(
             at_position = replace(batch, position=index, num_prompt=prompt, num_own=own, num_answer=model.num_answer)
             edited = x.clone()
             try:
-                edited[:, place] = intervention.change(x[:, place], at_position)
+                edited[:, place] = intervention.changed(x[:, place], at_position)
             except UserError as error:
                 raise UserError(f"{type(intervention).__name__} at {site}: {error}") from error
             x = edited
@@ -93,6 +93,7 @@ class PartialForward:
                 raise UserError(f"site={site}: runs before {self.site}, where the network resumes")
         fields = [field for intervention in interventions for field in vars(intervention).values()]
         values = [field.directions if isinstance(field, Subspace) else field for field in fields]
+        values += [parameter for field in fields if isinstance(field, nn.Module) for parameter in field.parameters()]
         differentiable = any(isinstance(value, Tensor) and value.requires_grad for value in values)
         logits = []
         with torch.set_grad_enabled(torch.is_grad_enabled() and differentiable):

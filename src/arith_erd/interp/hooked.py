@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ..digits import Array
+from ..digits import ZERO, Array
 from ..errors import UserError, bad_value, require_type
 from ..models.network import Network, greedy_decode, sequence_correct, shift_right
 from ..splits import Split
@@ -115,12 +115,20 @@ class Hooked:
         """The device of the network's weights."""
         return next((p.device for p in self.network.parameters()), torch.device("cpu"))
 
-    def predict(self, *operands: npt.ArrayLike | Examples) -> Array:
-        """Answers (N,) to operands, each (N,), or to examples, by greedy decoding."""
-        args: Any = operands
-        examples = args[0] if args and isinstance(args[0], Examples) else self.task.examples(*args)
-        prompt = torch.as_tensor(examples.prompt, device=self.device)
-        return self.task.decode(greedy_decode(self.network.eval(), prompt, self.task.answer_length).cpu().numpy())
+    def predict(
+        self,
+        *operands: npt.ArrayLike | Examples,
+        interventions: Intervention | Sequence[Intervention] = (),
+    ) -> Array:
+        """Answers (N,) to operands, each (N,), or to examples, by greedy decoding with interventions at every step."""
+        prompt = torch.as_tensor(self.task.as_examples(*operands).prompt, device=self.device)
+        length = self.task.answer_length
+        if not (interventions := as_interventions(interventions)):
+            return self.task.decode(greedy_decode(self.network.eval(), prompt, length).cpu().numpy())
+        tokens = prompt.new_full((len(prompt), length), ZERO)  # those not yet decoded change none before them
+        for t in range(length):
+            tokens[:, t] = self.run((prompt, shift_right(tokens)), interventions)[:, t].argmax(-1)
+        return self.task.decode(tokens.cpu().numpy())
 
     def accuracy(
         self, examples: Examples | None = None, interventions: Intervention | Sequence[Intervention] = ()

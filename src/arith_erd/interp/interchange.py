@@ -10,10 +10,10 @@
 >>> data = ae.CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=40)
 >>> train, test = data.split()
 >>> found = ae.interchange_accuracy(model, adder, test, sites=["dec.1"], variable="carry")
->>> found[["position", "n", "no_intervention"]].tail(2)
-   position   n  no_intervention
-22       r7  20              0.5
-23      all  20              0.5
+>>> found[["position", "no_intervention", "n"]].tail(2)
+   position  no_intervention   n
+22       r7              0.5  20
+23      all              0.5  20
 
 Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change. An
 interchange at answer position t is scored by token t of the answer. At positions of the prompt, and at all positions of
@@ -60,10 +60,10 @@ def interchange_accuracy(
         variable: by default the one that the data vary.
 
     Returns:
-        A table with ``site``, ``position``, ``variable``, ``n`` and these shares: ``changed``, the accuracy on tokens
-        that should change; ``kept``, on the others; ``accuracy``, the mean of both (``changed`` alone if all should
-        change, NaN if none should); ``no_intervention``, the accuracy without an intervention. ``same_predictions``
-        names other variables that predict the same answers, so that the data cannot distinguish them.
+        A table with ``site``, ``position`` and these shares: ``changed``, the accuracy on tokens that should change;
+        ``kept``, on the others; ``accuracy``, the mean of both (``changed`` alone if all should change, NaN if none
+        should); ``no_intervention``, the accuracy without an intervention. Then ``n``, ``variable``, and in
+        ``same_predictions`` other variables that predict the same answers, so that the data cannot distinguish them.
 
     Raises:
         UserError: for an unknown site, position or variable, an interchange that changes no answer, or a causal model
@@ -89,7 +89,8 @@ def interchange_accuracy(
         resumed = model.resume_from(site, data.base_examples)
         without = resumed().argmax(dim=-1)
         for position in [intervention.position] if intervention else places:
-            evaluation = InterchangeEvaluation(model, data, site, position, variable, source, resumed)
+            head = intervention.head if intervention else None
+            evaluation = InterchangeEvaluation(model, data, site, position, variable, source, resumed, head)
             expected, base_tokens = evaluation.expected, evaluation.base_tokens
             tokens = evaluation.tokens(intervention.subspace if intervention else None)
             changed, kept = changed_and_kept(tokens, expected, base_tokens)
@@ -98,12 +99,12 @@ def interchange_accuracy(
                 {
                     "site": site,
                     "position": "all" if position is None else position,
-                    "variable": variable,
-                    "n": len(data),
                     "accuracy": balanced_accuracy(tokens, expected, base_tokens),
                     "changed": changed,
                     "kept": kept,
                     "no_intervention": balanced_accuracy(unchanged, expected, base_tokens),
+                    "n": len(data),
+                    "variable": variable,
                     "same_predictions": ", ".join(others),
                 }
             )
@@ -154,8 +155,9 @@ class InterchangeEvaluation:
         variable: str,
         source: Tensor | None = None,
         forward: PartialForward | None = None,
+        head: int | None = None,
     ) -> None:
-        self.site, self.position, base = site, position, data.base_examples
+        self.site, self.position, self.head, base = site, position, head, data.base_examples
         self.source = finite_cache(model, data.source_examples, [site], True)[site] if source is None else source
         select_position(model, self.source, site, position)  # refuses a position that is not there
         self.scored_positions = scored_positions(model, site, position, self.source)
@@ -171,7 +173,8 @@ class InterchangeEvaluation:
 
     def logits(self, subspace: Subspace | None) -> Tensor:
         """Logits (n, j, V) with the subspace interchanged, or the whole activation (None); gradients pass."""
-        return self.forward([Interchange(self.site, self.position, subspace, self.source)])[:, self.scored_positions]
+        interchange = Interchange(self.site, self.position, subspace, self.source, head=self.head)
+        return self.forward([interchange])[:, self.scored_positions]
 
     @torch.no_grad()
     def tokens(self, subspace: Subspace | None) -> Tensor:

@@ -6,7 +6,7 @@ predicts ``r_t``. `Replace` says which values fit.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -88,10 +88,14 @@ class InterventionContext:
 
 @dataclass(frozen=True, eq=False)
 class Intervention:
-    """Base class: changes the output of a site at one position, or at all that the site owns."""
+    """Base class: changes the output of a site at one position, or at all that the site owns.
+
+    With ``head``, from 0, only this head of ``attn.pattern``, ``attn.z`` or ``attn.result`` changes.
+    """
 
     site: str
     position: Position
+    head: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         require_type("site", self.site, str)
@@ -101,6 +105,17 @@ class Intervention:
     def change(self, x: Tensor, context: InterventionContext) -> Tensor:
         """Activations (B, C) at one position, or (B, k, C) at all -> changed activations of the same shape."""
         raise NotImplementedError
+
+    def changed(self, x: Tensor, context: InterventionContext) -> Tensor:
+        """The result of `change`, but with all heads except ``head`` as they were."""
+        changed = self.change(x, context)
+        if self.head is None:
+            return changed
+        heads = x.shape[-2] if x.dim() == 3 + (context.position is None) else 0  # (B, nh, ..) or (B, k, nh, ..)
+        if not 0 <= self.head < heads:
+            raise bad_value("head", self.head, f"one of {heads} heads" if heads else "None at a site without heads")
+        chosen = torch.arange(heads, device=x.device)[:, None] == self.head
+        return torch.where(chosen, changed, x)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from ..interp.hooked import Hooked
@@ -46,15 +47,15 @@ class CardRow(NamedTuple):
 class Bit:
     """The responses of bit t = ``position`` of the answer; None if not measured.
 
-    ``follows`` names the steering steps that the bit follows (`STEERED`). ``follows_prefix`` is the share of answers
-    that change after a random prefix, ``needs_prefix`` the share that change if r_(t-1) is ablated. ``as_user_model``
-    is the share of answers after random prefixes that the user's causal model predicts.
+    ``follows`` says of each steering step whether the bit follows it (`STEERED`). ``follows_prefix`` is the share of
+    answers that change after a random prefix, ``needs_prefix`` the share that change if r_(t-1) is ablated.
+    ``as_user_model`` is the share of answers after random prefixes that the user's causal model predicts.
     """
 
     position: int
     follows_prefix: float | None
     needs_prefix: float | None
-    follows: tuple[str, ...]
+    follows: dict[str, bool | None]
     as_user_model: float | None = None
 
 
@@ -77,8 +78,7 @@ class NetworkCard:
     def summary(self) -> list[str]:
         random, ablated = (_describe_changes(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
-        followers = {name: [bit.position for bit in self.bits if name in bit.follows] for name in STEERED}
-        steering = "; ".join(f"{step} is followed by {_format_bits(followers[x])}" for x, step in STEERED.items())
+        steering = "; ".join(_describe_followers(self.bits, name) for name in STEERED)
         shares = [bit.as_user_model for bit in self.bits if bit.as_user_model is not None]
         lines = [f"Verdict: {self._verdict()}.", prefix, f"Steering: {steering}."]
         if shares:
@@ -87,7 +87,7 @@ class NetworkCard:
 
     def _verdict(self) -> str:
         if self.distance is None:
-            return f"none, since {NO_VERDICT}"
+            return f"{self.verdict}, since {NO_VERDICT}"
         right = f"{self.accuracy:.1%} of its answers are right"
         least = f"{min(self.distances.values()):.2f}, near up to {MAX_DISTANCE:g}"
         return f"{self.verdict}; {right}, and the distance to the nearest algorithm, {self.nearest}, is {least}"
@@ -138,7 +138,7 @@ def make_card(
             position=t,
             follows_prefix=round_or_none(1 - components["prompt_only_of_all"][t]),
             needs_prefix=round_or_none(components["mean_ablation"][t]),
-            follows=tuple(name for name in STEERED if components[name][t] >= MIN_EFFECT),  # False for NaN
+            follows={x: None if np.isnan(y := components[x][t]) else bool(y >= MIN_EFFECT) for x in STEERED},
             as_user_model=round_or_none(components[USER_MODEL][t]),
         )
         for t in range(1, model.task.width)
@@ -169,6 +169,16 @@ def _describe_changes(bits: Sequence[Bit], key: str) -> str:
     if not changed:
         return "no bit" if measured else "not measured"
     return f"{_format_bits(list(changed))} in {_format_range(changed.values())} of the answers"
+
+
+def _describe_followers(bits: Sequence[Bit], name: str) -> str:
+    """``bits 1-3 follow an inverted carry (bits 6-7 not measured)``."""
+    followers, unknown = ([bit.position for bit in bits if bit.follows[name] is x] for x in (True, None))
+    if len(unknown) == len(bits):
+        return f"{STEERED[name]} was not measured"
+    verb = "follow" if len(followers) > 1 else "follows"
+    note = f" ({_format_bits(unknown)} not measured)" if unknown else ""
+    return f"{_format_bits(followers)} {verb} {STEERED[name]}{note}"
 
 
 def _format_range(shares: Collection[float]) -> str:

@@ -342,6 +342,15 @@ class Task(ABC):
             length=lengths,
         )
 
+    def as_examples(self, *operands: npt.ArrayLike | Examples) -> Examples:
+        """Operands, each (N,), as examples; examples as they are."""
+        args: Any = operands
+        if not any(isinstance(x, Examples) for x in args):
+            return self.examples(*args)
+        if len(args) > 1:
+            raise UserError(f"task={self.name}: received examples and more; expected examples alone, or operands")
+        return cast(Examples, args[0])
+
     def _answer_width(self, bits: int) -> int:
         """Number of digits of the answer to operands of ``bits`` digits."""
         shorter = copy(self)
@@ -382,9 +391,7 @@ class Task(ABC):
         The arguments are operands, each (N,), or examples; by default all `examples`. Of an addition ``carries[:, i]``
         is the carry out of digit i, which causal models call ``carry[:, i + 1]``.
         """
-        args: Any = operands
-        examples = args[0] if args and isinstance(args[0], Examples) else self.examples(*args)
-        return self._concepts(examples)
+        return self._concepts(self.as_examples(*operands))
 
     def _concepts(self, examples: Examples) -> dict[str, Array]:
         return {

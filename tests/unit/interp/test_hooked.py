@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -63,6 +64,8 @@ def test_patched_with_itself_nothing_changes_and_with_another_run_it_equals_a_wh
         patch = [Interchange(site, position).with_source(other)]
         patched = model.run(CLEAN, patch)
         assert equal(resumed(patch), patched)
+        if site.endswith(("pattern", ".z", ".result")):  # each head in turn
+            assert equal(model.run(CLEAN, [replace(patch[0], head=head) for head in range(2)]), patched)
         if position is None:
             assert not equal(patched, clean)
             assert site != residual_stream(model.sites)[-1] or equal(patched, logits)  # the whole stream is exchanged
@@ -136,6 +139,7 @@ def test_gradients_reach_a_value_and_no_weight() -> None:
     step = 1e-2
     moved = model.run(CLEAN, [Steer("dec.1", 2, step * value.grad)]).square().mean()
     assert float(moved - loss.detach()) == pytest.approx(step * float(value.grad.square().sum()), rel=0.1)
+    assert model.run(CLEAN, Erase("dec.1", 2, nn.Linear(16, 16))).requires_grad
 
 
 def in_order(*order: int) -> Hooked:
@@ -299,6 +303,8 @@ def test_what_does_not_fit_is_one_line() -> None:
         (lambda: model.run(CLEAN, Replace("dec.1", True, x)), r"^position=True: expected one of a0"),
         (lambda: model.accuracy(TASK.examples([], [])), r"received no examples; expected one or more"),
         (lambda: model.run([3, 5]), r"^Transformer: received list; expected task\.examples"),
+        (lambda: model.run(CLEAN, Steer("dec.2", 0, x, head=0)), r"head=0: expected None at a site without heads"),
+        (lambda: model.run(CLEAN, Steer("dec.2.attn.z", 0, ZEROS[0], head=2)), r"head=2: expected one of 2 heads$"),
         (lambda: model.run(CLEAN, batch_size=0), r"^batch_size=0: expected an integer"),
         (lambda: model.predict([[1, 2]], [[3, 4]]), r"^add: received operands of shapes \(1, 2\), \(1, 2\)"),
         (lambda: model.run(CLEAN, Interchange("dec.2", None, two, x)), r"^Interchange at dec\.2: Subspace.* does"),

@@ -94,6 +94,11 @@ def test_network_of_ones_own_decodes_the_answers_that_teacher_forcing_gives(mine
     examples = model.task.examples()
     assert (model.predict(*examples.operands.T) == examples.answer).all()
     assert model.predict(1, [0, 2]).tolist() == model.predict(model.task.examples(1, [0, 2])).tolist() == [2, 4]
+    erased = ae.Replace("h", "r1", torch.zeros(6))
+    right = model.predict(examples, interventions=erased) == examples.answer
+    assert 0 < right.mean() == model.accuracy(interventions=erased) < 1
+    with pytest.raises(UserError, match=r"received examples and more; expected examples alone, or operands$"):
+        model.predict(examples, erased)
     with model.network.register_forward_hook(lambda module, given, logits: logits.repeat(1, 2, 1)):
         for call in (lambda: model.predict(1, 2), model.accuracy):
             with pytest.raises(UserError, match=r"^Mine: returned shape .*; expected logits \(\d+, \d, V\)"):

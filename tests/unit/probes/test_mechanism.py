@@ -9,7 +9,7 @@ from arith_erd.catalog.loading import load_references
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import LocalRemainder, PrefixCarry
 from arith_erd.interp.causal_model import CausalModel
-from arith_erd.mechanism.card import NO_VERDICT, UNCALIBRATED, Bit, Card, NetworkCard
+from arith_erd.mechanism.card import NO_VERDICT, STEERED, UNCALIBRATED, Bit, Card, NetworkCard
 from arith_erd.mechanism.signature import measure_signature
 from arith_erd.models import NanoGPT
 from arith_erd.plots.tables import column_kinds, summary_table
@@ -26,7 +26,7 @@ def test_card_of_a_reference_names_its_algorithm() -> None:
     assert (probe.card.verdict, probe.card.calibrated) == ("prefix_carry", True)
     (card,) = probe.card.seeds
     assert card.accuracy == 1
-    assert {name for bit in card.bits for name in bit.follows} == {"carry"}
+    assert {name for bit in card.bits for name, follows in bit.follows.items() if follows} == {"carry"}
     assert all(bit.follows_prefix > 0 and bit.needs_prefix > 0 for bit in card.bits[1:])
     verdict, *_, own = probe.summary()
     assert "it expects 100% of the answers" in own
@@ -68,7 +68,7 @@ def test_another_task_and_too_few_pairs_are_refused() -> None:
         Mechanism(load_references("erd", [0], Add()), causal_model=CausalModel)
 
 
-BITS = (Bit(1, 0.0, 0.0, ()), Bit(2, 0.25, 0.0, ("carry",)), Bit(3, 0.5, 0.0, ("carry",)))
+BITS = tuple(Bit(t, 0.25 * (t - 1), 0.0, {"carry": None if t == 1 else True, "value": False}) for t in (1, 2, 3))
 DISTANCES = {"erd": 3.0, "mixed": 1.5}
 CARD = NetworkCard(0, "mine", "none", "mixed", 1.5, DISTANCES, {}, 0.875, True, ("no algorithm is near",), BITS)
 
@@ -78,14 +78,17 @@ def test_card_says_what_is_followed_and_needed() -> None:
     assert card.summary()[1:] == [
         "Prefix: random tokens before a bit change bits 2-3 in 25 to 50% of the answers; ablating the last one changes "
         "no bit.",
-        "Steering: an inverted carry is followed by bits 2-3; a shifted sum is followed by no bit.",
+        "Steering: bits 2-3 follow an inverted carry (bit 1 not measured); no bit follows a shifted sum.",
     ]
     assert "seed 0: no algorithm is near" in card.notes()
 
 
 def test_what_is_not_known_is_said_in_words() -> None:
     """A multiplication has no verdict and no carries."""
-    nothing = replace(CARD, distance=None, nearest=None, distances={}, bits=(Bit(1, None, None, ()),))
+    nothing = replace(
+        CARD, distance=None, nearest=None, distances={}, bits=(Bit(1, None, None, dict.fromkeys(STEERED)),)
+    )
     card = Card("mul", 3, (nothing,))
     assert card.table()["nearest, distance"].tolist() == ["none is known"]
     assert card.summary()[1].startswith("Prefix: random tokens before a bit change not measured;")
+    assert card.summary()[2] == "Steering: an inverted carry was not measured; a shifted sum was not measured."
