@@ -93,9 +93,9 @@ def classify_row(row: pd.Series, expected: dict[str, Signature]) -> tuple[str, f
     """``verdict, distance, nearest, near`` on columns; ``near`` is empty where it was not measured."""
     components = {name: row[[f"{name}_{t}" for t in range(8)]].to_numpy(dtype=float) for name in MEASURED_COMPONENTS}
     measured = MeasuredSignature(float(row["accuracy"]), components)
-    verdict = classify(measured, expected)
-    near = [name for name, distance in verdict.post_hoc.items() if distance <= MAX_DISTANCE]
-    return verdict.name, verdict.distance, verdict.nearest, " ".join(near)
+    classification = classify(measured, expected)
+    near = [name for name, distance in classification.post_hoc.items() if distance <= MAX_DISTANCE]
+    return classification.verdict, classification.distance, classification.nearest, " ".join(near)
 
 
 def main() -> None:

@@ -135,8 +135,8 @@ def score_prefixes(model: ae.Hooked) -> float:
 
 def score_profile(model: ae.Hooked) -> float:
     """`probe=mechanism`: distance to the nearest algorithm by carries, less that to the nearest by a sum."""
-    verdict = classify(measure_signature(model, 128, 128), cached_signatures(model.task.bits))
-    every = verdict.distances | verdict.post_hoc
+    classification = classify(measure_signature(model, 128, 128), cached_signatures(model.task.bits))
+    every = classification.distances | classification.post_hoc
     least = {algorithm: np.nanmin([every[name] for name in names]) for algorithm, names in ALGORITHM_CLASSES.items()}
     return float(least["carries"] - least["sum"])
 

@@ -95,7 +95,7 @@ def in_python(model, known, action, prompt, source):
     if kind == "exchange":
         site, name = rest
         _, cache = model.run_with_cache(source, [site], include_prompt=True)
-        at = model.index(site, name)
+        at = model.position_index(site, name)
         row = at if site.startswith("enc.") else cache[site].shape[1] - task.width + at
         return [Replace(site, name, cache[site][:, row])]
     if kind == "steer":

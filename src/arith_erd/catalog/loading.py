@@ -161,7 +161,7 @@ def load_authors_weights(path: Path | str, task: Task) -> LoadedNetwork:
     """Load a network from a state dict of the paper's authors. Its training examples are unknown."""
     network = weights.load_authors_network(path, task)
     untrained = partial(Transformer, task.prompt_length, task.width)  # the released models have the default size
-    return LoadedNetwork(network, task=task, name=Path(path).name, origin=Origin(untrained=untrained))
+    return LoadedNetwork(network, task=task, name=Path(path).name, origin=Origin(make_untrained=untrained))
 
 
 def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> LoadedNetwork:
@@ -185,7 +185,7 @@ def load_references(name: str, seeds: int | Sequence[int] = 0, task: Task | None
         given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
         raise UserError(f"reference={name}: received {given}; expected task=add, task.bits=7 and reverse order")
     untrained = partial(Transformer, task.prompt_length, task.width)  # the references have the default size
-    attributes: dict[str, Any] = {"task": task, "name": f"reference-{name}", "origin": Origin(untrained=untrained)}
+    attributes: dict[str, Any] = {"task": task, "name": f"reference-{name}", "origin": Origin(make_untrained=untrained)}
     seeds = [seeds] if isinstance(seeds, int) else seeds
     return [LoadedNetwork(reference(name, seed).network, seed=seed, **attributes) for seed in seeds]
 

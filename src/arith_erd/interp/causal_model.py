@@ -98,7 +98,7 @@ class CausalModel:
             raise UserError(f"operands: {received}; expected examples, or integers (N, {self.task.num_operands})")
         table = table.astype(np.int64)
         fixed_values = {name: np.asarray(value) for name, value in (fixed or {}).items()}
-        self.require(fixed_values)
+        self.require_variables(fixed_values)
         width, base = max(self.task.bits, self.task.width), self.task.base
         for name, value in fixed_values.items():
             columns = width if name in self.roots else self.task.width
@@ -126,7 +126,7 @@ class CausalModel:
 
         If the variable has columns, only column ``digit`` is taken; None takes all of them.
         """
-        self.require([variable])
+        self.require_variables([variable])
         value = self.values(source)[variable]
         if digit is not None and value.ndim == 2:
             column, value = value[:, digit], self.values(base)[variable].copy()
@@ -173,7 +173,7 @@ class CausalModel:
         values = self.values(self.examples)
         return values | {"answer": self.answers(values)}
 
-    def require(self, names: Iterable[str], key: str = "variable") -> None:
+    def require_variables(self, names: Iterable[str], key: str = "variable") -> None:
         """Raise a `UserError`, with a list of the model's variables, if it lacks one of the names."""
         known = (*self._functions, *self.roots, *self.task.operand_names)
         if missing := [name for name in names if name not in known]:

@@ -66,7 +66,7 @@ class CounterfactualDataset:
         for one in (base, source):
             if not isinstance(one, Examples):
                 raise UserError(f"base, source: received {type(one).__name__}; expected batches of task.examples(..)")
-            task.require_own(one, "base, source")
+            task.require_own_examples(one, "base, source")
         if len(base) != len(source):
             raise UserError(f"base, source: received {len(base)} and {len(source)} examples; expected equal numbers")
         return cls(causal_model, *(np.ravel_multi_index(tuple(x.operands.T), task.shape) for x in (base, source)))

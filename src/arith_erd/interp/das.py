@@ -70,8 +70,8 @@ def fit_das(
     rows = np.unique(np.concatenate([train.base, train.source]))
     config = DASConfig(steps=steps, batch_size=batch_size)
     search = DASSearch(model, causal_model, site, position, rows, config, seed)
-    if rank > search.x.rank:
-        accepted = f"at most {search.x.rank}, the directions in which {site} varies at position {position}"
+    if rank > search.whitened.rank:
+        accepted = f"at most {search.whitened.rank}, the directions in which {site} varies at position {position}"
         raise bad_value("rank", rank, accepted)
     if math.isnan(search.evaluation(train, variable).no_intervention()):
         where = "" if train.digit is None else f", as {model.task.answer_positions[train.digit]} is"
@@ -84,7 +84,7 @@ def fit_das(
 class DASSearch:
     """Searches at a site and position of a network, in the span of its activations on the examples ``rows`` (N,).
 
-    ``x`` are these activations (N, d), whitened; all positions concatenated if ``position`` is None.
+    ``whitened`` are these activations (N, d); all positions concatenated if ``position`` is None.
     """
 
     model: Hooked
@@ -97,7 +97,7 @@ class DASSearch:
 
     def __post_init__(self) -> None:
         activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site], True)[self.site]
-        self.x = whiten(select_position(self.model, activations, self.site, self.position), MIN_DEVIATION)
+        self.whitened = whiten(select_position(self.model, activations, self.site, self.position), MIN_DEVIATION)
         self.scored_positions = scored_positions(self.model, self.site, self.position, activations)
         task, length = self.model.task, activations.shape[1]
         self.at_prompt = self.position in task.prompt_names or holds_prompt(self.site, length, task)
@@ -118,17 +118,19 @@ class DASSearch:
         return max(candidates, key=lambda subspace: np.nan_to_num(on_validation.accuracy(subspace)))
 
     def train(self, batches: list[InterchangeEvaluation], rank: int, start: Tensor, steps: int) -> Subspace:
-        """Train a subspace in the span of the axes of x, so that its interchange has the predicted outcomes.
+        """Train a subspace in the span of real activations, so that its interchange has the predicted outcomes.
 
         It starts from directions (d, j): random ones are added if j < rank, the last are dropped if j > rank. Each step
         of Adam takes the next batch. The learning rate, roughly in radians, falls to 0.
         """
-        axes = self.x.axes.to(batches[0].source)  # (d, r)
+        axes = self.whitened.axes.to(batches[0].source)  # (d, r)
         generator = torch.Generator().manual_seed(self.seed)
-        random = torch.randn(self.x.rank, rank, generator=generator, dtype=torch.float64).to(axes)
+        random = torch.randn(self.whitened.rank, rank, generator=generator, dtype=torch.float64).to(axes)
         columns = torch.linalg.qr(torch.cat([axes.T @ start.to(axes), random], dim=1)[:, :rank])[0].cpu()
         with torch.random.fork_rng(devices=[]):  # the parametrization completes the columns to a basis at random
-            rotation = nn.Linear(rank, self.x.rank, bias=False)  # its weight is (r, rank), with orthonormal columns
+            rotation = nn.Linear(
+                rank, self.whitened.rank, bias=False
+            )  # its weight is (r, rank), with orthonormal columns
             torch.manual_seed(self.seed)
             rotation.weight = nn.Parameter(columns)
             parametrizations.orthogonal(rotation, orthogonal_map="householder")
@@ -147,8 +149,8 @@ class DASSearch:
         return Subspace((axes @ rotation.weight).detach())
 
     def variable_values(self, variable: str) -> Tensor:
-        """The variable (N, k) on the examples of x; if one token is scored, only the column of its digit."""
-        values = torch.as_tensor(self.causal_model.table[variable][self.rows]).to(self.x.white)
+        """The variable (N, k) on the same examples; if one token is scored, only the column of its digit."""
+        values = torch.as_tensor(self.causal_model.table[variable][self.rows]).to(self.whitened.white)
         if values.dim() == 1:
             return values[:, None]
         return values if len(self.scored_positions) > 1 else values[:, [self.digits[0]]]
@@ -165,9 +167,9 @@ class DASSearch:
         num_read = 0 if self.at_prompt else max(self.scored_positions)
         prefix = torch.cat([answer[:, :num_read], torch.ones_like(answer[:, :1])], dim=1)
         residual = values - prefix @ torch.linalg.lstsq(prefix, values).solution
-        variable_directions = mean_projection(self.x, residual).left
+        variable_directions = mean_projection(self.whitened, residual).left
         if values.max() <= 1:  # a bit
             return [variable_directions]
-        token_directions = mean_projection(self.x, answer[:, self.scored_positions]).left
+        token_directions = mean_projection(self.whitened, answer[:, self.scored_positions]).left
         directions = [variable_directions, token_directions]
         return directions if rank == 1 else [torch.cat(directions, dim=1)]

@@ -61,7 +61,7 @@ def parse_families(causal_model: CausalModel, specs: Mapping[str, FamilySpec], k
     families = {}
     for name, spec in specs.items():
         family = families[name] = Family(as_names(spec.get("vary", ())), as_names(spec.get("keep", ())))
-        causal_model.require([*family.vary, *family.keep], f"{key}.{name}")
+        causal_model.require_variables([*family.vary, *family.keep], f"{key}.{name}")
     return families
 
 
@@ -104,7 +104,7 @@ def require_distinguishable(
     causal_model: CausalModel, names: Sequence[str], key: str, digits: Sequence[int | None] | None = None
 ) -> None:
     """Raise a `UserError` for an unknown variable, one that changes no answer, or two with the same predictions."""
-    causal_model.require(names, key)
+    causal_model.require_variables(names, key)
     distinct = distinguishable_variables(causal_model, names, digits, n=4096)
     if missing := [name for name in names if name not in distinct]:
         alone = distinguishable_variables(causal_model, missing[:1], digits, n=4096)
@@ -126,7 +126,7 @@ def sample_sources(
     Sources are drawn from ``pool``, ascending rows (M,); None for all.
     """
     for key, names in (("vary", family.vary), ("keep", family.keep)):
-        causal_model.require([name for name in names if name != causal_model.output], key)
+        causal_model.require_variables([name for name in names if name != causal_model.output], key)
     pool = np.arange(causal_model.task.size) if pool is None else np.asarray(pool)
 
     def group_ids_of(name: str) -> Array:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError, require_integer
 from ..models.network import require_logits
-from .hooks import edit_outputs, recorded_outputs, stored_outputs
+from .hooks import edit_outputs, record_outputs, replay_outputs
 from .interventions import Intervention, InterventionContext, Subspace, as_interventions
 from .sites import check_sites, layer_of, layers, num_own_positions
 
@@ -45,9 +45,9 @@ def run_batch(
             site, position = intervention.site, intervention.position
             own = num_own_positions(site, x.shape[1], inputs)
             prompt = x.shape[1] - own
-            index = None if position is None else model.index(site, position, own, prompt)
+            index = None if position is None else model.position_index(site, position, own, prompt)
             place = slice(prompt, None) if index is None else prompt + index
-            at_position = replace(batch, position=index, num_prompt=prompt, num_own=own, num_answer=model.num_answer)
+            at_position = replace(batch, position=index, num_prompt=prompt, num_own=own, num_answer=model.answer_length)
             edited = x.clone()
             try:
                 edited[:, place] = intervention.changed(x[:, place], at_position)
@@ -58,7 +58,7 @@ def run_batch(
 
     with edit_outputs(model.sites, {several[0].site: partial(edit, several) for several in by_module.values()}):
         logits: Any = model.network.eval()(*inputs)
-    if isinstance(logits, Tensor) and not (model.num_answer and len(inputs) == 2):  # a module of any other kind
+    if isinstance(logits, Tensor) and not (model.answer_length and len(inputs) == 2):  # a module of any other kind
         return logits
     return require_logits(model.name, logits, inputs[-1])
 
@@ -98,7 +98,7 @@ class PartialForward:
         logits = []
         with torch.set_grad_enabled(torch.is_grad_enabled() and differentiable):
             for batch, tensors, outputs in self.batches:
-                with stored_outputs({self.model.sites[layer]: output for layer, output in outputs.items()}):
+                with replay_outputs({self.model.sites[layer]: output for layer, output in outputs.items()}):
                     logits.append(run_batch(self.model, interventions, batch, tensors))
         return torch.cat(logits)
 
@@ -107,7 +107,7 @@ class PartialForward:
         sites = self.model.sites
         stored = layers(sites) or [*sites]  # every site of a network without layers
         outside = [name for name in sites if layer_of(sites, name) is None]
-        with recorded_outputs(sites, {*stored, *outside, site}) as outputs:
+        with record_outputs(sites, {*stored, *outside, site}) as outputs:
             self.model.network.eval()(*tensors)
         names = [*outputs]
         before = names[: names.index(site) + 1] if site in names else []

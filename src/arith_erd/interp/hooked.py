@@ -31,14 +31,14 @@ Cache = dict[str, Tensor]
 class Origin:
     """Where a network comes from; None for what is unknown.
 
-    ``split`` says which examples were held out. ``untrained()`` makes the same network with fresh initial weights, from
-    PyTorch's global generator (`models.weights.initialise` sets its seed).
+    ``split`` says which examples were held out. ``make_untrained()`` makes the same network with fresh
+    initial weights, from PyTorch's global generator (`models.weights.initialise` sets its seed).
     ``epoch`` is the one after which the weights were kept, None for the last weights. ``job`` is the run's
     `config.job.Job`.
     """
 
     split: Split | None = None
-    untrained: Callable[[], Network] | None = None
+    make_untrained: Callable[[], Network] | None = None
     epoch: int | None = None
     job: Any = None
 
@@ -106,7 +106,7 @@ class Hooked:
         return self._task
 
     @property
-    def num_answer(self) -> int:
+    def answer_length(self) -> int:
         """Number of tokens of the answer; 0 if the task is unknown."""
         return self._task.answer_length if self._task else 0
 
@@ -147,7 +147,7 @@ class Hooked:
         """The network's inputs, on its device: for examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
         if isinstance(examples, Examples):
             if self._task is not None:
-                self._task.require_own(examples, self.name)
+                self._task.require_own_examples(examples, self.name)
             examples = torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
         if not isinstance(examples, Sequence) or not all(isinstance(x, Tensor) for x in examples):
             raise UserError(f"{self.name}: received {type(examples).__name__}; expected task.examples(..), or tensors")
@@ -157,7 +157,7 @@ class Hooked:
             raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected equal numbers")
         return tuple(x.to(self.device) for x in examples)
 
-    def index(self, site: str, position: int | str, num_own: int | None = None, num_prompt: int = 0) -> int:
+    def position_index(self, site: str, position: int | str, num_own: int | None = None, num_prompt: int = 0) -> int:
         """The index of a position among a site's own: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
 
         For a prompt position of a decoder-only network it is negative: -1 for the last token of the prompt. A site has

@@ -19,7 +19,7 @@ def edit_outputs(
 ) -> Iterator[None]:
     """Within the context a forward pass continues with edited outputs (B, T, ...) of sites; None leaves one as it is.
 
-    Edits that are prepended are seen by hooks that are already there.
+    Hooks that are already there see the output of prepended edits.
     """
     ran = set[str]()
 
@@ -49,7 +49,7 @@ def cache_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Ite
 
 
 @contextmanager
-def recorded_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, list[Any]]]:
+def record_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, list[Any]]]:
     """Within the context: site -> its outputs, one for each time that it runs; sites in the order in which they end."""
     outputs: dict[str, list[Any]] = defaultdict(list)
 
@@ -63,7 +63,7 @@ def recorded_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> 
 
 
 @contextmanager
-def stored_outputs(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
+def replay_outputs(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
     """Within the context these modules return stored outputs and compute nothing; hooks on them still run."""
     with ExitStack() as stack:
         for module, output in outputs.items():

@@ -129,7 +129,7 @@ def checked_pairs(
         accepted = ", ".join(causal_model.variables)
         raise UserError(f"variable: not given, and the data do not vary a single one; expected one of {accepted}")
     variable = variable or data.family.vary[0]
-    causal_model.require([variable])
+    causal_model.require_variables([variable])
     if (data.expected(variable) == causal_model.table["answer"][data.base]).all():
         problem = f"variable={variable}: its interchange changes no answer in these data ({data.family})"
         raise UserError(f"{problem}; draw pairs that differ in it, with vary={variable}")
@@ -218,7 +218,7 @@ def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> 
     prompt = num_prompt_positions(site, x.shape[1], model.task)
     if position is None:
         return x[:, prompt:].flatten(1)
-    return x[:, prompt + model.index(site, position, x.shape[1] - prompt, prompt)].flatten(1)
+    return x[:, prompt + model.position_index(site, position, x.shape[1] - prompt, prompt)].flatten(1)
 
 
 def scored_positions(model: Hooked, site: str, position: Position, x: Tensor) -> list[int]:
@@ -227,5 +227,5 @@ def scored_positions(model: Hooked, site: str, position: Position, x: Tensor) ->
     own = x.shape[1] - prompt
     if position is None or holds_prompt(site, own, model.task) or own != width:
         return list(range(width))
-    index = model.index(site, position, own, prompt)
+    index = model.position_index(site, position, own, prompt)
     return [index] if index >= 0 else list(range(width))

@@ -46,10 +46,10 @@ def check_sites(available: Iterable[str], sites: Iterable[str], key: str = "site
         raise UserError(f"{key}={', '.join(map(str, unknown))}: this model has {listed}")
 
 
-def holds_prompt(site: str, positions: int | None, task: "Task") -> bool:
-    """Whether the ``positions`` of a site are those of the prompt alone, as in an encoder, whatever its name."""
+def holds_prompt(site: str, length: int | None, task: "Task") -> bool:
+    """Whether the ``length`` positions of a site are those of the prompt alone, as in an encoder, whatever its name."""
     prompt, answer = len(task.prompt_names), len(task.answer_names)
-    return site.startswith("enc.") or answer != positions == prompt
+    return site.startswith("enc.") or answer != length == prompt
 
 
 def site_positions(site: str, length: int, task: "Task") -> dict[int | str, int]:

@@ -12,8 +12,8 @@ from ..digits import Array, from_digits
 from .causal_model import CausalModel
 
 
-def slope_matrix(columns: Sequence[npt.NDArray[Any]]) -> Tensor:
-    """A matrix (k, N): times activations (N, C), it gives their slopes (k, C) on k regressors; collinear ones share."""
+def slope_estimator(columns: Sequence[npt.NDArray[Any]]) -> Tensor:
+    """A matrix (k, N) whose product with activations (N, C) is their slopes (k, C); collinear regressors share one."""
     return torch.linalg.pinv(torch.from_numpy(np.stack(columns, axis=1).astype(np.float64)), rcond=1e-9)
 
 
@@ -35,16 +35,16 @@ def regressors(model: CausalModel, values: Mapping[str, Array], t: int) -> list[
     return columns
 
 
-def answer_slope_matrices(model: CausalModel, values: Mapping[str, Array]) -> Tensor:
-    """Rows of `slope_matrix` (m, k, N), for the carry into each answer position's digit and for one unit of the answer.
+def answer_slope_estimators(model: CausalModel, values: Mapping[str, Array]) -> Tensor:
+    """Rows of `slope_estimator` (m, k, N): the carry into each answer position's digit, and one unit of the answer.
 
     For a task without a carry k = 1, and only the answer is left.
     """
     task, variables = model.task, ["carry", "answer"] if "carry" in values else ["answer"]
-    fits = [slope_matrix(regressors(model, values, t)) for t in task.answer_positions]
-    slope_matrices = torch.stack([fit[1 : 1 + len(variables)] for fit in fits])
-    slope_matrices[:, -1] /= task.base ** (task.width - 1)  # regressors count it in units of its highest digit
-    return slope_matrices
+    fits = [slope_estimator(regressors(model, values, t)) for t in task.answer_positions]
+    slope_estimators = torch.stack([fit[1 : 1 + len(variables)] for fit in fits])
+    slope_estimators[:, -1] /= task.base ** (task.width - 1)  # regressors count it in units of its highest digit
+    return slope_estimators
 
 
 def token_means(x: Tensor, tokens: Tensor, vocab_size: int) -> Tensor:

@@ -14,7 +14,7 @@ from ..errors import bad_value
 from ..interp.causal_model import CausalModel
 from ..interp.families import require_distinguishable
 from ..interp.hooked import Hooked
-from ..interp.hooks import cache_outputs, edit_outputs, recorded_outputs, stored_outputs
+from ..interp.hooks import cache_outputs, edit_outputs, record_outputs, replay_outputs
 from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..models.network import Network, shift_right
@@ -70,7 +70,7 @@ class InterchangeTraining(CrossEntropy):
         """The row number of each example (N, 1): rows of the tables of values and labels, kept here."""
         self.causal_model, self.task = build_causal_model(task, self.causal_model_spec, "model.loss.causal_model"), task
         model, self.by_column = self.causal_model, []
-        model.require(self.variables, "model.loss.variables")
+        model.require_variables(self.variables, "model.loss.variables")
         mapped = [name for name, (site, _) in self.variables.items() if site != ANSWER]
         require_distinguishable(model, mapped, "model.loss.variables")
         values = model.values(examples)
@@ -112,7 +112,7 @@ class InterchangeTraining(CrossEntropy):
     def forward(self, network: Network, prompt: Tensor, completion: Tensor, targets: Tensor | None = None) -> Tensor:
         assert targets is not None
         places, answer_in, sites = [*self.variables.values()], shift_right(completion), network.sites()
-        with recorded_outputs(sites, layers(sites)) as plain:  # by layer, in the order in which they run
+        with record_outputs(sites, layers(sites)) as plain:  # by layer, in the order in which they run
             total = self.loss_of_logits(network(prompt, answer_in), completion)
         mapped_sites = dict.fromkeys(site for site, dims in places if dims)
         outputs = {site: plain[site][0] for site in mapped_sites}
@@ -133,7 +133,7 @@ class InterchangeTraining(CrossEntropy):
                 mask = F.pad(at, (x.shape[1] - at.shape[-1], 0))[..., None] & of_dims
                 return torch.where(mask, source[site], x)
 
-            with stored_outputs(unchanged):
+            with replay_outputs(unchanged):
                 if site == ANSWER:
                     return network(prompt, answer_in.roll(1, dims=0))
                 with edit_outputs(sites, {site: change}):

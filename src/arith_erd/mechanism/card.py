@@ -130,7 +130,7 @@ class Card:
 
 
 def make_card(
-    model: Hooked, signature: "MeasuredSignature", verdict: "Classification", calibrated: bool
+    model: Hooked, signature: "MeasuredSignature", classification: "Classification", calibrated: bool
 ) -> NetworkCard:
     components = signature.components
     bits = [
@@ -146,14 +146,14 @@ def make_card(
     return NetworkCard(
         seed=model.seed,
         network=model.name,
-        verdict=verdict.name,
-        nearest=verdict.nearest or None,
-        distance=round_or_none(verdict.distance),
-        distances={name: round(x, 4) for name, x in verdict.distances.items()},
-        post_hoc={name: round_or_none(x) for name, x in verdict.post_hoc.items()},
+        verdict=classification.verdict,
+        nearest=classification.nearest or None,
+        distance=round_or_none(classification.distance),
+        distances={name: round(x, 4) for name, x in classification.distances.items()},
+        post_hoc={name: round_or_none(x) for name, x in classification.post_hoc.items()},
         accuracy=round(signature.accuracy, 5),
         calibrated=calibrated,
-        reasons=tuple(verdict.reasons),
+        reasons=tuple(classification.reasons),
         bits=tuple(bits),
     )
 

@@ -25,14 +25,14 @@ from ..models.weights import initialise
 from ..tasks import Add
 
 SPLIT_SHARES = (0.5, 0.25, 0.25)  # shares of the operands' values, for training, validation and test pairs
-IIA_TOLERANCE = 0.02  # the search takes the smallest rank whose score is at most this far below the best
+IIA_TOLERANCE = 0.02  # the chosen rank is the smallest whose score is at most this far below the best
 MIN_ANGLE = 45.0  # smallest angle, in degrees, between every direction of a control and the found subspace
 MAX_SIGN_DRAWS = 50  # attempts for each sign-flipped control
 NUM_RANDOM_ANGLES = 200  # number of random subspaces behind the range of their angles
 ANGLE_COLUMNS = ("angle_least_squares", "angle_leace", "angle_random_low", "angle_random_high")
 DECOY_NETWORKS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
 DECOY_NETWORKS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
-"""Variable -> a decoy and its variant. It stores the variable, or its inputs, and answers by other variables."""
+"""Variable -> a decoy and its variant, which store the variable, or its inputs, but compute the answer from others."""
 DECOY_SITE = "dec.4"  # after it all decoys store their variables; they write the answer in layer 6
 
 
@@ -56,7 +56,7 @@ class ControlledDAS(DASSearch):
 
     @cached_property
     def untrained_search(self) -> "ControlledDAS | None":
-        """The same search in the network before training, from this seed; None if `Origin.untrained` is not set."""
+        """The same search in the network before training, with this seed; None if it cannot be made."""
         untrained = untrained_copy(self.model, self.seed)
         return replace(self, model=untrained) if untrained else None
 
@@ -69,7 +69,7 @@ class ControlledDAS(DASSearch):
         ``span`` is the number of axes along which real activations vary; if span <= rank, every subspace is the whole
         space. Columns of `score_controls`, `probe_angles` and, for the chosen rank, `score_negative_controls` follow.
         """
-        span, site, datasets = self.x.rank, self.site, self.sample_pairs(variable)
+        span, site, datasets = self.whitened.rank, self.site, self.sample_pairs(variable)
         if not span:
             raise bad_value("probe.site", site, f"a site that depends on the operands at position {self.position}")
         if min(ranks) > span:
@@ -90,7 +90,7 @@ class ControlledDAS(DASSearch):
     def score(self, variable: str, rank: int) -> float:
         """Test accuracy of the best subspace of a rank, or of the largest possible rank."""
         train, validation, test = self.sample_pairs(variable)
-        subspace = self.fit(train, validation, variable, min(rank, self.x.rank))
+        subspace = self.fit(train, validation, variable, min(rank, self.whitened.rank))
         return self.evaluation(test, variable).accuracy(subspace)
 
     def score_controls(self, test: CounterfactualDataset, variable: str, subspace: Subspace) -> dict[str, float]:
@@ -102,8 +102,8 @@ class ControlledDAS(DASSearch):
         row, count = dict[str, float](), self.config.num_controls
         evaluation = self.evaluation(test.part(slice(self.config.num_control_pairs)), variable)
         for kind, controls in (
-            ("random", random_subspaces(self.x, subspace.rank, count, self.seed)),
-            ("flipped", sign_flipped(self.x, subspace, count, self.seed)),
+            ("random", random_subspaces(self.whitened, subspace.rank, count, self.seed)),
+            ("flipped", sign_flipped(self.whitened, subspace, count, self.seed)),
         ):
             scores = [evaluation.accuracy(control) for control in controls]
             row[f"iia_{kind}"] = float(np.mean(scores)) if scores else math.nan
@@ -118,20 +118,24 @@ class ControlledDAS(DASSearch):
         are 5% and 95% quantiles over random subspaces of the same rank. All are NaN for a constant variable.
         """
         # The columns of the eraser's ``right`` are the weights of a least-squares probe.
-        probe = leace(self.x, self.variable_values(variable))
+        probe = leace(self.whitened, self.variable_values(variable))
         if not probe.rank:
             return dict.fromkeys(ANGLE_COLUMNS, math.nan)
         generator = torch.Generator().manual_seed(self.seed)
-        random = torch.randn(NUM_RANDOM_ANGLES, self.x.rank, subspace.rank, generator=generator, dtype=torch.float64)
-        of_random = [principal_angles(self.x.axes @ columns.to(self.x.axes), probe.left)[0] for columns in random]
+        random = torch.randn(
+            NUM_RANDOM_ANGLES, self.whitened.rank, subspace.rank, generator=generator, dtype=torch.float64
+        )
+        of_random = [
+            principal_angles(self.whitened.axes @ columns.to(self.whitened.axes), probe.left)[0] for columns in random
+        ]
         angles = [principal_angles(subspace.directions, directions)[0] for directions in (probe.right, probe.left)]
         return dict(zip(ANGLE_COLUMNS, map(float, (*angles, *np.quantile(of_random, (0.05, 0.95)))), strict=True))
 
     def score_negative_controls(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should find nothing.
 
-        ``iia_untrained``: in the network before training, NaN if `Origin.untrained` is not known. ``iia_decoy``: in a
-        network written by hand that computes the answer from other variables, if there is one. The decoy's is an upper
+        ``iia_untrained``: in the network before training, NaN if it cannot be made. ``iia_decoy``: in a network
+        written by hand that computes the answer from other variables, if there is one. The decoy's is an upper
         bound: it also stores the variables that it does use, and a search may recombine them.
         """
         scores = {"iia_untrained": self.untrained_search.score(variable, rank) if self.untrained_search else math.nan}
@@ -179,10 +183,10 @@ def principal_angles(a: Tensor, b: Tensor) -> "np.ndarray[Any, np.dtype[np.float
 
 
 def untrained_copy(model: Hooked, seed: int) -> Hooked | None:
-    """The network with the initial weights of a seed and the same sites; None if `Origin.untrained` is not known."""
-    if model.origin.untrained is None:
+    """The network with the initial weights of a seed and the same sites; None without `Origin.make_untrained`."""
+    if model.origin.make_untrained is None:
         return None
-    network = initialise(model.origin.untrained, seed).to(model.device)
+    network = initialise(model.origin.make_untrained, seed).to(model.device)
     paths = {module: path for path, module in model.network.named_modules()}
     sites = {site: network.get_submodule(paths[module]) for site, module in model.sites.items()}
     return Hooked(network, sites, task=model.task, name=f"untrained {model.name}", seed=seed)

@@ -72,7 +72,7 @@ class ColumnSums:
 class PrefixedExamples:
     """N pairs of operands, each with a prefix of t bits as a number: arrays (N,)."""
 
-    columns: ColumnSums
+    column_sums: ColumnSums
     t: int
     a: Array
     b: Array
@@ -80,7 +80,7 @@ class PrefixedExamples:
 
     @cached_property
     def _sums(self) -> Array:
-        return self.columns(self.a, self.b)
+        return self.column_sums(self.a, self.b)
 
     @property
     def lower_sum(self) -> Array:
@@ -101,7 +101,7 @@ class PrefixedExamples:
         """The prompt (N, P), and the decoder's input up to position t, (N, t + 1)."""
         start = np.full((len(self.prefix), 1), START)
         decoder_input = np.hstack([start, to_digits(self.prefix, self.t) + ZERO])
-        return torch.from_numpy(self.columns.task.examples(self.a, self.b).prompt), torch.from_numpy(decoder_input)
+        return torch.from_numpy(self.column_sums.task.examples(self.a, self.b).prompt), torch.from_numpy(decoder_input)
 
     def network_bits(self, model: Hooked, *interventions: Replace) -> Array:
         """Bit t (N,) of the network's answers, the likelier of 0 and 1."""
@@ -113,13 +113,13 @@ class PrefixedExamples:
         return model.answers(model.values(np.stack([self.a, self.b], axis=1), {PREFIX: self.prefix}))[:, self.t]
 
     def select(self, rows: Array) -> "PrefixedExamples":
-        return PrefixedExamples(self.columns, self.t, self.a[rows], self.b[rows], self.prefix[rows])
+        return PrefixedExamples(self.column_sums, self.t, self.a[rows], self.b[rows], self.prefix[rows])
 
     def held_out(self, rng: np.random.Generator) -> Array:
         """A mask (N,) of half of the combinations of low bits and prefix; of the operands if those are too many."""
         size = 2**self.t
         if size**3 > MAX_COMBINATIONS:
-            limit = self.columns.task.limit
+            limit = self.column_sums.task.limit
             return rng.random(limit**2)[self.a * limit + self.b] < 0.5
         key = (self.a % size * size + self.b % size) * size + self.prefix
         return rng.random(size**3)[key] < 0.5
@@ -130,29 +130,29 @@ def measure_rng(measure: str, t: int) -> np.random.Generator:
 
 
 def add_upper_bits(
-    rng: np.random.Generator, columns: ColumnSums, t: int, low: Array, prefix: Array, zero_column: bool
+    rng: np.random.Generator, column_sums: ColumnSums, t: int, low: Array, prefix: Array, zero_column: bool
 ) -> PrefixedExamples:
     """Operands with the bits ``low`` (2, N) below t and random bits above; a_t = b_t = 0 if ``zero_column``."""
     first_free = t + 1 if zero_column else t
-    high = rng.integers(0, 2 ** max(columns.task.bits - first_free, 0), low.shape) << first_free
+    high = rng.integers(0, 2 ** max(column_sums.task.bits - first_free, 0), low.shape) << first_free
     a, b = high + low
-    return PrefixedExamples(columns, t, a, b, prefix)
+    return PrefixedExamples(column_sums, t, a, b, prefix)
 
 
 def sample_inputs(
-    rng: np.random.Generator, columns: ColumnSums, t: int, count: int, zero_column: bool
+    rng: np.random.Generator, column_sums: ColumnSums, t: int, count: int, zero_column: bool
 ) -> PrefixedExamples:
     draws = rng.integers(0, 2**t, (3, count))
-    return add_upper_bits(rng, columns, t, draws[:2] % columns.task.limit, draws[2], zero_column)
+    return add_upper_bits(rng, column_sums, t, draws[:2] % column_sums.task.limit, draws[2], zero_column)
 
 
-def measure_slopes(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
+def measure_slopes(model: Hooked, column_sums: ColumnSums, count: int) -> Iterator[Row]:
     """Fit the answer's bit t on the bits below t of operands and prefix, by logistic regression, with a_t = b_t = 0.
 
     Slopes, one per place, are divided by the slope of the operand bits t - 1. Only for addition.
     """
-    for t in range(2, columns.task.width):
-        inputs = sample_inputs(measure_rng("slopes", t), columns, t, count, zero_column=True)
+    for t in range(2, column_sums.task.width):
+        inputs = sample_inputs(measure_rng("slopes", t), column_sums, t, count, zero_column=True)
         bits = inputs.network_bits(model)
         if len(set(bits)) < 2:  # a constant answer has no slopes
             continue
@@ -181,22 +181,24 @@ def predict_by_rule(name: str, inputs: PrefixedExamples, threshold: float = 0.5)
     if name == "graded_carry":
         return inputs.column % 2 ^ (inputs.c > threshold)
     total = np.floor(inputs.column + inputs.c + 1 - threshold).astype(np.int64)
-    return (np.clip(total, 0, inputs.columns.max_total[inputs.t]) if name == "local_remainder" else total) % 2
+    return (np.clip(total, 0, inputs.column_sums.max_total[inputs.t]) if name == "local_remainder" else total) % 2
 
 
-def measure_agreements(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
+def measure_agreements(model: Hooked, column_sums: ColumnSums, count: int) -> Iterator[Row]:
     """Fit each rule's threshold on one half of the examples, and score its agreement with the network on the other.
 
     Thresholds lie between the values that c can take, so no prefix is dropped. ``form`` takes the examples on which
     ``local_remainder`` and ``graded_carry`` differ: the share of answers that agree with ``local_remainder``.
     """
-    for t in range(2, columns.task.width):
+    for t in range(2, column_sums.task.width):
         rng = measure_rng("threshold", t)
-        inputs = sample_inputs(rng, columns, t, count, zero_column=False)
+        inputs = sample_inputs(rng, column_sums, t, count, zero_column=False)
         held_out = inputs.held_out(rng)
         bits = inputs.network_bits(model)
         expected = {}
-        for name in ("local_remainder", "graded_carry", "remainder") if columns.is_addition else ("local_remainder",):
+        for name in (
+            ("local_remainder", "graded_carry", "remainder") if column_sums.is_addition else ("local_remainder",)
+        ):
             candidates = (np.arange(2**t) + 0.5) / 2**t
             accuracy = [(predict_by_rule(name, inputs, x) == bits)[~held_out].mean() for x in candidates]
             middle = np.median(candidates[np.isclose(accuracy, max(accuracy))])
@@ -204,9 +206,9 @@ def measure_agreements(model: Hooked, columns: ColumnSums, count: int) -> Iterat
             expected[name] = predict_by_rule(name, inputs, threshold)
             yield _row(f"threshold_{name}", t, threshold)
             yield _row(f"agreement_{name}", t, (expected[name] == bits)[held_out].mean(), held_out.sum())
-        if not columns.is_addition:
+        if not column_sums.is_addition:
             continue
-        agree = inputs.predict_by(columns.prefix_carry) == bits
+        agree = inputs.predict_by(column_sums.prefix_carry) == bits
         yield _row("agreement_prefix_carry", t, agree[held_out].mean(), held_out.sum())
         differ = held_out & (expected["local_remainder"] != expected["graded_carry"])
         if differ.any():
@@ -221,19 +223,19 @@ def sample_with_shifted_c(rng: np.random.Generator, base: PrefixedExamples, extr
     while (missing := np.flatnonzero((prefix < 0) | (prefix >= 2**t))).size:
         low[:, missing] = rng.integers(0, 2**t, (2, missing.size))
         prefix[missing] = low[:, missing].sum(axis=0) - difference[missing]
-    return add_upper_bits(rng, base.columns, t, low, prefix, zero_column=True)
+    return add_upper_bits(rng, base.column_sums, t, low, prefix, zero_column=True)
 
 
-def measure_interchanges(model: Hooked, columns: ColumnSums, sites: list[str], count: int) -> Iterator[Row]:
+def measure_interchanges(model: Hooked, column_sums: ColumnSums, sites: list[str], count: int) -> Iterator[Row]:
     """How often bit t of an addition changes if position t of a site comes from a run with the same c, or with c + 1.
 
     Prefixes are random, a_t = b_t = 0, and 0 <= c < 1 in the base run. ``plus_low`` takes the base runs that answer 0:
     c + 1 should make it 1. ``plus_high`` takes those that answer 1: if the network holds c as a number, c + 1 makes it
     0; if it holds a carry of two states, the answer stays 1.
     """
-    for t in range(2, columns.task.bits):
+    for t in range(2, column_sums.task.bits):
         rng = measure_rng("interchange", t)
-        candidates = sample_inputs(rng, columns, t, 4096, zero_column=True)
+        candidates = sample_inputs(rng, column_sums, t, 4096, zero_column=True)
         c = candidates.c
         base = candidates.select(np.flatnonzero((c >= 0) & (c < 1 - 2.0**-t))[:count])
         before = base.network_bits(model)
@@ -248,7 +250,7 @@ def measure_interchanges(model: Hooked, columns: ColumnSums, sites: list[str], c
                     yield _row(f"interchange_plus_{name}", t, changed_more[mask].mean(), mask.sum(), site=site)
 
 
-def same_prefix_pairs(columns: ColumnSums, t: int, count: int) -> tuple[PrefixedExamples, PrefixedExamples]:
+def same_prefix_pairs(column_sums: ColumnSums, t: int, count: int) -> tuple[PrefixedExamples, PrefixedExamples]:
     """Draw base and source runs with the same right prefix, the same sum of column t, and opposite bits t.
 
     Low sums p and p + 2^t have the same t answer bits p and opposite carries into bit t: in ``3 + 1`` and ``0 + 0`` the
@@ -257,39 +259,39 @@ def same_prefix_pairs(columns: ColumnSums, t: int, count: int) -> tuple[Prefixed
     pairs than ``count``.
     """
     rng = measure_rng("swap", t)
-    if not columns.is_addition:
-        return _same_prefix_products(columns, t, count, rng)
+    if not column_sums.is_addition:
+        return _same_prefix_products(column_sums, t, count, rng)
     prefix = rng.integers(0, 2**t - 1, count)
     without, carrying = rng.integers(0, prefix + 1), rng.integers(prefix + 1, 2**t)
-    upper = add_upper_bits(rng, columns, t, np.zeros((2, count), dtype=np.int64), prefix, zero_column=False)
+    upper = add_upper_bits(rng, column_sums, t, np.zeros((2, count), dtype=np.int64), prefix, zero_column=False)
     pairs = [(upper.a + low, upper.b + total - low) for low, total in ((without, prefix), (carrying, prefix + 2**t))]
     swapped = rng.random(count) < 0.5
     (a, b), (other_a, other_b) = (np.where(swapped, v, u) for u, v in (pairs, pairs[::-1]))
-    return PrefixedExamples(columns, t, a, b, prefix), PrefixedExamples(columns, t, other_a, other_b, prefix)
+    return PrefixedExamples(column_sums, t, a, b, prefix), PrefixedExamples(column_sums, t, other_a, other_b, prefix)
 
 
 def _same_prefix_products(
-    columns: ColumnSums, t: int, count: int, rng: np.random.Generator
+    column_sums: ColumnSums, t: int, count: int, rng: np.random.Generator
 ) -> tuple[PrefixedExamples, PrefixedExamples]:
-    a, b = columns.causal_model.examples.operands.T
-    answers = columns.causal_model.table["answer"]
+    a, b = column_sums.causal_model.examples.operands.T
+    answers = column_sums.causal_model.table["answer"]
     low, bit = from_digits(answers[:, :t]), answers[:, t]
-    group = low * (columns.max_total[t] + 1) + columns(a, b)[:, t]
+    group = low * (column_sums.max_total[t] + 1) + column_sums(a, b)[:, t]
     pairs = []
     for base in rng.permutation(len(a))[:count]:
         partners = np.flatnonzero((group == group[base]) & (bit != bit[base]))
         if len(partners):
             pairs.append((base, rng.choice(partners)))
     bases, sources = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    first, second = (PrefixedExamples(columns, t, a[rows], b[rows], low[rows]) for rows in (bases, sources))
+    first, second = (PrefixedExamples(column_sums, t, a[rows], b[rows], low[rows]) for rows in (bases, sources))
     return first, second
 
 
-def measure_swaps(model: Hooked, columns: ColumnSums, count: int) -> Iterator[Row]:
+def measure_swaps(model: Hooked, column_sums: ColumnSums, count: int) -> Iterator[Row]:
     """How often bit t flips if position t (``own``), or every earlier one, reads the source's prompt up to a layer."""
     stream = layers(model.sites, "dec")
-    for t in range(1, columns.task.width):
-        base, source = same_prefix_pairs(columns, t, count)
+    for t in range(1, column_sums.task.width):
+        base, source = same_prefix_pairs(column_sums, t, count)
         if not len(base.a):
             continue
         caches = [model.run_with_cache(inputs.tensors(), stream)[1] for inputs in (base, source)]

@@ -30,7 +30,7 @@ from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace, Steer
 from ..interp.sites import residual_stream
-from ..interp.slopes import answer_slope_matrices, regressors, slope_matrix
+from ..interp.slopes import answer_slope_estimators, regressors, slope_estimator
 from ..tasks import Examples, Task
 from .card import USER_MODEL, CardRow
 from .place_value import PREFIX, ColumnSums, PrefixedExamples, predict_by_rule
@@ -79,7 +79,7 @@ def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple
 
 
 def predict_bits(
-    columns: ColumnSums, examples: Examples, prefix: Array, user_model: CausalModel | None = None
+    column_sums: ColumnSums, examples: Examples, prefix: Array, user_model: CausalModel | None = None
 ) -> dict[str, Array]:
     """Hypothesis -> bit t (N,) that it predicts after the prefixes (N, t); -1 for a tie.
 
@@ -88,12 +88,12 @@ def predict_bits(
     multiplication has ``prompt_only`` and ``remainder`` only.
     """
     t = prefix.shape[1]
-    inputs = PrefixedExamples(columns, t, examples.a, examples.b, from_digits(prefix))
-    names = ("remainder", "graded_carry", "local_remainder") if columns.is_addition else ("remainder",)
+    inputs = PrefixedExamples(column_sums, t, examples.a, examples.b, from_digits(prefix))
+    names = ("remainder", "graded_carry", "local_remainder") if column_sums.is_addition else ("remainder",)
     expected = {name: np.where(inputs.c % 1 == 0.5, -1, predict_by_rule(name, inputs)) for name in names}
     expected["prompt_only"] = examples.answer >> t & 1
-    if columns.is_addition:
-        expected["local_carry"] = inputs.predict_by(columns.prefix_carry)
+    if column_sums.is_addition:
+        expected["local_carry"] = inputs.predict_by(column_sums.prefix_carry)
     if user_model is not None:
         expected[USER_MODEL] = inputs.predict_by(user_model)
     return expected
@@ -113,7 +113,7 @@ def build_prefix_model(task: Task, spec: CausalModelSpec, key: str) -> CausalMod
 # Steering
 
 
-def steering_matrices(adder: CausalModel, values: dict[str, Array], encoder: bool) -> Tensor:
+def steering_estimators(causal_model: CausalModel, values: dict[str, Array], encoder: bool) -> Tensor:
     """Matrices (T, 2, m, N), one for each position of a stack, that fit slopes to activations x (N, C) there.
 
     The product with x, (2, m, C), is the slopes on the carry into each bit t, and on one unit of the sum. They are zero
@@ -121,19 +121,19 @@ def steering_matrices(adder: CausalModel, values: dict[str, Array], encoder: boo
     slope on the sum, stored as that of bit 0.
     """
     if not encoder:
-        return torch.diag_embed(answer_slope_matrices(adder, values).permute(2, 1, 0)).permute(3, 1, 2, 0)
-    task, count = adder.task, len(values["sum"])
+        return torch.diag_embed(answer_slope_estimators(causal_model, values).permute(2, 1, 0)).permute(3, 1, 2, 0)
+    task, count = causal_model.task, len(values["sum"])
     unit = 2.0 ** (1 - task.width)
-    slope_matrices = torch.zeros(task.prompt_length, 2, task.width, count, dtype=torch.float64)
+    slope_estimators = torch.zeros(task.prompt_length, 2, task.width, count, dtype=torch.float64)
     for place in range(task.prompt_length):
         index = task.prompt_places[place][1]
         if index < 0:  # at the operator, the operand bits next to it on the left
             index = task.prompt_places[place - 1][1]
         own_bits = [values["a_bit"][:, index], values["b_bit"][:, index]]
         for t in range(task.width):
-            slope_matrices[place, 0, t] = slope_matrix([*regressors(adder, values, t), *own_bits])[1]
-        slope_matrices[place, 1, 0] = slope_matrix([np.ones(count), values["sum"] * unit, *own_bits])[1] * unit
-    return slope_matrices
+            slope_estimators[place, 0, t] = slope_estimator([*regressors(causal_model, values, t), *own_bits])[1]
+        slope_estimators[place, 1, 0] = slope_estimator([np.ones(count), values["sum"] * unit, *own_bits])[1] * unit
+    return slope_estimators
 
 
 def sample_shifts(sums: Array, bits: int, rng: np.random.Generator) -> Array:
@@ -166,11 +166,13 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[Car
     ``count`` examples are steered along directions fitted on as many others. A step changes a quarter of the answer
     positions (every fourth), or all prompt positions at once.
     """
-    rng, task, adder = np.random.default_rng(seed), model.task, CausalModel(model.task)
+    rng, task, causal_model = np.random.default_rng(seed), model.task, CausalModel(model.task)
     fit, examples = (task.examples(*rng.integers(0, task.limit, (2, count))) for _ in range(2))
-    sites, values, width = residual_stream(model.sites), adder.values(fit), task.width
-    carries, answer = adder.values(examples)["carry"], examples.completion - ZERO
-    slope_matrices = {x: steering_matrices(adder, values, x) for x in {site.startswith("enc.") for site in sites}}
+    sites, values, width = residual_stream(model.sites), causal_model.values(fit), task.width
+    carries, answer = causal_model.values(examples)["carry"], examples.completion - ZERO
+    slope_estimators = {
+        x: steering_estimators(causal_model, values, x) for x in {site.startswith("enc.") for site in sites}
+    }
     _, cache = model.run_with_cache(fit, sites)
     before = model.run(examples).argmax(dim=-1)
     rows, bit_indices = np.arange(count)[:, None], np.arange(width)
@@ -178,7 +180,9 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[Car
     deltas = [sample_shifts(examples.answer, task.bits, rng) for _ in range(2)]
     for site in sites:
         resumed, encoder = model.resume_from(site, examples), site.startswith("enc.")
-        carry, value = torch.einsum("tkmn,ntc->kmtc", slope_matrices[encoder], cache[site].cpu().double())  # (m, T, C)
+        carry, value = torch.einsum(
+            "tkmn,ntc->kmtc", slope_estimators[encoder], cache[site].cpu().double()
+        )  # (m, T, C)
         inverted = _steps((1 - 2 * carries) * inverted_bits, carry)  # (N, T, C)
         noise = torch.from_numpy(rng.standard_normal(inverted.shape))
         noise *= inverted.norm(dim=-1, keepdim=True) / noise.norm(dim=-1, keepdim=True)

@@ -71,7 +71,7 @@ NO_EFFECT = "prefixes fit an algorithm, but steering has no effect; the network 
 PART_COMPONENTS = {"prefix": (*PREFIX_COMPONENTS, *POST_HOC_PREFIXES), "steering": STEERING_COMPONENTS}
 
 
-class Prediction(NamedTuple):
+class IdealResponse(NamedTuple):
     """The responses of an ideal network that runs an algorithm."""
 
     hypothesis: str  # which of `HYPOTHESES` predicts its answers after wrong prefixes
@@ -80,12 +80,12 @@ class Prediction(NamedTuple):
     stored: str  # the sum that it stores, see `shifted_bits`; empty for none
 
 
-PREDICTIONS = {
-    "erd": Prediction("prompt_only", 0.0, 0.0, "value"),
-    "lookahead_carry": Prediction("prompt_only", 0.0, 1.0, ""),
-    "prefix_carry": Prediction("local_carry", 1.0, 1.0, ""),
-    "remainder": Prediction("remainder", np.nan, 0.0, "remainder"),
-    **{name: Prediction(name, np.nan, 1.0, "") for name in POST_HOC},
+IDEAL_RESPONSES = {
+    "erd": IdealResponse("prompt_only", 0.0, 0.0, "value"),
+    "lookahead_carry": IdealResponse("prompt_only", 0.0, 1.0, ""),
+    "prefix_carry": IdealResponse("local_carry", 1.0, 1.0, ""),
+    "remainder": IdealResponse("remainder", np.nan, 0.0, "remainder"),
+    **{name: IdealResponse(name, np.nan, 1.0, "") for name in POST_HOC},
 }
 
 Signature = dict[str, np.ndarray]
@@ -118,19 +118,19 @@ def measure_signature(
 
     Networks that add are also steered: on ``steered`` examples, along directions fitted on as many others.
     """
-    task, columns = model.task, ColumnSums(model.task)
-    examples = columns.causal_model.examples.sample(pairs, seed)
+    task, column_sums = model.task, ColumnSums(model.task)
+    examples = column_sums.causal_model.examples.sample(pairs, seed)
     clean, readings = run_with_prefixes(model, examples, seed)
     responses: dict[tuple[str, int], list[Array]] = defaultdict(list)  # component, bit -> changes, agreements
     for t, intervention, tokens, prefix in readings:
         changed = tokens != clean[:, t]
         responses[intervention, t].append(changed)
-        if intervention == "flip" and columns.is_addition:
+        if intervention == "flip" and column_sums.is_addition:
             propagates = (examples.a ^ examples.b) >> (t - 1) & 1 == 1
             responses["flip_propagate", t].append(changed[propagates])
             responses["flip_settled", t].append(changed[~propagates])
         if intervention == "random" and prefix is not None:
-            predicted = predict_bits(columns, examples, prefix, user_model)
+            predicted = predict_bits(column_sums, examples, prefix, user_model)
             responses["ties", t].append(np.any([bits < 0 for bits in predicted.values()], axis=0))
             for name, expected, counted in compared_predictions(predicted):
                 agrees = np.where(expected < 0, 0.5, tokens - ZERO == expected)
@@ -140,7 +140,7 @@ def measure_signature(
         if name in components and len(together := np.concatenate(shares)):
             components[name][t] = together.mean()
     accuracy = model.accuracy(examples)
-    if not columns.is_addition:
+    if not column_sums.is_addition:
         return MeasuredSignature(accuracy, components)
     scores = list(measure_steering(model, steered, seed))
     for component in STEERING_COMPONENTS:
@@ -176,17 +176,17 @@ def expected_signatures(task: Add) -> dict[str, Signature]:
     ``remainder`` ties after a flip, so its ``flip_propagate`` is NaN. Only `POST_HOC` algorithms have the components
     `POST_HOC_PREFIXES`.
     """
-    rng, width, columns = np.random.default_rng(0), task.width, ColumnSums(task)
-    examples = columns.causal_model.examples.sample(NUM_SIMULATED, rng)
-    signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in PREDICTIONS}
+    rng, width, column_sums = np.random.default_rng(0), task.width, ColumnSums(task)
+    examples = column_sums.causal_model.examples.sample(NUM_SIMULATED, rng)
+    signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in IDEAL_RESPONSES}
     for t in range(1, width):
-        predicted = predict_bits(columns, examples, rng.integers(0, 2, (len(examples), t)))
-        for name, (component, bits, counted) in product(PREDICTIONS, list(compared_predictions(predicted))):
+        predicted = predict_bits(column_sums, examples, rng.integers(0, 2, (len(examples), t)))
+        for name, (component, bits, counted) in product(IDEAL_RESPONSES, list(compared_predictions(predicted))):
             compared = (*HYPOTHESES, *POST_HOC_PREFIXES) if name in POST_HOC else HYPOTHESES
             if component in compared and counted.any():
-                signatures[name][component][t] = (predicted[PREDICTIONS[name].hypothesis] == bits)[counted].mean()
+                signatures[name][component][t] = (predicted[IDEAL_RESPONSES[name].hypothesis] == bits)[counted].mean()
     steering = _expected_steering(task, rng)
-    for name, (_, propagate, carry, stored) in PREDICTIONS.items():
+    for name, (_, propagate, carry, stored) in IDEAL_RESPONSES.items():
         flips = {"flip_propagate": np.full(width, propagate), "flip_settled": np.full(width, 0 * propagate)}
         carries = np.where(np.isin(np.arange(width), distinguishable_bits("carry", width)), carry, np.nan)
         signatures[name] = {**signatures[name], **flips, "carry": carries}
@@ -212,13 +212,13 @@ def _expected_steering(task: Add, rng: np.random.Generator) -> dict[tuple[str, s
 
 @dataclass(frozen=True)
 class Classification:
-    """An algorithm's name, ``mixed``, ``none`` or ``undecided``, and the distances behind it.
+    """A verdict, which is an algorithm's name, ``mixed``, ``none`` or ``undecided``, and the distances behind it.
 
     ``distance`` is to the ``nearest`` algorithm or mixture. ``post_hoc`` has the distances to `POST_HOC` algorithms:
     NaN if their agreements after random prefixes were not measured.
     """
 
-    name: str
+    verdict: str
     distance: float
     nearest: str
     distances: dict[str, float]
@@ -226,7 +226,7 @@ class Classification:
     reasons: list[str]
 
     def rows(self) -> list[CardRow]:
-        rows = [CardRow("verdict", self.name, value=min(self.distances.values()))] if self.distances else []
+        rows = [CardRow("verdict", self.verdict, value=min(self.distances.values()))] if self.distances else []
         every = self.distances | self.post_hoc
         return [*rows, *(CardRow("distance", name, value=distance) for name, distance in every.items())]
 
@@ -251,29 +251,29 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
     distance_to = {name: _distance(square) for name, square in squares.items()}
     mixed = {name: _distance(square) for name, square in mixtures.items()}
     best, mixture = min(distance_to, key=distance_to.__getitem__), min(mixed, key=mixed.__getitem__)
-    name, nearest = (best, best) if distance_to[best] <= MAX_DISTANCE else ("mixed", mixture)
+    verdict, nearest = (best, best) if distance_to[best] <= MAX_DISTANCE else ("mixed", mixture)
     distances = distance_to | {"mixed": mixed[mixture]}
-    distance, reasons = distances[name], []
+    distance, reasons = distances[verdict], []
     rivals = [other for other in distance_to if other != best and distance_to[other] - distance_to[best] < TIE_MARGIN]
 
     if measured.accuracy < MIN_ACCURACY:
-        name = "none"
+        verdict = "none"
         reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {MIN_ACCURACY:.0%}")
     elif distance > MAX_DISTANCE:
         prefix_distance = min(_part_distance(square, "prefix") for square in [*squares.values(), *mixtures.values()])
         effect = max(np.nanmax(measured.components[component], initial=-1) for component in STEERING_COMPONENTS)
-        name = "none" if prefix_distance > MAX_DISTANCE or effect >= MIN_EFFECT else "undecided"
+        verdict = "none" if prefix_distance > MAX_DISTANCE or effect >= MIN_EFFECT else "undecided"
         nearest = min(distances, key=distances.__getitem__)
-        for part in PART_COMPONENTS if name == "none" else ():
+        for part in PART_COMPONENTS if verdict == "none" else ():
             least, by_part = min((_part_distance(square, part), other) for other, square in squares.items())
             reasons.append(f"from the {part} test only, the nearest is {by_part} ({least:.2f})")
-        reasons += [NO_EFFECT] if name == "undecided" else []
+        reasons += [NO_EFFECT] if verdict == "undecided" else []
         if fit := ", ".join(f"{other} ({x:.2f})" for other, x in post_hoc.items() if x <= MAX_DISTANCE):
             reasons.append(f"fits only post-hoc algorithms, written after trained networks had been seen: {fit}")
-    elif name == best and rivals:
-        name = "undecided"
+    elif verdict == best and rivals:
+        verdict = "undecided"
         reasons.append(f"as near as {best}: {', '.join(rivals)}; the tests do not distinguish them")
-    return Classification(name, distance, nearest, distances, post_hoc, reasons)
+    return Classification(verdict, distance, nearest, distances, post_hoc, reasons)
 
 
 def is_calibrated(network: Network, task: Task) -> bool:

@@ -152,8 +152,8 @@ def distances(model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats
     prompt, completion = (torch.as_tensor(x, device=model.device) for x in (examples.prompt, examples.completion))
     inputs = prompt, shift_right(greedy_tokens(model.network, prompt, completion))
     networks = {"": model}
-    if model.origin.untrained is not None:
-        networks[UNTRAINED] = Hooked(initialise(model.origin.untrained, model.seed).to(model.device))
+    if model.origin.make_untrained is not None:
+        networks[UNTRAINED] = Hooked(initialise(model.origin.make_untrained, model.seed).to(model.device))
     by_site = {}
     for prefix, network in networks.items():
         _, cache = network.run_with_cache(inputs, layers(network.sites))

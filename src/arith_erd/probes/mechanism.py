@@ -88,8 +88,8 @@ class Mechanism(NetworkProbe):
         self.classify = cache(self._classify)  # each network once: for rows and card
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        signature, verdict = self.classify(model)
-        for row in (*verdict.rows(), *signature.rows()):
+        signature, classification = self.classify(model)
+        for row in (*classification.rows(), *signature.rows()):
             yield row._asdict()
 
     def _classify(self, model: Hooked) -> tuple[MeasuredSignature, Classification]:

@@ -65,7 +65,7 @@ class Measure(StrictModel):
             return self.missing_message.format(measure=self, runs=description)
         if replicas.empty:
             others = data.replicas[data.replicas["selection_key"] == selection_key(options)]
-            but = f" (but {others.iloc[0]['run']} departs in {others.iloc[0]['departs']})" if len(others) else ""
+            but = "" if others.empty else " (but {run} has {departs} instead of the paper's)".format(**others.iloc[0])
             return f"no run of {description}{but}"
         finished = replicas[replicas["finished"]]
         if finished.empty:
@@ -216,7 +216,7 @@ class ProbeColumn(Measure):
     along: str = ""
     at: float | None = None
     of: Literal["runs", "task"] = "runs"
-    missing_message: ClassVar[str] = "probe={measure.probe} has not been asked about {runs}"
+    missing_message: ClassVar[str] = "probe={measure.probe} has not been run on {runs}"
 
     @property
     def source(self) -> str:  # type: ignore[override]

@@ -211,7 +211,7 @@ class Task(ABC):
             accepted = f"{needed_by} needs one length, and fewer than {MAX_ROWS:,} examples"
             raise UserError(f"task={self.name}: {what}; {accepted}")
 
-    def require_own(self, examples: Examples, received_by: str) -> None:
+    def require_own_examples(self, examples: Examples, received_by: str) -> None:
         """Raise a `UserError` if the tokens of the examples are not those of this task."""
         sample = examples[np.arange(min(len(examples), 8))]  # enough to tell orders, moduli and tables apart
         expected = self.examples(*sample.operands.T, **({} if self.min_bits is None else {"length": sample.length}))

@@ -103,7 +103,7 @@ def test_untrained_copy_is_the_network_before_training_with_sites_of_its_own(kin
     network = make()
     for parameter in network.parameters():
         torch.nn.init.constant_(parameter, 7.0)
-    model = Hooked(network, {"mine": network.sites()["dec.1"]}, task=TASK, origin=Origin(untrained=make))
+    model = Hooked(network, {"mine": network.sites()["dec.1"]}, task=TASK, origin=Origin(make_untrained=make))
     fresh = untrained_copy(model, 1)
     expected = initialise(make, 1).state_dict()
     assert all(torch.equal(x, expected[name]) for name, x in fresh.network.state_dict().items())

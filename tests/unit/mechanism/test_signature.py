@@ -8,7 +8,7 @@ from arith_erd.mechanism.card import MAX_DISTANCE
 from arith_erd.mechanism.responses import sample_shifts, shifted_bits
 from arith_erd.mechanism.signature import (
     COMPONENTS,
-    PREDICTIONS,
+    IDEAL_RESPONSES,
     MeasuredSignature,
     classify,
     expected_signatures,
@@ -30,35 +30,40 @@ def ideal(name: str, **changes: np.ndarray) -> MeasuredSignature:
     return MeasuredSignature(1.0, EXPECTED[name] | changes)
 
 
-@pytest.mark.parametrize("name", PREDICTIONS)
+@pytest.mark.parametrize("name", IDEAL_RESPONSES)
 def test_ideal_signatures_get_their_own_name_or_none_if_they_were_written_afterwards(name: str) -> None:
-    verdict = classify(ideal(name, **BROKEN if name in POST_HOC else {}), EXPECTED)
+    classification = classify(ideal(name, **BROKEN if name in POST_HOC else {}), EXPECTED)
     if name in POST_HOC:
-        assert (verdict.name, verdict.post_hoc[name]) == ("none", 0)
-        assert verdict.distance > MAX_DISTANCE
-        assert [other for other, distance in verdict.post_hoc.items() if distance <= MAX_DISTANCE] == [name]
+        assert (classification.verdict, classification.post_hoc[name]) == ("none", 0)
+        assert classification.distance > MAX_DISTANCE
+        assert [other for other, distance in classification.post_hoc.items() if distance <= MAX_DISTANCE] == [name]
     else:
-        assert (verdict.name, verdict.distance) == (name, 0)
+        assert (classification.verdict, classification.distance) == (name, 0)
 
 
 def test_signatures_that_change_at_a_bit_are_mixed() -> None:
     low, high = EXPECTED["prefix_carry"], EXPECTED["erd"]
-    verdict = classify(ideal("erd", **{x: np.where(np.arange(8) < 4, low[x], high[x]) for x in COMPONENTS}), EXPECTED)
-    assert (verdict.name, verdict.nearest) == ("mixed", "prefix_carry below bit 4, erd from there")
+    classification = classify(
+        ideal("erd", **{x: np.where(np.arange(8) < 4, low[x], high[x]) for x in COMPONENTS}), EXPECTED
+    )
+    assert (classification.verdict, classification.nearest) == ("mixed", "prefix_carry below bit 4, erd from there")
 
 
 def test_prefixes_of_one_algorithm_and_steering_of_another_are_none() -> None:
     carry = {name: EXPECTED["prefix_carry"][name] for name in ("carry", "value", "value_of_remainder")}
-    verdict = classify(ideal("remainder", **BROKEN, **carry), EXPECTED)
-    assert verdict.name == "none"
-    assert any(reason.startswith("from the prefix test only, the nearest is remainder") for reason in verdict.reasons)
+    classification = classify(ideal("remainder", **BROKEN, **carry), EXPECTED)
+    assert classification.verdict == "none"
+    assert any(
+        reason.startswith("from the prefix test only, the nearest is remainder") for reason in classification.reasons
+    )
 
 
 def test_right_prefixes_without_any_effect_of_steering_are_undecided_and_wrong_answers_are_none() -> None:
     no_steering = dict.fromkeys(("value", "value_of_remainder", "carry"), NOTHING)
-    assert classify(ideal("erd", **no_steering), EXPECTED).name == "undecided"
-    verdict = classify(MeasuredSignature(0.9, EXPECTED["erd"]), EXPECTED)
-    assert (verdict.name, verdict.reasons) == ("none", ["answers 90.0% of the examples right, fewer than 95%"])
+    assert classify(ideal("erd", **no_steering), EXPECTED).verdict == "undecided"
+    classification = classify(MeasuredSignature(0.9, EXPECTED["erd"]), EXPECTED)
+    assert classification.verdict == "none"
+    assert classification.reasons == ["answers 90.0% of the examples right, fewer than 95%"]
 
 
 def test_shifted_sums_stay_sums_and_shift_their_bits() -> None:
@@ -79,10 +84,10 @@ def test_shifted_sums_stay_sums_and_shift_their_bits() -> None:
 @pytest.mark.parametrize("name", ["erd", "prefix_carry_decoy", "lookahead_carry", "mixed", *POST_HOC])
 def test_references_get_their_own_name_or_none_if_they_were_written_afterwards(name: str) -> None:
     found = measure_signature(Hooked(reference(name, 3).network, task=TASK), pairs=64, steered=32)
-    verdict = classify(found, EXPECTED)
-    assert (found.accuracy, verdict.name) == (1, "none" if name in POST_HOC else name.removesuffix("_decoy"))
+    classification = classify(found, EXPECTED)
+    assert (found.accuracy, classification.verdict) == (1, "none" if name in POST_HOC else name.removesuffix("_decoy"))
     if name in POST_HOC:
-        assert [other for other, distance in verdict.post_hoc.items() if distance <= MAX_DISTANCE] == [name]
+        assert [other for other, distance in classification.post_hoc.items() if distance <= MAX_DISTANCE] == [name]
 
 
 def test_verdict_is_calibrated_only_where_references_exist() -> None:

@@ -91,7 +91,7 @@ def test_scaled_bits_follow_the_value_without_any_network() -> None:
 def test_untrained_network_is_that_of_the_seed_before_training() -> None:
     task = Add(3)
     make = partial(Transformer, task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=2)
-    rows = measure(Hooked(untrained(task).network, task=task, seed=7, origin=Origin(untrained=make)))
+    rows = measure(Hooked(untrained(task).network, task=task, seed=7, origin=Origin(make_untrained=make)))
     torch.manual_seed(derive_seed(7, "weights"))
     itself = measure(Hooked(make(), task=task, seed=7))
     before, own = (of[of["stack"] == stack]["correlation"] for of, stack in ((rows, "untrained enc"), (itself, "enc")))

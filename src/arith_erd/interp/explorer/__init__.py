@@ -28,7 +28,7 @@ from ...tasks import Examples
 from ..causal_model import CausalModel
 from ..hooked import Hooked
 from ..sites import layers, residual_stream
-from ..slopes import answer_slope_matrices, token_means
+from ..slopes import answer_slope_estimators, token_means
 
 SOURCES = Path(__file__).parent
 CARD_TABLES = [RESULTS / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
@@ -116,9 +116,9 @@ def _page_tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     for site in layers(stream, "enc")[-1:]:
         tensors[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), model.task.vocab_size)
     causal = CausalModel(model.task)
-    slope_matrices = answer_slope_matrices(causal, causal.values(fit))  # (m, k, N)
+    slope_estimators = answer_slope_estimators(causal, causal.values(fit))  # (m, k, N)
     for site in residual_stream(stream, "dec"):
-        slopes = torch.einsum("mkn,nmc->kmc", slope_matrices, cache[site][:, -model.task.width :].double())
+        slopes = torch.einsum("mkn,nmc->kmc", slope_estimators, cache[site][:, -model.task.width :].double())
         tensors |= {f"{name}.{site}": x for name, x in zip(("value", "carry"), slopes.flip(0), strict=False)}
     return tensors
 
