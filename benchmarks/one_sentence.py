@@ -116,19 +116,22 @@ def add_slope_errors(table: pd.DataFrame) -> pd.DataFrame:
 PANELS = {
     "Transformers": ("authors", "transformer"),
     "nanoGPTs": ("nanogpt",),
-    "Control: carry off the last token": ("prefix_carry",),
-    "Control: c as a carry": ("graded_carry",),
+    "Control: the rule": ("local_remainder",),
+    "Control: the rival rule": ("graded_carry",),
+    "Control: carry off the last bit": ("prefix_carry",),
+    "Control: the whole sum": ("erd",),
 }
 
 
 MIN_ACCURACY = 0.999  # of all pairs right
+MIN_ANSWERS = 16  # of a share that is drawn
 
 
 def draw_figures(table: pd.DataFrame, folder: Path) -> None:
     """Weights by place, who reads the carry, and answers against c: ``one-sentence-*.png``."""
     table = table.assign(seed=table["network"] + table["seed"].astype(str))
     accurate = table.loc[(table["measure"] == "accuracy") & (table["value"] >= MIN_ACCURACY), "seed"]
-    table = table[table["seed"].isin(accurate)]
+    table = table[table["seed"].isin(accurate) & ~(table["n"] < MIN_ANSWERS)]  # slopes have no n
     titles = {
         "weights": (SLOPE, "how much does each lower bit weigh in bit t?"),
         "reads": (SWAP, "position t, or all earlier ones, read another run in layers 1 to l"),
@@ -137,11 +140,11 @@ def draw_figures(table: pd.DataFrame, folder: Path) -> None:
     table = table[table["layer"].notna() | ~table["measure"].str.startswith("swap_")]
     table = table.assign(site=table["site"].fillna("dec." + table["layer"].map("{:.0f}".format)))
     for name, (measures, text) in titles.items():
-        figure, axes = subplots(15, 4.2, 1, 4, sharey=True)
-        for ax, (title, networks) in zip(axes, PANELS.items(), strict=True):
+        figure, axes = subplots(9, 7, 2, 3, sharex=True, sharey=True)
+        for ax, (title, networks) in zip(axes.flat, PANELS.items(), strict=True):
             rows = table[table["network"].isin(networks) & table["measure"].str.startswith(measures)]
             draw_panel(ax, rows, measures)
-            set_panel_title(ax, title, f"{rows['seed'].nunique()} network{'s' * (rows['seed'].nunique() > 1)}")
+            set_panel_title(ax, title, f"{count} networks" if (count := rows["seed"].nunique()) > 1 else "")
             ax.label_outer()
         figure.suptitle(f"Addition: {text}", fontsize=11, fontweight="bold", color=INK)
         legend_below(figure)

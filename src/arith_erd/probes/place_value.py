@@ -46,7 +46,7 @@ PANELS = {  # measures that begin so
     ONES: Lines(
         *("value", "c", "line"),
         title="Answer against c; grey: after right prefixes",
-        xlabel="c: operands below t minus the prefix, over 2^t",
+        xlabel="c = (operands below t - prefix) / 2^t",
         label="answers 1",
         percent=True,
     ),
