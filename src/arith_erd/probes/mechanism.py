@@ -67,7 +67,6 @@ class Mechanism(NetworkProbe):
         numbers="z.1f",
         color_range=(0, 1.3),
         cell=(0.36, 0.32),
-        panels_per_row=len(PANEL_TITLES),
     )
     across = ("position",)
 
