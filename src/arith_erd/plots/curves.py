@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from . import style
-from .panels import Lines, split_rows
+from .panels import MARKERS, Lines, split_rows
 from .tables import INTEGER, NUMBER, TEXT, summary_table
 
 
@@ -90,41 +90,59 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
     return figure
 
 
-def draw_by_setting(means: pd.DataFrame) -> Figure:
+def draw_by_setting(means: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
     """Draw a table of means over seeds, with columns for settings, then ``seeds``, ``accuracy``, ``low``, ``high``.
 
-    The first setting is on the horizontal axis: numbers at their place, names side by side.
+    The first setting is on the horizontal axis: numbers at their place, with a band for the interval; or names side by
+    side, with a dot for each of the runs ``seeds``. The longest trained length is marked, which is ``split.trained``.
     """
     key, *others = means.columns[: means.columns.get_loc("seeds")]
     means = means.dropna(subset=[key])
     figure, ax = style.subplots(6.4, 4)
     style.format_axes(ax, "y")
-    if numeric := pd.api.types.is_numeric_dtype(means[key]):
-        places = means[key]
-        if (places % 1 == 0).all():
+    if numeric := pd.api.types.is_numeric_dtype(means[key]) and means[key].nunique() > 1:
+        if (means[key] % 1 == 0).all():
             ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
     else:
-        codes, names = pd.factorize(means[key].map(str))
-        places = pd.Series(codes, means.index)
+        names = list(dict.fromkeys(means[key].map(str)))
         ax.set_xticks(range(len(names)), names)
         ax.margins(x=0.25)
-    for number, (values, part) in enumerate(means.groupby(others, dropna=False) if others else [((), means)]):
-        settings = [f"{o.removesuffix('.name')} {value}" for o, value in zip(others, values, strict=True)]
-        label = str(values[0]) if len(values) == 1 and isinstance(values[0], str) else ", ".join(settings)
+    groups: dict[str, pd.DataFrame] = {}
+    for values, part in means.groupby(others, dropna=False) if others else [(("",), means)]:
+        label = ", ".join(f"{_words(name)} {value}" for name, value in zip(others, values, strict=False))
+        groups[str(values[0]) if len(values) == 1 and isinstance(values[0], str) else label] = part
+    looks = Lines("accuracy", key, "").line_styles([*groups], MARKERS)
+    several = means["seeds"].max() > 1
+    for number, (label, part) in enumerate(groups.items()):
+        part, look = part.astype({"low": float, "high": float}), {"label": label, **looks[label]}
+        if numeric:
+            ax.fill_between(part[key], part["low"], part["high"], color=look["color"], alpha=0.08, linewidth=0)
+            ax.plot(part[key], part["accuracy"], **look)
+            continue
         error = [(part["accuracy"] - part["low"]).fillna(0), (part["high"] - part["accuracy"]).fillna(0)]
-        at = places[part.index] + 0.06 * number * (0.1 * (places.max() - places.min()) if numeric else 1)
-        look = "osD^v"[number % 5] + ("-" if numeric else "")
-        ax.errorbar(at, part["accuracy"], error, fmt=look, label=label, capsize=2, elinewidth=0.8)
+        rows = seeds.merge(part[[key, *others]])
+        at, dots = (table[key].map(str).map(names.index) + 0.15 * number for table in (part, rows))
+        ax.errorbar(at, part["accuracy"], error, capsize=2, elinewidth=0.8, **look | {"linestyle": ""})
+        if several:
+            ax.plot(dots + 0.06, rows["val_seq_acc"], ".", color=look["color"], markersize=4, alpha=0.5)
+    if key == "length" and "split.trained" in seeds:
+        for length in seeds["split.trained"].dropna().unique():
+            ax.axvline(length, color=style.INK, linewidth=0.9, linestyle=":", label="longest trained", zorder=1)
     with style.without_math():
-        ax.set(xlabel=key, ylabel="validation sequence accuracy")
+        ax.set(xlabel=_words(key), ylabel="validation sequence accuracy")
         if not means["accuracy"].any():  # matplotlib would go below zero
             ax.set_ylim(0, 1)
-        by = f" by {others[0]}" if len(others) == 1 else ""
-        note = "mean over seeds, 95% interval" if means["seeds"].max() > 1 else "one seed a point"
+        by = f" by {_words(others[0])}" if len(others) == 1 else ""
+        note = f"mean over seeds, 95% interval{'' if numeric else '; dots: seeds'}" if several else "one seed a point"
         style.set_panel_title(ax, f"Final accuracy{by}", note)
-        if others:
-            style.legend_below(figure, columns=min(3, len(ax.containers)))
+        style.legend_below(figure, columns=min(3, len(groups)))
     return figure
+
+
+def _words(key: str) -> str:
+    """A setting in words: ``positions`` for ``model.net.positions``."""
+    key = "digits of the operands" if key == "length" else key
+    return key.removesuffix(".name").removeprefix("model.").removeprefix("net.").replace(".", " ").replace("_", " ")
 
 
 def pivot_forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:

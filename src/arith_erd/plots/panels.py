@@ -128,7 +128,7 @@ class Lines(Picture):
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         markers = "" if rows[self.x].nunique() > 20 else MARKERS
-        styles = self._line_styles(names or list(split_rows(rows, self.line)), markers)
+        styles = self.line_styles(names or list(split_rows(rows, self.line)), markers)
         for name, part in split_rows(rows, self.line).items():
             by_seed = part.pivot_table(self.value, self.x, "seed", dropna=False)
             style.draw_band(ax, by_seed, self.center, label=name, **styles[name])
@@ -138,7 +138,7 @@ class Lines(Picture):
             ax.set_ylim(-0.03, 1.03)
         _scale_x_axis(ax, np.unique(rows[self.x]))
 
-    def _line_styles(self, names: Sequence[str], markers: str) -> dict[str, dict[str, Any]]:
+    def line_styles(self, names: Sequence[str], markers: str) -> dict[str, dict[str, Any]]:
         """Dashes and markers in turn; colours from light to dark if there are more than three."""
         main_lines = [name for name in names if name not in self.reference_lines]
         shades = colormaps["viridis_r"](np.linspace(0.15, 0.95, len(main_lines)))

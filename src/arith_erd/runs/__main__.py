@@ -40,14 +40,17 @@ def main() -> None:
             raise bad_value("--plot", options.plot, "a file in a folder that exists")
         keys = options.by.split(",") if options.by else []
         runs = options.runs[0] if len(options.runs) == 1 else options.runs
-        table = load_table(runs, [*keys, *(f"{key}.name" for key in keys)])
-        result = accuracy_by_settings(table, keys) if keys else list_runs(table, options.sort, options.reverse)
+        table = load_table(runs, [*keys, *(f"{key}.name" for key in keys), "split.trained"])
+        if keys:
+            finished, result = accuracy_by_settings(table, keys)
+        else:
+            result = list_runs(table, options.sort, options.reverse)
         if options.plot:
             from ..plots.curves import draw_by_setting  # matplotlib takes a while
             from ..plots.style import save_png
 
             with atomic_file(options.plot) as partial:
-                save_png(draw_by_setting(result), partial)
+                save_png(draw_by_setting(result, finished), partial)
         if options.json:
             print(result.to_json(orient="records", indent=2))
         elif options.csv:
@@ -66,10 +69,11 @@ def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> 
     return runs.sort_values([column, "run"], ascending=[not reverse, True], ignore_index=True)
 
 
-def accuracy_by_settings(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """`mean_accuracies` by settings (``task`` means ``task.name``); stderr says what is pooled and left out.
+def accuracy_by_settings(table: pd.DataFrame, keys: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The finished runs and their `mean_accuracies` by settings; ``task`` means ``task.name``.
 
-    For runs on drawn examples one key may be ``length`` or ``longest_carry`` (`accuracy_by_slice`).
+    Stderr says what is pooled and left out. For runs on drawn examples one key may be ``length`` or ``longest_carry``
+    (`accuracy_by_slice`).
     """
     known = settings_columns(table)
     kinds = [key for key in keys if key in ("length", "longest_carry")]
@@ -90,7 +94,7 @@ def accuracy_by_settings(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     groups = finished.groupby(keys, dropna=False)
     if pooled := [key for key in known if key not in keys and (groups[key].nunique(dropna=False) > 1).any()]:
         print(f"averaged over {', '.join(pooled)}; add these keys to --by to separate them", file=sys.stderr)
-    return mean_accuracies(finished, keys)
+    return finished, mean_accuracies(finished, keys)
 
 
 def format_means(means: pd.DataFrame) -> pd.DataFrame:
