@@ -150,12 +150,14 @@ def pivot_forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> p
     return rows.pivot_table(column, "epoch", by, dropna=False).ffill()
 
 
-def draw_over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
+def draw_over_epochs(
+    ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str, each_seed: bool = False
+) -> None:
     """Draw a column over the epochs; dashed lines lie above solid ones."""
     order = 2 if linestyle == "-" else 3
     look: Any = {"label": label, "color": color, "linestyle": linestyle, "linewidth": 1.8, "zorder": order}
     look["marker"] = "o" if rows["epoch"].nunique() == 1 else ""
-    style.draw_band(ax, pivot_forward_filled(rows, column), **look)
+    style.draw_band(ax, pivot_forward_filled(rows, column), each_seed=each_seed, **look)
 
 
 def format_accuracy_axes(ax: Axes) -> None:
