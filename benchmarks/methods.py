@@ -177,6 +177,8 @@ def draw_confusion(found: pd.DataFrame) -> Figure:
         known = of_method[of_method["algorithm"] != ""]
         set_panel_title(ax, str(name), f"{known['right'].sum()} of {len(known)}")
         ax.set_xlabel("named", fontsize=8, color=GREY)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("true algorithm", fontsize=8, color=GREY)
     return figure
 
 

@@ -74,6 +74,7 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
         draw_over_epochs(accuracy, table, "val_seq_acc", "validation", style.BLUE, "-")
     accuracy.set(ylabel="sequence accuracy")
     accuracy.axhline(0.95, color=style.GREY, linewidth=0.6, linestyle=":")
+    accuracy.annotate("95%", (0.01, 0.945), xycoords=("axes fraction", "data"), va="top", fontsize=8, color=style.GREY)
     draw_over_epochs(loss, table, "train_loss", "training", style.ORANGE, "-")
     style.format_axes(loss)
     loss.set(xlabel="epoch", ylabel="training loss per token (nats)", yscale="log")
@@ -86,7 +87,8 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
         ax.set(xlabel="digits of the operands", ylabel="")
     # Above the panel, where it covers no line.
     accuracy.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2, fontsize=9)
-    figure.suptitle(f"{title}: {style.format_num_seeds(table)}, median and range", fontsize=11)
+    task, _, options = title.partition(", ")
+    style.set_figure_title(figure, task, f"{options}; median and range", table)
     return figure
 
 

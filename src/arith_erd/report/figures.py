@@ -145,14 +145,16 @@ def draw_distance_correlation(paper: Paper, spec: PaperFigure, data: RunData, re
 
 
 def draw_discontinuity(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
-    """The one cell that the paper's text prints is framed."""
     tables = by_task(probe_rows(data, "discontinuity", ["input_bits", "output_bits", "percent"]))
     if not tables:
         return None
     rows = pd.concat(part.assign(task=title) for title, part in tables.items())
     figure = Discontinuity.picture.draw(without_empty_cells(rows.astype({"input_bits": int, "output_bits": int})))
+    title = Discontinuity.picture.title
     if style.TASKS["add"] in tables:
         figure.axes[0].add_patch(Rectangle((2.5, 1.5), 1, 1, fill=False, edgecolor=style.INK, linewidth=1.4))
+        title += "; framed: the cell that the paper's text prints, 27.9%"
+    style.set_figure_title(figure, "Appendix A", title, rows)
     return figure
 
 
