@@ -112,11 +112,12 @@ def format_digits(value: float, unit: str, as_published: bool = False) -> str:
             return text.removeprefix("-") if float(text) == 0 else text
         case "percent":
             return f"{value:.{1 if as_published else 2}f}%"
-        case "ratio" | "epochs":
-            return f"{value:.2f}" if unit == "ratio" else f"{value:.4g}"
+        case "ratio":
+            return f"{value:.2f}"
         case "bits" | "layer":
             return f"{value:.10g}" if value == int(value) else f"{value:.2f}"
         case "number":
             return f"{value:.3f}"
         case _:
-            return f"{value:.3g}"
+            digits = 4 if unit == "epochs" else 3
+            return np.format_float_positional(value, digits, fractional=False, trim="-")  # 0.00001, not 1e-05
