@@ -23,10 +23,10 @@ from one_sentence import MIN_ACCURACY
 from scipy.stats import bootstrap, fisher_exact, kendalltau
 
 from arith_erd.plots.tables import format_mean
-from arith_erd.report.claims import LEARNING_ACCURACY, count_verdicts
+from arith_erd.report.claims import count_verdicts
 from arith_erd.report.page import escape_cell
 from arith_erd.runs.table import load_table
-from arith_erd.stats import Estimate
+from arith_erd.stats import LEARNING_ACCURACY, Estimate
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

@@ -17,6 +17,7 @@ MIN_SEEDS = 3
 MIN_FOR_MEDIAN = 5
 CONFIDENCE = 0.95
 MEDIAN_COVERAGE = 0.92  # smallest coverage by order statistics: at five seeds the largest possible is 93.75%
+LEARNING_ACCURACY = 0.75  # from here a network counts as learning: at 0.5 one bit is left to chance
 LEARNED_ACCURACY = 0.99  # smallest accuracy of a token that counts as learned
 EXACT_METHOD = "exact"  # the method of an estimate that no seed can change
 PREDICTION_LEVEL = 0.96  # level at which prediction intervals still cover 92% for three skewed seeds

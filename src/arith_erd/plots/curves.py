@@ -1,5 +1,6 @@
 """Curves over the epochs of training, of a probe's measure or of accuracies, and accuracies over a setting."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ..stats import LEARNING_ACCURACY
 from . import style
 from .panels import MARKERS, Lines, split_rows
 from .tables import INTEGER, NUMBER, TEXT, summary_table
@@ -95,11 +97,14 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
 def draw_by_setting(means: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
     """Draw a table of means over seeds, with columns for settings, then ``seeds``, ``accuracy``, ``low``, ``high``.
 
-    The first setting is on the horizontal axis: numbers at their place, with a band for the interval; or names side by
-    side, with a dot for each of the runs ``seeds``. The longest trained length is marked, which is ``split.trained``.
+    The first setting is on the horizontal axis: numbers at their place, names side by side, with a dot for each run of
+    ``seeds``. The longest trained length is marked, which is ``split.trained``.
     """
+    words = {c: re.sub(r"^model\.(?!name$)(net\.)?|\.name$", "", c).replace(".", " ").replace("_", " ") for c in means}
+    words["length"] = "digits of the operands"
+    means, seeds = means.rename(columns=words), seeds.rename(columns=words)
     key, *others = means.columns[: means.columns.get_loc("seeds")]
-    means = means.dropna(subset=[key])
+    means = means.dropna(subset=[key]).astype({"low": float, "high": float})
     figure, ax = style.subplots(6.4, 4)
     style.format_axes(ax, "y")
     if numeric := pd.api.types.is_numeric_dtype(means[key]) and means[key].nunique() > 1:
@@ -111,40 +116,30 @@ def draw_by_setting(means: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
         ax.margins(x=0.25)
     groups: dict[str, pd.DataFrame] = {}
     for values, part in means.groupby(others, dropna=False) if others else [(("",), means)]:
-        label = ", ".join(f"{_words(name)} {value}" for name, value in zip(others, values, strict=False))
-        groups[str(values[0]) if len(values) == 1 and isinstance(values[0], str) else label] = part
+        groups[", ".join(v if isinstance(v, str) else f"{n} {v}" for n, v in zip(others, values, strict=False))] = part
     looks = Lines("accuracy", key, "").line_styles([*groups], MARKERS)
-    several = means["seeds"].max() > 1
     for number, (label, part) in enumerate(groups.items()):
-        part, look = part.astype({"low": float, "high": float}), {"label": label, **looks[label]}
+        look, at = looks[label], part[key]
         if numeric:
-            ax.fill_between(part[key], part["low"], part["high"], color=look["color"], alpha=0.08, linewidth=0)
-            ax.plot(part[key], part["accuracy"], **look)
-            continue
-        error = [(part["accuracy"] - part["low"]).fillna(0), (part["high"] - part["accuracy"]).fillna(0)]
-        rows = seeds.merge(part[[key, *others]])
-        at, dots = (table[key].map(str).map(names.index) + 0.15 * number for table in (part, rows))
-        ax.errorbar(at, part["accuracy"], error, capsize=2, elinewidth=0.8, **look | {"linestyle": ""})
-        if several:
-            ax.plot(dots + 0.06, rows["val_seq_acc"], ".", color=look["color"], markersize=4, alpha=0.5)
-    if key == "length" and "split.trained" in seeds:
-        for length in seeds["split.trained"].dropna().unique():
-            ax.axvline(length, color=style.INK, linewidth=0.9, linestyle=":", label="longest trained", zorder=1)
+            ax.fill_between(at, part["low"], part["high"], color=look["color"], alpha=0.08, linewidth=0)
+        else:
+            runs = seeds.merge(part.loc[part["seeds"] > 1, [key, *others]])
+            at, dots = (table[key].map(str).map(names.index) + 0.15 * number for table in (part, runs))
+            dot = {"color": look["color"], "markersize": 4, "alpha": 0.5, "label": "one seed" if len(runs) else ""}
+            ax.plot(dots + 0.06, runs["val_seq_acc"], ".", **dot)
+            ax.vlines(at, part["low"], part["high"], color=look["color"], linewidth=0.8)
+            look["linestyle"] = ""
+        ax.plot(at, part["accuracy"], label=label, **look)
     with style.without_math():
-        ax.set(xlabel=_words(key), ylabel="validation sequence accuracy")
+        ax.set(xlabel=key, ylabel="validation sequence accuracy")
+        for length in seeds["split.trained"].unique() if key == words["length"] and "split.trained" in seeds else ():
+            ax.axvline(length, color=style.INK, linewidth=0.9, linestyle=":", label="longest trained", zorder=1)
         if not means["accuracy"].any():  # matplotlib would go below zero
             ax.set_ylim(0, 1)
-        by = f" by {_words(others[0])}" if len(others) == 1 else ""
-        note = f"mean over seeds, 95% interval{'' if numeric else '; dots: seeds'}" if several else "one seed a point"
-        style.set_panel_title(ax, f"Final accuracy{by}", note)
+        note = "mean over seeds, 95% interval" if means["seeds"].max() > 1 else "one seed a point"
+        style.set_panel_title(ax, "Final accuracy" + (f" by {others[0]}" if len(others) == 1 else ""), note)
         style.legend_below(figure, columns=min(3, len(groups)))
     return figure
-
-
-def _words(key: str) -> str:
-    """A setting in words: ``positions`` for ``model.net.positions``."""
-    key = "digits of the operands" if key == "length" else key
-    return key.removesuffix(".name").removeprefix("model.").removeprefix("net.").replace(".", " ").replace("_", " ")
 
 
 def pivot_forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> pd.DataFrame:
@@ -152,14 +147,17 @@ def pivot_forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> p
     return rows.pivot_table(column, "epoch", by, dropna=False).ffill()
 
 
-def draw_over_epochs(
-    ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str, each_seed: bool = False
-) -> None:
-    """Draw a column over the epochs; dashed lines lie above solid ones."""
+def draw_over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
+    """Draw a column over the epochs, and each seed if only some learn; dashed lines lie above solid ones."""
     order = 2 if linestyle == "-" else 3
     look: Any = {"label": label, "color": color, "linestyle": linestyle, "linewidth": 1.8, "zorder": order}
     look["marker"] = "o" if rows["epoch"].nunique() == 1 else ""
-    style.draw_band(ax, pivot_forward_filled(rows, column), each_seed=each_seed, **look)
+    by_seed = pivot_forward_filled(rows, column)
+    if column.endswith("acc") and (by_seed.max() < LEARNING_ACCURACY).nunique() > 1:
+        labels = ["one seed", *"_" * (by_seed.shape[1] - 1)]
+        ax.plot(by_seed.index, by_seed, color=color, linewidth=0.6, alpha=0.6, label=labels)
+        by_seed = by_seed.median(axis=1).to_frame()
+    style.draw_band(ax, by_seed, **look)
 
 
 def format_accuracy_axes(ax: Axes) -> None:

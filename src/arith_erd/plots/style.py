@@ -25,8 +25,6 @@ INK, LIGHT = "#1f2937", "#9ca3af"
 TASKS = {"add": "Addition", "mul": "Multiplication"}
 DIAMOND_STYLE: dict[str, Any] = {"marker": "D", "linestyle": "", "markerfacecolor": "white", "markersize": 5.5}
 DIAMOND_STYLE |= {"clip_on": False, "zorder": 5}
-SEED_STYLE: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.6}
-SEED_HANDLE = Line2D([], [], color=INK, label="one seed", **SEED_STYLE)
 PAPER_HANDLE = Line2D([], [], markeredgecolor=INK, label="paper", **DIAMOND_STYLE)
 
 
@@ -47,12 +45,10 @@ def format_axes(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
         getattr(ax, f"{percent}axis").set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
-def draw_band(ax: Axes, by_seed: pd.DataFrame, center: str = "median", each_seed: bool = False, **style: Any) -> None:
-    """Draw a table (x, seeds): the median, or another ``center``, as a line, and the seeds' range, or each seed."""
+def draw_band(ax: Axes, by_seed: pd.DataFrame, center: str = "median", **style: Any) -> None:
+    """Draw a table (x, seeds): the median, or another ``center``, over seeds as a line, their range as a band."""
     line = by_seed.agg(center, axis=1)
-    if each_seed:
-        ax.plot(line.index, by_seed, color=style["color"], **SEED_STYLE)
-    elif by_seed.shape[1] > 1:
+    if by_seed.shape[1] > 1:
         low, high = by_seed.min(axis=1), by_seed.max(axis=1)
         ax.fill_between(line.index, low, high, color=style["color"], alpha=0.18, linewidth=0)
     ax.plot(line.index, line, **style)
@@ -71,11 +67,10 @@ def set_panel_title(ax: Axes, title: str, note: str = "", pad: float = 6) -> Non
         ax.set_title(note, loc="right", fontsize=9, color=GREY, pad=pad)
 
 
-def format_num_seeds(*tables: pd.DataFrame) -> str:
-    """The number of seeds: ``5 seeds``, or ``2 to 5 seeds`` if some tables have fewer."""
-    numbers = [rows["seed"].nunique() for rows in tables]
-    fewest, most = min(numbers), max(numbers)
-    return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' if most != 1 else ''}"
+def format_num_seeds(rows: pd.DataFrame) -> str:
+    """The number of seeds, ``5 seeds``."""
+    number = rows["seed"].nunique()
+    return f"{number} seed{'s' if number != 1 else ''}"
 
 
 def set_figure_title(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:

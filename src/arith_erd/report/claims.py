@@ -15,7 +15,7 @@ from scipy.stats import binomtest, fisher_exact
 
 from ..plots.tables import UNIT_RANGES
 from ..seeds import format_seeds
-from ..stats import MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Moments
+from ..stats import LEARNING_ACCURACY, MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Moments
 from .collect import AUTHORS_WEIGHTS, TASK_ALONE, RunData
 from .measures import Ceiling, EpochsTo, Metrics, ProbeColumn
 from .paper import Claim, Paper
@@ -25,7 +25,6 @@ VERDICTS: tuple[Verdict, ...] = ("reproduced", "differs", "inconclusive", "not r
 ROUNDING = 1e-9  # 0.9 - 0.88 is within 0.02
 SIGNIFICANCE = 0.05
 NEAR_CORRELATION = 0.05  # largest difference in correlation at which two layers count as near
-LEARNING_ACCURACY = 0.75  # from here a network counts as learning: at 0.5 one bit is left to chance
 SHARE_TOLERANCE = 0.2  # tolerance of a share of runs that learn: one in five
 
 

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from ..plots import style
 from ..plots.curves import draw_over_epochs, format_accuracy_axes
 from ..probes.discontinuity import Discontinuity, without_empty_cells
-from .claims import LEARNING_ACCURACY, Result, Results
+from .claims import Result, Results
 from .collect import AUTHORS_WEIGHTS, OUR_RUNS, TASK_ALONE, RunData
 from .paper import Paper, PaperFigure
 
@@ -23,8 +23,7 @@ NEVER_X = 1080  # horizontal place of a seed that never reaches 95%
 def draw_curves(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
     """Draw the panels and lines of ``paper.yaml``. A diamond at the end of a line marks its claim's number.
 
-    A panel is left out if it would be empty, or have only lines for comparison. Where only some seeds learn, a line for
-    each replaces the range, which would hide how many they are.
+    A panel is left out if it would be empty, or have only lines for comparison.
     """
     assert spec.curves is not None
     lines, panels = spec.curves["lines"], {}
@@ -37,27 +36,23 @@ def draw_curves(paper: Paper, spec: PaperFigure, data: RunData, results: Results
         return None
     width = 9 if len(panels) > 1 or len(lines) > 3 else 5.6  # as wide as the legend
     figure, (axes,) = style.subplots(width, 3.7, 1, len(panels), sharey=True, squeeze=False)
-    counts = [{line["label"]: rows["seed"].nunique() for line, rows in drawn} for drawn in panels.values()]
-    differ = any(len({*seeds.values()}) > 1 for seeds in counts)
-    handles = []
+    counts = pd.DataFrame({line["label"]: rows["seed"].nunique() for line, rows in drawn} for drawn in panels.values())
+    differ = counts.nunique(axis=1).max() > 1
+    handles: list[Line2D] = []
     for ax, ((task, last), drawn) in zip(axes, panels.items(), strict=True):
         format_accuracy_axes(ax)
         for line, rows in drawn:
-            color, dashes = LINE_STYLES[line["style"]]
-            column, label = line.get("column", "val_seq_acc"), line["label"]
+            (color, dashes), label = LINE_STYLES[line["style"]], line["label"]
             if differ:
-                numbers = dict.fromkeys(str(seeds[label]) for seeds in counts if label in seeds)
-                label += f" ({' and '.join(numbers)} seeds)"
-            if each_seed := (rows.groupby("seed")[column].max() < LEARNING_ACCURACY).nunique() > 1:
-                handles.append(style.SEED_HANDLE)
-            draw_over_epochs(ax, rows, column, label, color, dashes, each_seed)
+                label += f" (seeds: {' and '.join(map('{:.0f}'.format, counts[label].dropna().unique()))})"
+            draw_over_epochs(ax, rows, line.get("column", "val_seq_acc"), label, color, dashes)
             if "claim" in line and rows["epoch"].max() == last:
-                handles.append(style.PAPER_HANDLE)
+                handles = [style.PAPER_HANDLE]
                 value = results[line["claim"].format(task=task)].claim.value
                 ax.plot([last], [value], markeredgecolor=color, **style.DIAMOND_STYLE)
         ax.set_xlim(0, max(rows["epoch"].max() for _, rows in drawn))
         title = style.TASKS.get(task, task.capitalize().replace("_", " "))
-        style.set_panel_title(ax, title, style.format_num_seeds(*(rows for _, rows in drawn)))
+        style.set_panel_title(ax, title, "" if differ else style.format_num_seeds(drawn[0][1]))
     axes[0].set_ylabel("sequence accuracy")
     style.legend_below(figure, *handles)
     return figure

@@ -42,7 +42,7 @@ def main() -> None:
         runs = options.runs[0] if len(options.runs) == 1 else options.runs
         table = load_table(runs, [*keys, *(f"{key}.name" for key in keys), "split.trained"])
         if keys:
-            finished, result = accuracy_by_settings(table, keys)
+            table, result = accuracy_by_settings(table, keys)
         else:
             result = list_runs(table, options.sort, options.reverse)
         if options.plot:
@@ -50,7 +50,7 @@ def main() -> None:
             from ..plots.style import save_png
 
             with atomic_file(options.plot) as partial:
-                save_png(draw_by_setting(result, finished), partial)
+                save_png(draw_by_setting(result, table), partial)
         if options.json:
             print(result.to_json(orient="records", indent=2))
         elif options.csv:
@@ -70,10 +70,9 @@ def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> 
 
 
 def accuracy_by_settings(table: pd.DataFrame, keys: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The finished runs and their `mean_accuracies` by settings; ``task`` means ``task.name``.
+    """The finished runs and their `mean_accuracies` by settings; stderr says what is pooled and left out.
 
-    Stderr says what is pooled and left out. For runs on drawn examples one key may be ``length`` or ``longest_carry``
-    (`accuracy_by_slice`).
+    For runs on drawn examples one key may be ``length`` or ``longest_carry`` (`accuracy_by_slice`).
     """
     known = settings_columns(table)
     kinds = [key for key in keys if key in ("length", "longest_carry")]
