@@ -117,18 +117,18 @@ def draw_by_setting(means: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
     groups: dict[str, pd.DataFrame] = {}
     for values, part in means.groupby(others, dropna=False) if others else [(("",), means)]:
         groups[", ".join(v if isinstance(v, str) else f"{n} {v}" for n, v in zip(others, values, strict=False))] = part
-    looks = Lines("accuracy", key, "").line_styles([*groups], MARKERS)
-    for number, (label, part) in enumerate(groups.items()):
-        look, at = looks[label], part[key]
-        if numeric:
-            ax.fill_between(at, part["low"], part["high"], color=look["color"], alpha=0.08, linewidth=0)
-        else:
+    for number, (label, look) in enumerate(Lines("accuracy", key, "").line_styles([*groups], MARKERS).items()):
+        part, at = groups[label], groups[label][key]
+        if not numeric:
             runs = seeds.merge(part.loc[part["seeds"] > 1, [key, *others]])
             at, dots = (table[key].map(str).map(names.index) + 0.15 * number for table in (part, runs))
             dot = {"color": look["color"], "markersize": 4, "alpha": 0.5, "label": "one seed" if len(runs) else ""}
             ax.plot(dots + 0.06, runs["val_seq_acc"], ".", **dot)
-            ax.vlines(at, part["low"], part["high"], color=look["color"], linewidth=0.8)
             look["linestyle"] = ""
+        if numeric and len(part) > 1:
+            ax.fill_between(at, part["low"], part["high"], color=look["color"], alpha=0.08, linewidth=0)
+        else:
+            ax.vlines(at, part["low"], part["high"], color=look["color"], linewidth=0.8)
         ax.plot(at, part["accuracy"], label=label, **look)
     with style.without_math():
         ax.set(xlabel=key, ylabel="validation sequence accuracy")
