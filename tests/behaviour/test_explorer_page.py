@@ -136,6 +136,17 @@ def test_page_answers_and_makes_no_request(browser: Browser, trained: str) -> No
     assert browser("fetch('https://example.com').then(() => 'fetched', () => 'refused')") == "refused"
 
 
+@pytest.mark.parametrize(("index", "unchanged"), [(0, ["Without the encoder"]), (1, [])])
+def test_examples_of_the_page_change_the_answer(index, unchanged, browser, trained):
+    """A list of vectors does all that the encoder does."""
+    browser.open(trained, READY)
+    browser(f"update({{ nets: [{index}] }})")
+    script = "[...document.querySelectorAll('[id^=try]')].map(x => [x.innerText, (x.click(), views[0].trace.tokens)])"
+    tokens, answers = browser("views[0].trace.tokens"), browser(script)
+    assert len(answers) == 5 - index * 2
+    assert [name for name, changed in answers if changed == tokens] == unchanged
+
+
 def test_foreign_text_shows_as_text(browser: Browser, tiny: str) -> None:
     browser.open(tiny, READY)
     assert browser("document.title") == "Watch it compute"

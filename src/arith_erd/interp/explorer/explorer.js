@@ -214,19 +214,19 @@ function drawOperands(key) {
 
 const hasCarry = config => Object.keys(config.shapes).some(name => name.startsWith('carry.'))
 const plain = { pair: example(0), actions: [], shown: task.width }
-const { kind, stream, missed } = networks[0], most = task.shape.map(size => size - 1)
-const worst = missed && `${missed.position}, wrong in ${percent(missed.wrong)} of the pairs held out`
-const ripple = (4 ** Math.ceil(task.bits / 2) - 1) / 3
-/** Texts, and changes of the plain state. */
-const presets = [
+const most = task.shape.map(size => size - 1), ripple = (4 ** Math.ceil(task.bits / 2) - 1) / 3
+const CARRY_SITE = 'dec.5.resid_mid_cross' // where steering the carry changed most tokens in Transformers of six layers
+/** Texts, and changes of the plain state, for a network. */
+const presetsOf = ({ kind, stream, missed, shapes }) => [
   task.name === 'add' && task.base === 2 &&
     ['The carry that ripples through all bits', { pair: [ripple, task.shape[1] - ripple] }],
   most.length === 2 && [`${most[0]} ${task.operator} 1`, { pair: [most[0], Math.min(1, most[1])] }],
   ['A wrong prefix', { actions: [`invert:${ANSWER[1]}`] }],
   kind === 'Transformer' && ['Without the encoder', { actions: ['tokens'] }],
-  hasCarry(networks[0]) && [`A carry into ${MIDDLE} that is not there`,
-    { site: stream.at(-1), position: MIDDLE, actions: [`steer:${stream.at(-1)}:${MIDDLE}:carry:1`] }],
-  missed && [`The token that it learnt worst: ${worst}`, { pair: missed.pair, position: missed.position }],
+  stream.includes(CARRY_SITE) && hasCarry({ shapes }) && [`A carry into ${MIDDLE} that is not there`,
+    { site: CARRY_SITE, position: MIDDLE, along: 'carry', actions: [`steer:${CARRY_SITE}:${MIDDLE}:carry:1`] }],
+  missed && [`The token that it learnt worst: ${missed.position}, wrong in ${percent(missed.wrong)} of the pairs held out`,
+    { pair: missed.pair, position: missed.position }],
 ].filter(Boolean)
 
 /** Keys of the grid: rows down, positions along. */
@@ -238,7 +238,8 @@ function drawInput() {
     { ariaLabel: `Remove: ${actionWords(action)}` }))
   return element('section', { ariaLabel: 'Input' },
     element('div', { id: 'operands' }, drawOperands('pair')), complaint('pair'),
-    line('Try: ', presets.map(([text, change], i) => button(`try-${i}`, text, () => update({ ...plain, ...change })))),
+    line('Try: ', presetsOf(networks[first]).map(([text, change], i) =>
+      button(`try-${i}`, text, () => update({ ...plain, ...change })))),
     line(select('net0', 'Network', nets, text, first, i => update({ nets: state.nets.with(0, i) })),
       select('net1', 'Beside it', ['', ...nets], text, second, i => update({ nets: i === '' ? [first] : [first, i] }))),
     element('div', { className: 'line', onkeydown: ({ key }) => KEYS[key]?.[1] && step(KEYS[key][1]) },
