@@ -17,7 +17,7 @@ from .probe import Count, NetworkProbe, as_list
 class Explorer(NetworkProbe):
     """Write a page of at most ``most`` replicas, and of the references ``beside`` if they perform the same task.
 
-    A row is a network: the bits of its numbers in the page, and its accuracy on ``pairs`` random examples.
+    A row is a network: bits of a weight in the page, 16 or 32, and its accuracy on ``pairs`` random examples.
     """
 
     picture = Bars("right", "name", "", title="right answers", xlabel="network", percent=True)
@@ -36,7 +36,7 @@ class Explorer(NetworkProbe):
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         network = self.export(model)
-        yield {"network": network["name"], "bits": network["bits"], "right": network["right"]}
+        yield {"network": network["name"], "weight_bits": network["weight_bits"], "right": network["right"]}
 
     def files(self) -> dict[str, str]:
         return {"explorer.html": write_page([*map(self.export, self.models)])}

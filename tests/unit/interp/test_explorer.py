@@ -83,7 +83,7 @@ def test_reference_answers_as_in_pytorch() -> None:
     (model,) = load_references("erd", [0], Add(7))
     erd = agree(model, model.task.examples(*np.random.default_rng(3).integers(0, 128, (2, 32))))
     carry = export_network(load_references("prefix_carry", [0], Add(7))[0], 64)
-    assert (erd["bits"], carry["bits"]) == (32, 16)  # the sum of erd needs more digits
+    assert (erd["weight_bits"], carry["weight_bits"]) == (32, 16)  # the sum of erd needs more digits
     assert erd["right"] == carry["right"] == 1
 
 
@@ -103,7 +103,7 @@ def test_every_ablation_and_position_encoding_answers_as_in_pytorch(kind: type[A
 def test_findings_are_of_the_network_in_the_page() -> None:
     small, unknown = (finding_sentences("add-random-nanogpt-none-seed1-x", seed) for seed in (1, 99))
     transformer = finding_sentences("add-random-transformer-none-seed1-x", 1)
-    as_in_appendix = "In our transformer of seed 1, 1.4% of answers"
+    as_in_appendix = "In our Transformer of seed 1, 1.4% of answers"
     assert transformer["tokens"].startswith(as_in_appendix)
     assert set(transformer) == set(FINDINGS)
     assert set(small) == {"invert", "exchange", "steer"}  # it has no encoder

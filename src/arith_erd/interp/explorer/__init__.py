@@ -1,7 +1,4 @@
-"""An HTML page that runs networks in the browser, with interventions: no Python, no internet connection.
-
-It is one file that contains networks, data and program. The program's sources are beside this module.
-"""
+"""An HTML page, one file, that runs networks in the browser, with interventions: no Python, no internet connection."""
 
 import base64
 import copy
@@ -51,7 +48,7 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
 
         right       accuracy on ``pairs`` random examples
         missed      the answer position with the most errors on held-out pairs, their share, and one such pair
-        bits        16, or 32 if float16 changes an answer
+        weight_bits 16, or 32 if float16 changes an answer
         numbers     all tensors, compressed; their bytes are grouped by significance, since that compresses better
 
     Tensors besides the weights: ``answers`` to all pairs; ``EMBEDDING.positions`` (T, C), added to the embeddings of
@@ -71,9 +68,9 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
     planes = np.concatenate([x.float().numpy().ravel() for x in tensors.values()]).view(np.uint8).reshape(-1, 4).T
     page = {"name": model.name, "seed": model.seed, "kind": kind, "task": {x: getattr(task, x) for x in TASK_FIELDS}}
     page |= {"heads": next((x.num_heads for x in rounded.network.modules() if hasattr(x, "num_heads")), 1)}
-    page |= {"rope": model.network.position_encoding == "rope"}
+    page |= {"rope": model.network.position_encoding == "rope", "weight_bits": 8 * precision.itemsize}
     page |= {"stream": residual_stream(model.sites), "parameters": sum(x.numel() for x in model.network.parameters())}
-    page |= {"bits": 8 * precision.itemsize, "right": model.accuracy(fit), "missed": _worst_token(model, pairs, rng)}
+    page |= {"epoch": model.origin.epoch, "right": model.accuracy(fit), "missed": _worst_token(model, pairs, rng)}
     page |= {"found": finding_sentences(model.name, model.seed) if model.origin.epoch is None else {}}
     page |= {"numbers": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()}
     return page | {"shapes": {name: x.shape for name, x in tensors.items()}}
@@ -144,9 +141,11 @@ def finding_sentences(name: str, seed: int) -> dict[str, str]:
     if network is None or not CARD_TABLES[0].is_file():
         return {}
     cards = pd.concat(map(pd.read_csv, CARD_TABLES)).query("network == @network and seed == @seed and control.isna()")
-    described, sentences = f"our {network} of seed {seed}" if ours else "the authors' network", {}
+    kinds, sentences = {"transformer": "Transformer", "nanogpt": "nanoGPT"}, {}
+    described = f"our {kinds[network]} of seed {seed}" if ours else "the authors' network"
     for kind, finding in FINDINGS.items():
         statistics = [cards.query(query)["value"].clip(lower=0).describe() for query in finding["queries"]]
         if all(of_values["count"] for of_values in statistics):
-            sentences[kind] = f"In {described}, {finding['sentence'].format(*statistics)}."
+            said = finding["sentence"].format(*statistics).replace("at most 0%", "none")
+            sentences[kind] = f"In {described}, {said}."
     return sentences

@@ -27,34 +27,34 @@ function readNumber(text, i) {
   throw Error(`${task.operand_names[i]} = "${text.slice(0, 20)}": ${range}`)
 }
 
-const names = networks.map(({ name, seed }) => `${name}, seed ${seed}`)
-const shortNames = names.map(name => name.replace(/-seed[^-]*-[0-9a-f]{8}(?=, seed \d+$)/, ''))
-const labels = shortNames.map((name, i) => (shortNames.filter(other => other === name).length > 1 ? names[i] : name))
+const named = ({ name, seed, epoch }) => `${name}, ${epoch === null ? '' : `epoch ${epoch}, `}seed ${seed}`
+const inWords = networks.map(one => (one.name.startsWith('reference-') ? `Written by hand: ${one.name.slice(10)}`
+  : named({ ...one, name: one.name.replace(/^.*-seed[^-]*-[0-9a-f]{8}$/, `${one.kind}, trained`) })))
+const labels = inWords.map((words, i) => (inWords.filter(x => x === words).length > 1 ? named(networks[i]) : words))
 const inEncoder = site => site.startsWith('enc')
 const layerOf = site => site.split('.')[1]
 const partOf = site => (site.includes('cross') ? 'cross' : /attn|mid/.test(site) ? 'self' : 'feed')
 const siteShort = site => `${inEncoder(site) ? 'enc ' : ''}${layerOf(site)} ${partOf(site)}`
 const siteWords = site => `${inEncoder(site) ? 'encoder' : 'decoder'} layer ${layerOf(site)}, ` +
   { self: 'self-attention', cross: 'cross-attention', feed: 'feed-forward' }[partOf(site)]
+const stepWords = (x, along) => `${x} ${along !== 'carry' ? 'in value' : Math.abs(x) === 1 ? 'carry' : 'carries'}`
 const headWords = (site, h) => `${siteWords(site)}, head ${Number(h) + 1}`
 
 function actionWords(action) {
   const [kind, site, position, along, amount] = action.split(':')
   if (kind === 'invert') return `${site} inverted for later positions`
-  if (kind === 'exchange') return `${position} after ${siteWords(site)} from ${joined(state.other)}`
+  if (kind === 'exchange') return `${position} after ${siteWords(site)}, from ${joined(state.other)}`
   if (kind === 'off') return `${position === undefined ? siteWords(site) : headWords(site, position)} off`
   if (kind === 'encoder') return 'all self-attention of the encoder off'
   if (kind === 'tokens') return 'encoder replaced by its vectors'
-  return `${position} after ${siteWords(site)} moved by ${amount} ${along === 'carry' ? 'carries' : 'of the answer'}`
+  return `${position} after ${siteWords(site)}, moved by ${stepWords(amount, along)}`
 }
 
 const example = more => task.shape.map((size, i) => Math.min([27, 100, 1][i] + more, size - 1))
+const plain = { pair: example(0), actions: [], shown: task.width }
 /** What one sees. Actions are texts as in the address, such as `steer:dec.4:r4:carry:-1`. */
-let state = {
-  pair: example(0), other: example(1), nets: [...new Set([0, networks.length - 1])], actions: [],
-  shown: task.width, site: undefined, position: MIDDLE, part: undefined, along: 'carry', allHeads: false,
-  errors: {}, sampled: '',
-}
+let state = { ...plain, other: example(1), nets: [...new Set([0, networks.length - 1])], position: MIDDLE,
+  along: 'carry', allHeads: false, errors: {}, sampled: '' }
 
 /** What can be turned off: `off:enc.1.attn` all heads of a sublayer, `off:enc.1.attn:0` one, `off:enc.1.mlp`. */
 const switches = ({ shapes, heads }) => Object.keys(shapes).flatMap(name => {
@@ -143,20 +143,23 @@ const changed = (trace, before) => ANSWER.filter((_, t) => trace.tokens[t] !== b
 async function sample() {
   let seed = 1
   const draw = () => task.shape.map(size => (seed = seed * 48271 % 2147483647) % size)
-  const asked = views, said = []
+  const pairs = many(100, () => [draw(), draw()]), asked = views, said = []
   for (const { net, label } of asked) {
     const changes = []
     let right = 0
-    for (let n = 1; n <= 100; n++) {
-      const pair = draw(), trace = run(net, pair, state.actions, draw())
+    for (const [n, [pair, other]] of pairs.entries()) {
+      if (n % 5 === 0) {
+        $('sampled').textContent = `${label}: ${n} of ${pairs.length} pairs …`
+        await new Promise(done => setTimeout(done))
+        if (asked !== views) return
+      }
+      const trace = run(net, pair, state.actions, other)
       changes.push(...changed(trace, run(net, pair)))
       right += isRight(trace.tokens, pair)
-      if (n % 10 === 0) await new Promise(done => setTimeout(done))
-      if (asked !== views) return
     }
     const counts = ANSWER.filter(name => changes.includes(name))
       .map(name => `${name} in ${changes.filter(other => other === name).length}`)
-    said.push(`${label} answers ${right} right; changed: ${counts.join(', ') || 'none'}.`)
+    said.push(`${label}: ${right} right; changed: ${counts.join(', ') || 'none'}.`)
   }
   await update({ sampled: `Of 100 random pairs: ${said.join(' ')}` })
 }
@@ -213,19 +216,18 @@ function drawOperands(key) {
 }
 
 const hasCarry = config => Object.keys(config.shapes).some(name => name.startsWith('carry.'))
-const plain = { pair: example(0), actions: [], shown: task.width }
 const most = task.shape.map(size => size - 1), ripple = (4 ** Math.ceil(task.bits / 2) - 1) / 3
 const CARRY_SITE = 'dec.5.resid_mid_cross' // where steering the carry changed most tokens in Transformers of six layers
 /** Texts, and changes of the plain state, for a network. */
-const presetsOf = ({ kind, stream, missed, shapes }) => [
+const presetsOf = ({ stream, missed, shapes }) => [
   task.name === 'add' && task.base === 2 &&
     ['The carry that ripples through all bits', { pair: [ripple, task.shape[1] - ripple] }],
   most.length === 2 && [`${most[0]} ${task.operator} 1`, { pair: [most[0], Math.min(1, most[1])] }],
   ['A wrong prefix', { actions: [`invert:${ANSWER[1]}`] }],
-  kind === 'Transformer' && ['Without the encoder', { actions: ['tokens'] }],
+  stream.some(inEncoder) && ['Without the encoder', { actions: ['tokens'] }],
   stream.includes(CARRY_SITE) && hasCarry({ shapes }) && [`A carry into ${MIDDLE} that is not there`,
     { site: CARRY_SITE, position: MIDDLE, along: 'carry', actions: [`steer:${CARRY_SITE}:${MIDDLE}:carry:1`] }],
-  missed && [`The token that it learnt worst: ${missed.position}, wrong in ${percent(missed.wrong)} of the pairs held out`,
+  missed && [`Its worst token: ${missed.position}, wrong in ${percent(missed.wrong)} of the pairs held out`,
     { pair: missed.pair, position: missed.position }],
 ].filter(Boolean)
 
@@ -242,14 +244,11 @@ function drawInput() {
       button(`try-${i}`, text, () => update({ ...plain, ...change })))),
     line(select('net0', 'Network', nets, text, first, i => update({ nets: state.nets.with(0, i) })),
       select('net1', 'Beside it', ['', ...nets], text, second, i => update({ nets: i === '' ? [first] : [first, i] }))),
-    element('div', { className: 'line', onkeydown: ({ key }) => KEYS[key]?.[1] && step(KEYS[key][1]) },
-      button('back', '◀', () => step(-1), { disabled: state.shown === 0, ariaLabel: 'One token back' }),
+    line(button('back', '◀', () => step(-1), { disabled: state.shown === 0, ariaLabel: 'One token back' }),
       button('forth', '▶', () => step(1), { disabled: state.shown === task.width, ariaLabel: 'Write one more token' }),
-      button('play', playing ? 'Pause' : 'Play', play, { ariaPressed: Boolean(playing) }),
-      element('span', { className: 'soft' }, 'Keys on this row: ← and → write one token less or more.')),
-    element('div', { className: 'line', role: 'group', ariaLabel: 'Interventions at work' }, chips),
-    element('div', { className: 'line', hidden: !state.actions.length },
-      button('sample', 'Try them on 100 random pairs', sample),
+      button('play', playing ? 'Pause' : 'Play', play, { ariaPressed: Boolean(playing) })),
+    element('div', { className: 'line', role: 'group', ariaLabel: 'Interventions at work', hidden: !chips.length },
+      chips, button('sample', 'Try them on 100 random pairs', sample),
       button('clear', 'Remove all', () => update({ actions: [] })),
       element('span', { id: 'sampled', ariaLive: 'polite' }, state.sampled)))
 }
@@ -295,7 +294,7 @@ function drawLens({ net, trace, column }) {
   const since = trace.tokens.map((token, t) => // where the head reads the final token from there on
     Math.min(lens.findLastIndex(({ tokens }) => tokens[t] !== token) + 1, lens.length - 1))
   const words = (at, t) => (t >= state.shown ? unwritten(ANSWER[t])
-    : `After ${siteWords(lens[at].site)} the head reads ${symbol(lens[at].tokens[t])} at ${ANSWER[t]}, probability ` +
+    : `After ${siteWords(lens[at].site)}, the head reads ${symbol(lens[at].tokens[t])} at ${ANSWER[t]}, probability ` +
       `${percent(lens[at].chances[t][lens[at].tokens[t]])}. ${ANSWER[t]} is decided after ` +
       `${siteWords(lens[since[t]].site)}: from there on it reads ${symbol(trace.tokens[t])}.`)
   const cell = ({ site, tokens, chances }, at, t) => element('td', {
@@ -311,7 +310,8 @@ function drawLens({ net, trace, column }) {
     ANSWER.map((_, t) => cell(entry, at, t))))
   const detail = chosen.includes(-1) || chosen[1] >= state.shown
     ? 'Point at a cell or choose it: what it says in words.' : words(...chosen)
-  const caption = 'What the head reads after each sublayer. The green line: decided from here on. Darker: more certain.'
+  const caption = `What the head reads after each sublayer: a digit, s (start), ${task.operator} or . (filler). ` +
+    'The bluer, the more certain. The green line: decided from here on.'
   return [element('table', { role: 'grid', onkeydown: moveChoice }, element('caption', {}, caption),
     element('tr', {}, heading('col', 'after'), ANSWER.map(name => heading('col', name))), rows),
   element('p', { id: `detail-${column}`, className: 'soft detail', ariaLive: 'polite' }, detail)]
@@ -367,9 +367,9 @@ function drawHead({ column }, { site, h, x, t }) {
 }
 
 function drawView(view) {
-  const { net, label } = view, { parameters, heads, kind } = net.config
-  return element('article', { ariaLabel: label }, element('h2', {}, label),
-    soft(`${kind}, ${parameters.toLocaleString('en')} parameters, ${net.layers('dec').length} layers, ${heads} heads`),
+  const { net, label } = view, { name, parameters, heads, kind } = net.config, layers = net.layers('dec').length
+  return element('article', { ariaLabel: label }, element('h2', { title: name }, label),
+    soft(`${kind}, ${parameters.toLocaleString('en')} parameters, ${layers} layers, ${heads} heads`),
     drawAnswer(view), element('div', { ariaLive: 'polite' }, drawVerdict(view)),
     element('h3', {}, 'When is each token decided?'), drawLens(view), element('h3', {}, 'Attention'), drawHeads(view))
 }
@@ -377,9 +377,9 @@ function drawView(view) {
 /** An intervention: its controls, and what was found about it over all pairs, in networks like those in view. */
 function drawTool(kind, title, ...controls) {
   const said = [...new Set(views.map(({ net }) => net.config.found[kind]))].filter(Boolean)
-  const link = data.docs ? element('a', { href: data.docs + data.found[kind].section, target: '_blank' }, 'How it was measured')
-    : 'Measured as docs/found/appendix.md says.'
-  return [element('h3', {}, title), controls, said.length && soft(`${said.join(' ')} `, link)]
+  const link = () => (data.docs ? element('a', { href: data.docs + data.found[kind].section, target: '_blank' },
+    'How it was measured') : 'Measured as docs/found/appendix.md says.')
+  return [element('h3', {}, title), controls, said.length && soft(`${said.join(' ')} `, link())]
 }
 
 function drawTools() {
@@ -411,7 +411,7 @@ function drawTools() {
         { ariaPressed: actions.includes('tokens') }))),
     drawTool('steer', 'Move along a direction',
       line(select('along', 'Of', directions, name => (name === 'carry' ? 'the carry' : 'the answer'), along),
-        element('label', {}, 'by ', slider, element('output', {}, `${amount} ${carry ? 'carries' : ''}`)))))
+        element('label', {}, 'by ', slider, element('output', {}, stepWords(amount, along))))))
 }
 
 function draw() {

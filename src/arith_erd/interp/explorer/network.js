@@ -4,8 +4,7 @@
 // `at(site, x)` gets what each site gives, a matrix (T, ...) whose rows are positions, and returns what goes on in its
 // place: so the page reads activations and intervenes. Sums run in double precision, activations are rounded to single.
 
-const START = 1
-const ZERO = 3
+const START = 1, ZERO = 3
 
 const matrix = (rows, cols, data = new Float32Array(rows * cols)) => ({ rows, cols, data })
 const row = (x, t) => x.data.subarray(t * x.cols, (t + 1) * x.cols)
@@ -86,9 +85,7 @@ const turned = (x, heads) => stack(x.rows, x.cols, t => row(x, t).map((value, c,
 }))
 
 class Network {
-  constructor(config, weights) {
-    Object.assign(this, { config, weights, preNorm: config.kind === 'NanoGPT' })
-  }
+  constructor(config, weights) { Object.assign(this, { config, weights, preNorm: config.kind === 'NanoGPT' }) }
 
   /** The layers of a stack by their sites: `dec.1`, `dec.2`, .. */
   layers = stack => this.config.stream.filter(site => site.replace(/\d+$/, '') === `${stack}.`)
