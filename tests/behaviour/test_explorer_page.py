@@ -132,6 +132,7 @@ def test_interventions_equal_those_in_python(index, browser, trained, networks):
 def test_page_answers_and_makes_no_request(browser: Browser, trained: str) -> None:
     browser.open(f"{trained}#a=127&b=1", READY)
     assert "127 + 1 = 128 ✓ right" in browser("document.querySelector('#columns').innerText")
+    assert not browser("$('sample').checkVisibility()")  # no interventions to try
     assert browser.requests == [trained]
     assert browser("fetch('https://example.com').then(() => 'fetched', () => 'refused')") == "refused"
 
