@@ -27,9 +27,10 @@ function readNumber(text, i) {
   throw Error(`${task.operand_names[i]} = "${text.slice(0, 20)}": ${range}`)
 }
 
-const named = ({ name, seed, epoch }) => `${name}, ${epoch === null ? '' : `epoch ${epoch}, `}seed ${seed}`
+const named = ({ name, seed, epoch }) => `${name}${epoch === null ? '' : `, epoch ${epoch}`}, seed ${seed}`
+const kindOf = ({ kind, epoch }) => (epoch === null ? `${kind}, trained` : kind)
 const inWords = networks.map(one => (one.name.startsWith('reference-') ? `Written by hand: ${one.name.slice(10)}`
-  : named({ ...one, name: one.name.replace(/^.*-seed[^-]*-[0-9a-f]{8}$/, `${one.kind}, trained`) })))
+  : named({ ...one, name: one.name.replace(/^.*-seed[^-]*-[0-9a-f]{8}$/, kindOf(one)) })))
 const labels = inWords.map((words, i) => (inWords.filter(x => x === words).length > 1 ? named(networks[i]) : words))
 const inEncoder = site => site.startsWith('enc')
 const layerOf = site => site.split('.')[1]
@@ -215,17 +216,16 @@ function drawOperands(key) {
   })
 }
 
-const hasCarry = config => Object.keys(config.shapes).some(name => name.startsWith('carry.'))
 const most = task.shape.map(size => size - 1), ripple = (4 ** Math.ceil(task.bits / 2) - 1) / 3
 const CARRY_SITE = 'dec.5.resid_mid_cross' // where steering the carry changed most tokens in Transformers of six layers
 /** Texts, and changes of the plain state, for a network. */
-const presetsOf = ({ stream, missed, shapes }) => [
+const presetsOf = ({ stream, missed }) => [
   task.name === 'add' && task.base === 2 &&
     ['The carry that ripples through all bits', { pair: [ripple, task.shape[1] - ripple] }],
   most.length === 2 && [`${most[0]} ${task.operator} 1`, { pair: [most[0], Math.min(1, most[1])] }],
   ['A wrong prefix', { actions: [`invert:${ANSWER[1]}`] }],
   stream.some(inEncoder) && ['Without the encoder', { actions: ['tokens'] }],
-  stream.includes(CARRY_SITE) && hasCarry({ shapes }) && [`A carry into ${MIDDLE} that is not there`,
+  task.name === 'add' && stream.includes(CARRY_SITE) && [`A carry into ${MIDDLE} that is not there`,
     { site: CARRY_SITE, position: MIDDLE, along: 'carry', actions: [`steer:${CARRY_SITE}:${MIDDLE}:carry:1`] }],
   missed && [`Its worst token: ${missed.position}, wrong in ${percent(missed.wrong)} of the pairs held out`,
     { pair: missed.pair, position: missed.position }],
@@ -386,7 +386,7 @@ function drawTools() {
   const { config } = views[0].net, { site, position, actions } = state, encoder = config.stream.some(inEncoder)
   const parts = [...(encoder ? ['encoder'] : []), ...switches(config)]
   const part = parts.includes(state.part) ? state.part : parts[0]
-  const directions = hasCarry(config) ? ['carry', 'value'] : ['value']
+  const directions = ['carry', 'value'].filter(name => config.shapes[`${name}.${config.stream.at(-1)}`])
   const along = directions.includes(state.along) ? state.along : 'value', carry = along === 'carry'
   const steering = `steer:${site}:${position}:${along}:`, most = carry ? 3 : task.base ** (task.width - 2)
   const rest = actions.filter(action => !action.startsWith(steering))
