@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Collection, Mapping
 from functools import partial
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -97,8 +98,9 @@ def no_such_key(key: str, known: Collection[str]) -> UserError:
 
 
 def require_integer(key: str, value: object, low: int, high: int | None = None) -> None:
-    """Raise a `UserError` unless ``value`` is an int (not a bool) in [low, high]."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
+    """Raise a `UserError` unless ``value`` is an integer (not a bool; NumPy's too) in [low, high]."""
+    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if number is None or number < low or (high is not None and number > high):
         limits = f"of at least {low}" if high is None else f"from {low} to {high}"
         raise bad_value(key, _quoted(value), f"an integer {limits}")
 

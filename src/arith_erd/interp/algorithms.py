@@ -1,7 +1,8 @@
 """Algorithms for addition, as causal models that differ after a wrong prefix.
 
 Each has the variable ``prefix``, the number that the answer's tokens spell. It is the right sum unless it is set, and
-digit t of the answer depends only on its digits below t. ``loss=interchange`` trains a network to run one of them::
+digit t of the answer depends only on the digits of ``prefix`` below t. ``loss=interchange`` trains a network to run
+one of them::
 
     python train.py model=nanogpt loss=interchange model.loss.causal_model=arith_erd.interp.algorithms.PrefixCarry \\
         "model.loss.variables={prefix: {site: answer}, carry: {site: dec.1, dims: [0, 15]}}"

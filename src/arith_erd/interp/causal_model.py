@@ -69,7 +69,7 @@ class CausalModel:
         self.roots = tuple(f"{name}_{task.digit_noun.removesuffix('s')}" for name in task.operand_names)
         self.variables = (*self.roots, *(name for name in functions if name != "answer"))
         derived = {name: (root,) for name, root in zip(task.operand_names, self.roots, strict=True)}
-        arguments = {name: _argument_names(function) for name, function in functions.items()}
+        arguments = {name: _argument_names(name, function) for name, function in functions.items()}
         self.parents = arguments | derived | {OPERANDS: task.operand_names}
         names = [*self.roots, *derived, OPERANDS, *functions]
         if len(set(names)) < len(names):
@@ -101,13 +101,15 @@ class CausalModel:
         self.require_variables(fixed_values)
         width, base = max(self.task.bits, self.task.width), self.task.base
         for name, value in fixed_values.items():
-            columns = width if name in self.roots else self.task.width
-            if value.shape not in ((len(table),), (len(table), columns)):
-                accepted = f"expected ({len(table)},) or ({len(table)}, {columns})"
+            shapes: list[tuple[int, ...]] = [(len(table),)]
+            if name not in self.task.operand_names:
+                shapes.append((len(table), width if name in self.roots else self.task.width))
+            if value.shape not in shapes:
+                accepted = f"expected {' or '.join(map(str, shapes))}"
                 raise UserError(f"variable {name}: set to values of shape {value.shape}; {accepted}")
         values: Values = {}
         for name, root, column in zip(self.task.operand_names, self.roots, table.T, strict=True):
-            values[root] = fixed_values.get(root, to_digits(column, width, base))
+            values[root] = fixed_values.get(root, to_digits(fixed_values.get(name, column), width, base))
             values[name] = fixed_values.get(name, from_digits(values[root], base))
         values[OPERANDS] = np.stack([values[name] for name in self.task.operand_names], axis=1)
         for name in self._functions:
@@ -209,6 +211,9 @@ class CausalModel:
         raise UserError(f"causal model of {task.name}: its output {received}; expected {accepted}")
 
 
-def _argument_names(function: Function) -> tuple[str, ...]:
-    parameters = inspect.signature(function).parameters.values()
+def _argument_names(name: str, function: Function) -> tuple[str, ...]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # of some functions written in C
+        raise UserError(f"variable {name}: {function!r} has no signature; expected a function of variables") from None
     return tuple(p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD)

@@ -63,10 +63,10 @@ class CounterfactualDataset:
         """
         task = causal_model.task
         task.require_enumerable("a dataset of pairs")
-        for one in (base, source):
-            if not isinstance(one, Examples):
-                raise UserError(f"base, source: received {type(one).__name__}; expected batches of task.examples(..)")
-            task.require_own_examples(one, "base, source")
+        for batch in (base, source):
+            if not isinstance(batch, Examples):
+                raise UserError(f"base, source: received {type(batch).__name__}; expected batches of task.examples(..)")
+            task.require_own_examples(batch, "base, source")
         if len(base) != len(source):
             raise UserError(f"base, source: received {len(base)} and {len(source)} examples; expected equal numbers")
         return cls(causal_model, *(np.ravel_multi_index(tuple(x.operands.T), task.shape) for x in (base, source)))
@@ -115,7 +115,7 @@ class CounterfactualDataset:
         source = sample_sources(causal_model, family, digit, base, rng, rows)
         usable = np.flatnonzero(source >= 0)
         if not len(usable):
-            where = "with vary at some digit and keep at every one" if digit is None else f"at digit {digit}"
+            where = "with vary at some digit and keep at every digit" if digit is None else f"at digit {digit}"
             raise UserError(f"{family}: no pair of operands has this {where}; keep or vary other variables")
         usable = np.resize(usable, n)  # repeated where bases with a source are rare
         return cls(causal_model, base[usable], source[usable], family, digit, pool, seed)
@@ -141,8 +141,8 @@ class CounterfactualDataset:
     def split(self, shares: Sequence[float] = (0.5, 0.5)) -> "tuple[CounterfactualDataset, ...]":
         """Split into parts that share no operand. Their sizes are the given shares of the dataset's, which sum to 1.
 
-        Each possible value of an operand goes to one part. Hardly any pair lies within one part, so pairs of the same
-        family are drawn again for each.
+        Each value of an operand belongs to one part. Few of the old pairs lie within a part, so each part gets new
+        pairs of the same family.
 
         Raises:
             UserError: for shares that do not sum to 1, or if a part has too few operands for the family.
@@ -165,7 +165,8 @@ class CounterfactualDataset:
             try:
                 parts.append(self.sample(*arguments, n, self.digit, self.seed + i, pool))
             except UserError as error:
-                raise UserError(f"a share of {share:g} leaves {len(pool)} examples, too few: {error}") from error
+                problem = f"a share of {share:g} leaves {n} of {len(self)} pairs and {len(pool)} examples, too few"
+                raise UserError(f"{problem}: {error}") from error
         return tuple(parts)
 
 

@@ -6,6 +6,7 @@ no input produces (Makelov et al., 2023). `mechanism.controls` measures what suc
 
 import math
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from .erasure import MIN_DEVIATION, mean_projection, whiten
 from .hooked import Hooked
 from .interchange import InterchangeEvaluation, checked_pairs, finite_cache, scored_positions, select_position
 from .interventions import Position, Subspace
-from .sites import holds_prompt
+from .sites import holds_only_prompt
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class DASSearch:
         self.whitened = whiten(select_position(self.model, activations, self.site, self.position), MIN_DEVIATION)
         self.scored_positions = scored_positions(self.model, self.site, self.position, activations)
         task, length = self.model.task, activations.shape[1]
-        self.at_prompt = self.position in task.prompt_names or holds_prompt(self.site, length, task)
+        self.at_prompt = self.position in task.prompt_names or holds_only_prompt(self.site, length, task)
         self.digits = [self.model.task.answer_positions[t] for t in self.scored_positions]
 
     def evaluation(self, data: CounterfactualDataset, variable: str) -> InterchangeEvaluation:
@@ -113,11 +114,12 @@ class DASSearch:
         batch_rows = np.array_split(np.arange(len(train)), max(1, len(train) // self.config.batch_size))
         batches = [self.evaluation(train.part(rows), variable) for rows in batch_rows]
         starts = self.initial_directions(variable, rank)
-        candidates = [self.train(batches, rank, start, steps) for start in starts for steps in (self.config.steps, 0)]
+        options = product(starts, (self.config.steps, 0))
+        candidates = [self.optimise_subspace(batches, rank, start, steps) for start, steps in options]
         on_validation = self.evaluation(validation, variable)
         return max(candidates, key=lambda subspace: np.nan_to_num(on_validation.accuracy(subspace)))
 
-    def train(self, batches: list[InterchangeEvaluation], rank: int, start: Tensor, steps: int) -> Subspace:
+    def optimise_subspace(self, batches: list[InterchangeEvaluation], rank: int, start: Tensor, steps: int) -> Subspace:
         """Train a subspace in the span of real activations, so that its interchange has the predicted outcomes.
 
         It starts from directions (d, j): random ones are added if j < rank, the last are dropped if j > rank. Each step

@@ -13,7 +13,7 @@ from ..digits import Array
 from ..errors import UserError
 from .causal_model import CausalModel
 
-MAX_ROUNDS = 200  # in which to draw again the sources that are not in the family
+MAX_ROUNDS = 200  # attempts to draw a source that differs in every variable of ``vary``
 
 
 FamilySpec: TypeAlias = Mapping[Literal["vary", "keep"], str | Sequence[str]]
@@ -24,8 +24,8 @@ FamilySpec: TypeAlias = Mapping[Literal["vary", "keep"], str | Sequence[str]]
 class Family:
     """Variables in which base and source differ (``vary``), and those that they share (``keep``).
 
-    This holds at one digit t. If t is None, ``keep`` holds at every digit and ``vary`` at one or more. A variable
-    without columns has one value for all digits. Base and source are never the same operands.
+    `sample_sources` applies this at one digit; without a digit, ``keep`` holds at every digit and ``vary`` at one or
+    more. A variable without columns has one value for all digits. Base and source are never the same operands.
     """
 
     vary: tuple[str, ...] = ()
@@ -84,10 +84,10 @@ def distinguishable_variables(
     """
     rng = np.random.default_rng(0)
     base, source = (causal_model.examples.operands[rng.integers(causal_model.task.size, size=n)] for _ in range(2))
-    read = range(causal_model.task.width) if digits is None else digits
+    scored_digits = range(causal_model.task.width) if digits is None else digits
 
     def predict(source: Array, name: str) -> Array:
-        answers = {t: causal_model.interchange(base, source, name, t) for t in read}
+        answers = {t: causal_model.interchange(base, source, name, t) for t in scored_digits}
         return np.concatenate([x[:, slice(None) if t is None else [t]] for t, x in answers.items()], axis=1)
 
     seen, names = [predict(base, causal_model.roots[0])], set()  # the right answers
@@ -116,14 +116,14 @@ def require_distinguishable(
 def sample_sources(
     causal_model: CausalModel,
     family: Family,
-    t: int | None,
+    digit: int | None,
     base: Array,
     rng: np.random.Generator,
     pool: Array | None = None,
 ) -> Array:
-    """Draw a source for each base (n,), uniform over its family at digit t, or at all digits; -1 if there is none.
+    """Draw a source for each base (n,), uniform over its family at a digit, or at all; -1 if there is none.
 
-    Sources are drawn from ``pool``, ascending rows (M,); None for all.
+    Sources are drawn from ``pool``, ascending rows (M,) with the bases among them; None for all.
     """
     for key, names in (("vary", family.vary), ("keep", family.keep)):
         causal_model.require_variables([name for name in names if name != causal_model.output], key)
@@ -131,20 +131,26 @@ def sample_sources(
 
     def group_ids_of(name: str) -> Array:
         values = causal_model.table[name][pool]
-        return _group_ids(values if values.ndim == 1 or t is None else values[:, t])
+        return _group_ids(values if values.ndim == 1 or digit is None else values[:, digit])
 
     group = _group_ids(np.stack([np.zeros(len(pool), dtype=np.int64), *map(group_ids_of, family.keep)], axis=1))
-    differing = np.stack([group_ids_of(name) for name in family.vary] or [np.arange(len(pool))])
-    order, count = np.argsort(group, kind="stable"), np.bincount(group)
-    begin = np.cumsum(count) - count  # index in ``order`` of each group's first member
+    varied = np.stack([group_ids_of(name) for name in family.vary] or [np.arange(len(pool))])
+    order, group_size = np.argsort(group, kind="stable"), np.bincount(group)
+    group_start = np.cumsum(group_size) - group_size  # index in ``order`` of each group's first member
     base_index = np.searchsorted(pool, base)
     sources = np.full(len(base), -1)
     for _ in range(MAX_ROUNDS):
-        pending = np.flatnonzero(sources < 0)
+        if not len(pending := np.flatnonzero(sources < 0)):
+            break
         group_id = group[base_index[pending]]
-        drawn = order[begin[group_id] + (rng.random(len(pending)) * count[group_id]).astype(np.int64)]
-        differs = (differing[:, drawn] != differing[:, base_index[pending]]).all(axis=0)
+        drawn = order[group_start[group_id] + (rng.random(len(pending)) * group_size[group_id]).astype(np.int64)]
+        differs = (varied[:, drawn] != varied[:, base_index[pending]]).all(axis=0)
         sources[pending[differs]] = pool[drawn[differs]]
+    for i in np.flatnonzero(sources < 0):  # few members of its group fit, or none: look at all
+        start, size = (x[group[base_index[i]]] for x in (group_start, group_size))
+        members = order[start : start + size]
+        fitting = members[(varied[:, members] != varied[:, [base_index[i]]]).all(axis=0)]
+        sources[i] = pool[rng.choice(fitting)] if len(fitting) else -1
     return sources
 
 

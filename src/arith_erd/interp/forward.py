@@ -13,7 +13,7 @@ from ..errors import UserError, require_integer
 from ..models.network import require_logits
 from .hooks import edit_outputs, record_outputs, replay_outputs
 from .interventions import Intervention, InterventionContext, Subspace, as_interventions
-from .sites import check_sites, layer_of, layers, num_own_positions
+from .sites import layer_of, layers, num_own_positions, require_sites
 
 if TYPE_CHECKING:
     from .hooked import Hooked
@@ -34,7 +34,7 @@ def run_batch(
     model: "Hooked", interventions: Sequence[Intervention], batch: InterventionContext, inputs: Sequence[Tensor]
 ) -> Tensor:
     """Run one batch with the interventions, in order, and return its logits (B, m, V)."""
-    check_sites(model.sites, [intervention.site for intervention in interventions])
+    require_sites(model.sites, [intervention.site for intervention in interventions])
     by_module: dict[nn.Module, list[Intervention]] = defaultdict(list)  # which several sites may name
     for intervention in interventions:
         by_module[model.sites[intervention.site]].append(intervention)
@@ -50,7 +50,7 @@ def run_batch(
             at_position = replace(batch, position=index, num_prompt=prompt, num_own=own, num_answer=model.answer_length)
             edited = x.clone()
             try:
-                edited[:, place] = intervention.changed(x[:, place], at_position)
+                edited[:, place] = intervention.apply(x[:, place], at_position)
             except UserError as error:
                 raise UserError(f"{type(intervention).__name__} at {site}: {error}") from error
             x = edited
@@ -70,8 +70,8 @@ def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:
         raise UserError(f"site={site}: its output has the shape {tuple(x.shape)}; {accepted}")
 
 
-class PartialForward:
-    """The forward pass from a site on, or the whole pass for None; see `Hooked.resume_from`.
+class ForwardPass:
+    """The forward pass from ``site`` on, the whole pass if it is None; see `Hooked.resume_from`.
 
     Layers that finish before the site, and the site itself if it is a layer, run once: their outputs are stored and
     used again. A layer that runs more than once in a forward pass is run every time.
@@ -79,9 +79,9 @@ class PartialForward:
 
     @torch.no_grad()
     def __init__(self, model: "Hooked", site: str | None, inputs: Sequence[Tensor], batch_size: int) -> None:
-        check_sites(model.sites, [site] if site else [])
+        require_sites(model.sites, [site] if site else [])
         self.model, self.site = model, site
-        self.finished: set[str] = set()  # layers that do not run again, and sites outside the layers that precede them
+        self.finished: set[str] = set()  # stored layers, and sites outside the layers that end before the last of them
         batches = split_batches(inputs, batch_size)
         self.batches = [(batch, tensors, self._run_up_to(site, tensors) if site else {}) for batch, tensors in batches]
 

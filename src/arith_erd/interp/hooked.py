@@ -17,10 +17,10 @@ from ..errors import UserError, bad_value, require_type
 from ..models.network import Network, greedy_decode, sequence_correct, shift_right
 from ..splits import Split
 from ..tasks import Examples, Task
-from .forward import PartialForward, require_layout, run_batch, split_batches
+from .forward import ForwardPass, require_layout, run_batch, split_batches
 from .hooks import cache_outputs
 from .interventions import Intervention, as_interventions
-from .sites import check_sites, holds_prompt, layers, num_own_positions
+from .sites import holds_only_prompt, layers, num_own_positions, require_sites
 
 BATCH_SIZE = 2048
 Inputs = Examples | Sequence[Tensor]
@@ -160,9 +160,8 @@ class Hooked:
     def position_index(self, site: str, position: int | str, num_own: int | None = None, num_prompt: int = 0) -> int:
         """The index of a position among a site's own: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
 
-        For a prompt position of a decoder-only network it is negative: -1 for the last token of the prompt. A site has
-        ``num_own`` positions, after ``num_prompt`` others; an index beyond both is refused. If it has as many as the
-        prompt, they have the prompt's names, whatever the site's name.
+        Prompt positions of a decoder-only network are negative: -1 is the last token of the prompt. The site has
+        ``num_prompt`` positions and then ``num_own`` of its own; any other index is refused.
         """
         if isinstance(position, Integral) and not isinstance(position, bool):  # numpy's too
             if position < 0:
@@ -170,7 +169,7 @@ class Hooked:
             index = int(position)
         else:
             before, own = self.task.prompt_names, self.task.answer_names
-            if holds_prompt(site, num_own, self.task):
+            if holds_only_prompt(site, num_own, self.task):
                 before, own = [], before
             if position not in (names := [*before, *own]):
                 raise bad_value("position", position, f"one of {', '.join(names)} at {site}")
@@ -192,7 +191,7 @@ class Hooked:
         Raises:
             UserError: if the network lacks a site or a position, or a value does not fit.
         """
-        return PartialForward(self, None, self.inputs(inputs), batch_size)(interventions)
+        return ForwardPass(self, None, self.inputs(inputs), batch_size)(interventions)
 
     @torch.no_grad()
     def run_with_cache(
@@ -211,7 +210,7 @@ class Hooked:
         """
         sites = (layers(self.sites) or [*self.sites]) if sites is None else sites
         sites = [sites] if isinstance(sites, str) else sites
-        check_sites(self.sites, sites)
+        require_sites(self.sites, sites)
         sites, interventions = [*dict.fromkeys(sites)], as_interventions(interventions)
         logits: list[Tensor] = []
         cached: dict[str, list[Tensor]] = {site: [] for site in sites}
@@ -224,6 +223,6 @@ class Hooked:
                 cached[site].append(output[:, -own:].clone())  # a clone frees the rest
         return torch.cat(logits), {site: torch.cat(batches) for site, batches in cached.items()}
 
-    def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH_SIZE) -> PartialForward:
+    def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH_SIZE) -> ForwardPass:
         """Run once up to a site. The result is a function that runs the rest of the network, with any interventions."""
-        return PartialForward(self, site, self.inputs(inputs), batch_size)
+        return ForwardPass(self, site, self.inputs(inputs), batch_size)

@@ -17,9 +17,9 @@ from ..models.network import position_axis
 def edit_outputs(
     modules: Mapping[str, nn.Module], edits: Mapping[str, Callable[[Tensor], Tensor | None]], prepend: bool = True
 ) -> Iterator[None]:
-    """Within the context a forward pass continues with edited outputs (B, T, ...) of sites; None leaves one as it is.
+    """Within the context a forward pass continues with edited outputs (B, T, ...) of sites; None changes nothing.
 
-    Hooks that are already there see the output of prepended edits.
+    With ``prepend``, hooks registered earlier see the edited output.
     """
     ran = set[str]()
 

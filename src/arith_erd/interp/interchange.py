@@ -34,10 +34,10 @@ from ..models.network import Network
 from ..tasks import Examples
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
-from .forward import PartialForward
+from .forward import ForwardPass
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
-from .sites import holds_prompt, num_prompt_positions, site_positions
+from .sites import holds_only_prompt, num_prompt_positions, site_positions
 
 
 def interchange_accuracy(
@@ -143,7 +143,7 @@ class InterchangeEvaluation:
         scored_positions: the j answer positions whose tokens are scored.
         source: activations (n, T, ...) of the source runs at the site, of the prompt too; measured here unless given.
         expected, base_tokens: predicted tokens (n, j), and the right ones of the bases.
-        forward: the rest of the network on the bases, from the site on and up to the last scored token, unless given.
+        forward: the resumed forward pass on the bases, up to the last scored token; made here unless given.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class InterchangeEvaluation:
         position: Position,
         variable: str,
         source: Tensor | None = None,
-        forward: PartialForward | None = None,
+        forward: ForwardPass | None = None,
         head: int | None = None,
     ) -> None:
         self.site, self.position, self.head, base = site, position, head, data.base_examples
@@ -225,7 +225,7 @@ def scored_positions(model: Hooked, site: str, position: Position, x: Tensor) ->
     """The answer positions whose tokens score an interchange; x (n, T, ...) are activations of the site."""
     width, prompt = model.task.width, num_prompt_positions(site, x.shape[1], model.task)
     own = x.shape[1] - prompt
-    if position is None or holds_prompt(site, own, model.task) or own != width:
+    if position is None or holds_only_prompt(site, own, model.task) or own != width:
         return list(range(width))
     index = model.position_index(site, position, own, prompt)
     return [index] if index >= 0 else list(range(width))

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import UserError, bad_value, require_type
+from ..errors import UserError, bad_value, require_integer, require_type
 
 Position = int | str | None
 
@@ -99,6 +99,8 @@ class Intervention:
 
     def __post_init__(self) -> None:
         require_type("site", self.site, str)
+        if self.head is not None:
+            require_integer("head", self.head, 0)
         if self.position == "all":  # as tables of results call it
             object.__setattr__(self, "position", None)
 
@@ -106,13 +108,13 @@ class Intervention:
         """Activations (B, C) at one position, or (B, k, C) at all -> changed activations of the same shape."""
         raise NotImplementedError
 
-    def changed(self, x: Tensor, context: InterventionContext) -> Tensor:
+    def apply(self, x: Tensor, context: InterventionContext) -> Tensor:
         """The result of `change`, but with all heads except ``head`` as they were."""
         changed = self.change(x, context)
         if self.head is None:
             return changed
         heads = x.shape[-2] if x.dim() == 3 + (context.position is None) else 0  # (B, nh, ..) or (B, k, nh, ..)
-        if not 0 <= self.head < heads:
+        if self.head >= heads:
             raise bad_value("head", self.head, f"one of {heads} heads" if heads else "None at a site without heads")
         chosen = torch.arange(heads, device=x.device)[:, None] == self.head
         return torch.where(chosen, changed, x)
@@ -124,7 +126,7 @@ class Replace(Intervention):
 
     Args:
         value: (N, C) at one position, (N, k, C) at all, or a whole cached site, of which its own position is taken.
-            Without the axis of examples, (C,) or (k, C), it is used for all of them, and so is a whole site of one
+            A value without the axis of examples, (C,) or (k, C), applies to every example. So does a cached site of one
             example, such as the mean ``cache[site].mean(0, keepdim=True)``.
     """
 

@@ -34,7 +34,7 @@ def layer_of(sites: Iterable[str], site: str) -> str | None:
     return layer[0] if layer and layer[0] in sites else None
 
 
-def check_sites(available: Iterable[str], sites: Iterable[str], key: str = "site") -> None:
+def require_sites(available: Iterable[str], sites: Iterable[str], key: str = "site") -> None:
     """Raise a `UserError`, with a list of the network's sites, if it lacks one of the wanted."""
     available = list(available)
     if unknown := [site for site in sites if not isinstance(site, str) or site not in available]:
@@ -46,10 +46,10 @@ def check_sites(available: Iterable[str], sites: Iterable[str], key: str = "site
         raise UserError(f"{key}={', '.join(map(str, unknown))}: this model has {listed}")
 
 
-def holds_prompt(site: str, length: int | None, task: "Task") -> bool:
-    """Whether the ``length`` positions of a site are those of the prompt alone, as in an encoder, whatever its name."""
-    prompt, answer = len(task.prompt_names), len(task.answer_names)
-    return site.startswith("enc.") or answer != length == prompt
+def holds_only_prompt(site: str, length: int | None, task: "Task") -> bool:
+    """Whether the ``length`` positions of a site are those of the prompt alone, as in an encoder."""
+    as_long = len(task.answer_names) != length == len(task.prompt_names)
+    return site.startswith("enc.") or (as_long and not site.startswith("dec."))
 
 
 def site_positions(site: str, length: int, task: "Task") -> dict[int | str, int]:
@@ -58,7 +58,7 @@ def site_positions(site: str, length: int, task: "Task") -> dict[int | str, int]
     They are those of the prompt (in an encoder), of the answer, or of both (in a decoder-only network), by name. If T
     is another number, the last m are the answer's; fewer than m have no known token, and are numbered.
     """
-    names: list[int | str] = [*task.prompt_names] if holds_prompt(site, length, task) else [*task.answer_names]
+    names: list[int | str] = [*task.prompt_names] if holds_only_prompt(site, length, task) else [*task.answer_names]
     if length == len(task.prompt_names) + len(task.answer_names):
         names = [*task.prompt_names, *task.answer_names]
     if len(names) > length or (site.startswith("enc.") and len(names) < length):

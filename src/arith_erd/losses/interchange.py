@@ -62,14 +62,14 @@ class InterchangeTraining(CrossEntropy):
             raise bad_value("model.loss.variables", variables, f"at least one variable, such as {{carry: {EXAMPLE}}}")
         if reserved := sorted({"train", "val"} & {*variables}):  # splits, in the same column of tokens.csv
             raise bad_value("model.loss.variables", reserved[0], "another name than train and val")
-        self.variables = {name: _parse_place(name, entry) for name, entry in variables.items()}
+        self.variables = {name: _parse_site_and_dims(name, entry) for name, entry in variables.items()}
         self.weight, self.strict, self.causal_model_spec = weight, strict, causal_model
-        self.by_column: list[bool] = []
+        self.has_columns: list[bool] = []
 
     def targets(self, task: Task, examples: Examples) -> Array:
         """The row number of each example (N, 1): rows of the tables of values and labels, kept here."""
         self.causal_model, self.task = build_causal_model(task, self.causal_model_spec, "model.loss.causal_model"), task
-        model, self.by_column = self.causal_model, []
+        model, self.has_columns = self.causal_model, []
         model.require_variables(self.variables, "model.loss.variables")
         mapped = [name for name, (site, _) in self.variables.items() if site != ANSWER]
         require_distinguishable(model, mapped, "model.loss.variables")
@@ -81,7 +81,7 @@ class InterchangeTraining(CrossEntropy):
             if value.shape[1:] not in ((), (task.width,)) or value.min() < 0:
                 accepted = "a variable with values from 0, one for each example or for each digit of its answer"
                 raise bad_value("model.loss.variables", name, accepted)
-            self.by_column.append(value.ndim == 2)
+            self.has_columns.append(value.ndim == 2)
             by_digit = np.broadcast_to(value.reshape(len(value), -1), (len(value), task.width))
             by_token = torch.from_numpy(by_digit[:, task.answer_positions])
             self.register_buffer(f"values_{number}", by_token, persistent=False)  # (N, m)
@@ -111,10 +111,10 @@ class InterchangeTraining(CrossEntropy):
 
     def forward(self, network: Network, prompt: Tensor, completion: Tensor, targets: Tensor | None = None) -> Tensor:
         assert targets is not None
-        places, answer_in, sites = [*self.variables.values()], shift_right(completion), network.sites()
+        sites_and_dims, answer_in, sites = [*self.variables.values()], shift_right(completion), network.sites()
         with record_outputs(sites, layers(sites)) as plain:  # by layer, in the order in which they run
             total = self.loss_of_logits(network(prompt, answer_in), completion)
-        mapped_sites = dict.fromkeys(site for site, dims in places if dims)
+        mapped_sites = dict.fromkeys(site for site, dims in sites_and_dims if dims)
         outputs = {site: plain[site][0] for site in mapped_sites}
         source = {x: (y if isinstance(y, Tensor) else y[0]).roll(1, dims=0) for x, y in outputs.items()}  # (B, T, F)
 
@@ -142,16 +142,16 @@ class InterchangeTraining(CrossEntropy):
         batch, positions = (torch.arange(n, device=completion.device) for n in completion.shape)
         own_position, row = batch % completion.shape[1], targets[:, 0].long()
         all_positions = torch.ones_like(positions, dtype=torch.bool)
-        for number, ((site, dims), by_column) in enumerate(zip(places, self.by_column, strict=True)):
-            predicted = run(site, dims, positions == own_position[:, None] if by_column else all_positions)
+        for number, ((site, dims), has_columns) in enumerate(zip(sites_and_dims, self.has_columns, strict=True)):
+            predicted = run(site, dims, positions == own_position[:, None] if has_columns else all_positions)
             value = getattr(self, f"values_{number}")[row.roll(1)]  # (B, m), of the sources
             label = getattr(self, f"labels_{number}")[row[:, None], value, positions].long()  # (B, m)
-            if by_column:
+            if has_columns:
                 predicted, label = predicted[batch, own_position, None], label[batch, own_position, None]
             loss = F.cross_entropy(predicted.flatten(0, 1), label.flatten(), reduction="none").mean()
-            total = total + self.weight / len(places) * loss
+            total = total + self.weight / len(sites_and_dims) * loss
         for site in mapped_sites if self.strict else ():
-            mapped = [dim for place, dims in places if place == site for dim in dims]
+            mapped = [dim for other, dims in sites_and_dims if other == site for dim in dims]
             logits = run(site, mapped, all_positions, others=True)
             loss = F.cross_entropy(logits.flatten(0, 1), completion.flatten(), reduction="none")
             total = total + self.strict / len(mapped_sites) * loss.mean()
@@ -165,23 +165,23 @@ class InterchangeTraining(CrossEntropy):
         base, sources = causal.examples[rows], causal.examples[np.roll(rows, 1)]
         prompt, answer_in = model.inputs(base)
         accuracies = dict[str, list[float]]()
-        for (name, (site, dims)), by_column in zip(self.variables.items(), self.by_column, strict=True):
+        for (name, (site, dims)), has_columns in zip(self.variables.items(), self.has_columns, strict=True):
             if site == ANSWER:
                 logits = model.run((prompt, answer_in.roll(1, dims=0)))
             else:
                 x, run = model.run_with_cache(base, site)[1][site], model.resume_from(site, base)
                 x[..., dims] = x[..., dims].roll(1, dims=0)
-                if by_column:
+                if has_columns:
                     logits = torch.stack([run(Replace(site, t, x))[:, t] for t in range(task.width)], dim=1)
                 else:
                     logits = run(Replace(site, None, x))
-            digits = (causal.interchange_by_digit if by_column else causal.interchange)(base, sources, name)
+            digits = (causal.interchange_by_digit if has_columns else causal.interchange)(base, sources, name)
             right = logits.argmax(-1).cpu().numpy() == task.to_tokens(digits)
             accuracies[name] = right.mean(axis=0).tolist()
         return accuracies
 
 
-def _parse_place(name: str, entry: Any) -> tuple[str, tuple[int, ...]]:
+def _parse_site_and_dims(name: str, entry: Any) -> tuple[str, tuple[int, ...]]:
     """The site and the coordinates of a variable, from its entry in the configuration."""
     place = entry if isinstance(entry, Mapping) else {}
     if place == {"site": ANSWER}:

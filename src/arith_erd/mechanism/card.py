@@ -26,7 +26,7 @@ MIN_EFFECT = 0.5
 """Smallest informedness of a step that counts as an effect."""
 MIN_PREFIX_EFFECT = 0.01
 """A bit follows its prefix if random prefixes change at least this share of its answers."""
-STEERED = {"carry": "an inverted carry", "value": "a shifted sum"}
+STEERING_STEPS = {"carry": "an inverted carry", "value": "a shifted sum"}
 NO_VERDICT = "the known algorithms are for addition, so only responses to prefixes were measured"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
 USER_MODEL = "user_model"  # name of a user's causal model among the hypotheses
@@ -44,12 +44,12 @@ class CardRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Bit:
+class BitResponse:
     """The responses of bit t = ``position`` of the answer; None if not measured.
 
-    ``follows`` says of each steering step whether the bit follows it (`STEERED`). ``follows_prefix`` is the share of
-    answers that change after a random prefix, ``needs_prefix`` the share that change if r_(t-1) is ablated.
-    ``as_user_model`` is the share of answers after random prefixes that the user's causal model predicts.
+    ``follows`` says of each of `STEERING_STEPS` whether the bit follows it. ``follows_prefix`` is the share of answers
+    that change after a random prefix, ``needs_prefix`` the share that change if r_(t-1) is ablated. ``as_user_model``
+    is the share of answers after random prefixes that the user's causal model predicts.
     """
 
     position: int
@@ -73,12 +73,12 @@ class NetworkCard:
     accuracy: float
     calibrated: bool
     reasons: tuple[str, ...]
-    bits: tuple[Bit, ...]
+    bits: tuple[BitResponse, ...]
 
     def summary(self) -> list[str]:
         random, ablated = (_describe_changes(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
-        steering = "; ".join(_describe_followers(self.bits, name) for name in STEERED)
+        steering = "; ".join(_describe_followers(self.bits, name) for name in STEERING_STEPS)
         shares = [bit.as_user_model for bit in self.bits if bit.as_user_model is not None]
         lines = [f"Verdict: {self._verdict()}.", prefix, f"Steering: {steering}."]
         if shares:
@@ -89,11 +89,11 @@ class NetworkCard:
         if self.distance is None:
             return f"{self.verdict}, since {NO_VERDICT}"
         right = f"{self.accuracy:.1%} of its answers are right"
-        least = f"{min(self.distances.values()):.2f}, near up to {MAX_DISTANCE:g}"
-        return f"{self.verdict}; {right}, and the distance to the nearest algorithm, {self.nearest}, is {least}"
+        distance = f"{self.distance:.2f}, near up to {MAX_DISTANCE:g}"
+        return f"{self.verdict}; {right}, and the distance to the nearest algorithm, {self.nearest}, is {distance}"
 
     def row(self) -> dict[str, str]:
-        nearest = "none is known" if self.distance is None else f"{self.nearest}, {min(self.distances.values()):.3g}"
+        nearest = "none is known" if self.distance is None else f"{self.nearest}, {self.distance:.3g}"
         right = f"{self.accuracy:.1%}"
         return {"seed": str(self.seed), "verdict": self.verdict, "right": right, "nearest, distance": nearest}
 
@@ -134,11 +134,11 @@ def make_card(
 ) -> NetworkCard:
     components = signature.components
     bits = [
-        Bit(
+        BitResponse(
             position=t,
             follows_prefix=round_or_none(1 - components["prompt_only_of_all"][t]),
             needs_prefix=round_or_none(components["mean_ablation"][t]),
-            follows={x: None if np.isnan(y := components[x][t]) else bool(y >= MIN_EFFECT) for x in STEERED},
+            follows={x: None if np.isnan(y := components[x][t]) else bool(y >= MIN_EFFECT) for x in STEERING_STEPS},
             as_user_model=round_or_none(components[USER_MODEL][t]),
         )
         for t in range(1, model.task.width)
@@ -162,7 +162,7 @@ def round_or_none(value: float) -> float | None:
     return round(float(value), 4) if math.isfinite(value) else None
 
 
-def _describe_changes(bits: Sequence[Bit], key: str) -> str:
+def _describe_changes(bits: Sequence[BitResponse], key: str) -> str:
     """The bits in which at least a share of `MIN_PREFIX_EFFECT` of the answers change, and the range of the shares."""
     measured = {bit.position: share for bit in bits if (share := getattr(bit, key)) is not None}
     changed = {t: share for t, share in measured.items() if share >= MIN_PREFIX_EFFECT}
@@ -171,14 +171,14 @@ def _describe_changes(bits: Sequence[Bit], key: str) -> str:
     return f"{_format_bits(list(changed))} in {_format_range(changed.values())} of the answers"
 
 
-def _describe_followers(bits: Sequence[Bit], name: str) -> str:
+def _describe_followers(bits: Sequence[BitResponse], name: str) -> str:
     """``bits 1-3 follow an inverted carry (bits 6-7 not measured)``."""
     followers, unknown = ([bit.position for bit in bits if bit.follows[name] is x] for x in (True, None))
     if len(unknown) == len(bits):
-        return f"{STEERED[name]} was not measured"
+        return f"{STEERING_STEPS[name]} was not measured"
     verb = "follow" if len(followers) > 1 else "follows"
     note = f" ({_format_bits(unknown)} not measured)" if unknown else ""
-    return f"{_format_bits(followers)} {verb} {STEERED[name]}{note}"
+    return f"{_format_bits(followers)} {verb} {STEERING_STEPS[name]}{note}"
 
 
 def _format_range(shares: Collection[float]) -> str:

@@ -67,7 +67,8 @@ class ControlledDAS(DASSearch):
         three sets; ``no_intervention`` and ``full_patch`` are those on the test set if nothing, or the whole
         activation, is interchanged. ``chosen`` marks the smallest rank within 0.02 of the best on the validation set.
         ``span`` is the number of axes along which real activations vary; if span <= rank, every subspace is the whole
-        space. Columns of `score_controls`, `probe_angles` and, for the chosen rank, `score_negative_controls` follow.
+        space. Then follow the columns of `score_controls`, of `angles_to_probes` and, for the chosen rank, of
+        `score_negative_controls`.
         """
         span, site, datasets = self.whitened.rank, self.site, self.sample_pairs(variable)
         if not span:
@@ -84,7 +85,7 @@ class ControlledDAS(DASSearch):
             row |= {"train": train.accuracy(subspace), "validation": scores[rank]}
             row |= {"iia": test.accuracy(subspace), "no_intervention": test.no_intervention()}
             row |= {"full_patch": test.accuracy(None)} | self.score_controls(datasets[2], variable, subspace)
-            row |= self.probe_angles(variable, subspace)
+            row |= self.angles_to_probes(variable, subspace)
             yield row | (self.score_negative_controls(variable, rank) if rank == best else {})
 
     def score(self, variable: str, rank: int) -> float:
@@ -103,14 +104,14 @@ class ControlledDAS(DASSearch):
         evaluation = self.evaluation(test.part(slice(self.config.num_control_pairs)), variable)
         for kind, controls in (
             ("random", random_subspaces(self.whitened, subspace.rank, count, self.seed)),
-            ("flipped", sign_flipped(self.whitened, subspace, count, self.seed)),
+            ("flipped", sign_flipped_subspaces(self.whitened, subspace, count, self.seed)),
         ):
             scores = [evaluation.accuracy(control) for control in controls]
             row[f"iia_{kind}"] = float(np.mean(scores)) if scores else math.nan
             row[f"iia_{kind}_max"] = max(scores, default=math.nan)
         return row
 
-    def probe_angles(self, variable: str, subspace: Subspace) -> dict[str, float]:
+    def angles_to_probes(self, variable: str, subspace: Subspace) -> dict[str, float]:
         """Angles, in degrees, between the subspace and linear probes of the variable (Fadnavis, 2605.29126).
 
         Each is the largest principal angle, 0 if one span contains the other: ``angle_least_squares`` to the weights of
@@ -164,7 +165,7 @@ def random_subspaces(x: Whitened, rank: int, count: int, seed: int) -> Iterator[
         yield Subspace(x.axes @ random_basis(x.rank, generator)[:, :rank].to(x.axes))
 
 
-def sign_flipped(x: Whitened, subspace: Subspace, count: int, seed: int) -> Iterator[Subspace]:
+def sign_flipped_subspaces(x: Whitened, subspace: Subspace, count: int, seed: int) -> Iterator[Subspace]:
     """Copies of a subspace with random signs of its coordinates along the principal axes.
 
     The covariance of the activations is diagonal in these coordinates, so the copies have the original's rank and

@@ -11,6 +11,7 @@ bits below t, and are scored on the other half. From t = 8 on the pairs of opera
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ class PrefixedExamples:
         return from_digits(self._sums[:, : self.t])
 
     @property
-    def column(self) -> Array:
+    def column_sum(self) -> Array:
         """The sum (N,) of column t without a carry."""
         return self._sums[:, self.t]
 
@@ -115,7 +116,7 @@ class PrefixedExamples:
     def select(self, rows: Array) -> "PrefixedExamples":
         return PrefixedExamples(self.column_sums, self.t, self.a[rows], self.b[rows], self.prefix[rows])
 
-    def held_out(self, rng: np.random.Generator) -> Array:
+    def scoring_half(self, rng: np.random.Generator) -> Array:
         """A mask (N,) of half of the combinations of low bits and prefix; of the operands if those are too many."""
         size = 2**self.t
         if size**3 > MAX_COMBINATIONS:
@@ -176,11 +177,11 @@ def predict_by_rule(name: str, inputs: PrefixedExamples, threshold: float = 0.5)
     """Bit t (N,) as a rule predicts it.
 
     ``remainder`` is the parity of round(column + c). ``local_remainder`` first clips this number to the range that
-    right prefixes leave. ``graded_carry`` is the parity of the column of an addition, xor [c > threshold].
+    occurs after right prefixes. ``graded_carry`` is the parity of the column of an addition, xor [c > threshold].
     """
     if name == "graded_carry":
-        return inputs.column % 2 ^ (inputs.c > threshold)
-    total = np.floor(inputs.column + inputs.c + 1 - threshold).astype(np.int64)
+        return inputs.column_sum % 2 ^ (inputs.c > threshold)
+    total = np.floor(inputs.column_sum + inputs.c + 1 - threshold).astype(np.int64)
     return (np.clip(total, 0, inputs.column_sums.max_total[inputs.t]) if name == "local_remainder" else total) % 2
 
 
@@ -193,24 +194,24 @@ def measure_agreements(model: Hooked, column_sums: ColumnSums, count: int) -> It
     for t in range(2, column_sums.task.width):
         rng = measure_rng("threshold", t)
         inputs = sample_inputs(rng, column_sums, t, count, zero_column=False)
-        held_out = inputs.held_out(rng)
+        scored = inputs.scoring_half(rng)
         bits = inputs.network_bits(model)
         expected = {}
         for name in (
             ("local_remainder", "graded_carry", "remainder") if column_sums.is_addition else ("local_remainder",)
         ):
             candidates = (np.arange(2**t) + 0.5) / 2**t
-            accuracy = [(predict_by_rule(name, inputs, x) == bits)[~held_out].mean() for x in candidates]
+            accuracy = [(predict_by_rule(name, inputs, x) == bits)[~scored].mean() for x in candidates]
             middle = np.median(candidates[np.isclose(accuracy, max(accuracy))])
             threshold = candidates[np.abs(candidates - middle).argmin()]
             expected[name] = predict_by_rule(name, inputs, threshold)
             yield _row(f"threshold_{name}", t, threshold)
-            yield _row(f"agreement_{name}", t, (expected[name] == bits)[held_out].mean(), held_out.sum())
+            yield _row(f"agreement_{name}", t, (expected[name] == bits)[scored].mean(), scored.sum())
         if not column_sums.is_addition:
             continue
         agree = inputs.predict_by(column_sums.prefix_carry) == bits
-        yield _row("agreement_prefix_carry", t, agree[held_out].mean(), held_out.sum())
-        differ = held_out & (expected["local_remainder"] != expected["graded_carry"])
+        yield _row("agreement_prefix_carry", t, agree[scored].mean(), scored.sum())
+        differ = scored & (expected["local_remainder"] != expected["graded_carry"])
         if differ.any():
             yield _row("form", t, (expected["local_remainder"] == bits)[differ].mean(), differ.sum())
 
@@ -299,10 +300,10 @@ def measure_swaps(model: Hooked, column_sums: ColumnSums, count: int) -> Iterato
             [[Replace(site, j, cache[site][:, j]) for j in range(t)] for site in stream] for cache in caches
         )
         before = base.network_bits(model)
-        _, own_cache = model.run_with_cache(source.tensors(), stream, [one for layer in base_patches for one in layer])
+        _, own_cache = model.run_with_cache(source.tensors(), stream, [*chain(*base_patches)])
         for depth, site in enumerate(stream, 1):
             alone = base.network_bits(model, Replace(site, t, own_cache[site][:, t]))
-            earlier = base.network_bits(model, *(one for layer in source_patches[:depth] for one in layer))
+            earlier = base.network_bits(model, *chain(*source_patches[:depth]))
             for positions, bits in (("own", alone), ("earlier", earlier)):
                 yield _row(f"swap_{positions}", t, (bits != before).mean(), len(before), site=site)
 

@@ -18,6 +18,7 @@ should not. It is 1 for a network that follows, and 0 for one that ignores the s
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -37,7 +38,16 @@ from .place_value import PREFIX, ColumnSums, PrefixedExamples, predict_by_rule
 
 BATCH_SIZE = 256
 PREFIXES_PER_EXAMPLE = 2  # random prefixes for each example
-Reading = tuple[int, str, Array, Array | None]  # position t, intervention, tokens (N,), bits of the prefix (N, t)
+
+
+class PrefixResponse(NamedTuple):
+    """The likeliest tokens at a position after its prefix is changed."""
+
+    position: int
+    change: str
+    tokens: Array  # (N,)
+    prefix: Array | None  # bits (N, t); None for ``mean_ablation``
+
 
 STORED_SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> the sum that it assumes is stored
 STEERING_COMPONENTS = ("carry", *STORED_SUMS)
@@ -45,11 +55,8 @@ STEERING_STRIDE = 4  # positions of the answer that are steered together
 
 
 @torch.no_grad()
-def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Array, list[Reading]]:
-    """The likeliest tokens: (N, m) after right prefixes, and a `Reading` for each position t and change of its prefix.
-
-    A `Reading` of ``mean_ablation`` has None for the prefix.
-    """
+def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Array, list[PrefixResponse]]:
+    """The likeliest tokens (N, m) after right prefixes, and each position's responses to changes of its prefix."""
     prompt, answer_in = model.inputs(examples)
     width = answer_in.shape[1]
     bit_tokens = torch.tensor([[ZERO], [ONE]], device=prompt.device).expand(2, width)
@@ -59,23 +66,23 @@ def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple
     def run(answer_in: Tensor, *interventions: Intervention) -> Array:
         return np.asarray(model.run((prompt, answer_in), interventions, batch_size=BATCH_SIZE).argmax(dim=-1).cpu())
 
-    def read(first_position: int, answer_in: Tensor, intervention: str, later: str) -> Iterator[Reading]:
+    def read(first_position: int, answer_in: Tensor, change: str, change_of_later: str) -> Iterator[PrefixResponse]:
         tokens, bits = run(answer_in), (answer_in[:, 1:] - ZERO).cpu().numpy()
         for t in range(first_position, width):
-            yield t, intervention if t == first_position else later, tokens[:, t], bits[:, :t]
+            yield PrefixResponse(t, change if t == first_position else change_of_later, tokens[:, t], bits[:, :t])
 
-    readings: list[Reading] = []
+    responses: list[PrefixResponse] = []
     for t in range(1, width):
         flipped = answer_in.clone()
         flipped[:, t] = ZERO + ONE - flipped[:, t]
         ablated = run(answer_in[:, : t + 1], Replace("dec.embed", t, mean[t]))
-        readings += read(t, flipped, "flip", "far")
-        readings.append((t, "mean_ablation", ablated[:, t], None))
+        responses += read(t, flipped, "flip", "far")
+        responses.append(PrefixResponse(t, "mean_ablation", ablated[:, t], None))
     generator = torch.Generator().manual_seed(seed)  # on the CPU: the same prefixes on every device
     for _ in range(PREFIXES_PER_EXAMPLE):
         bits = torch.randint(ZERO, ONE + 1, (len(answer_in), width - 1), generator=generator)
-        readings += read(1, torch.cat([answer_in[:, :1], bits.to(answer_in)], dim=1), "random", "random")
-    return run(answer_in), readings
+        responses += read(1, torch.cat([answer_in[:, :1], bits.to(answer_in)], dim=1), "random", "random")
+    return run(answer_in), responses
 
 
 def predict_bits(
@@ -170,9 +177,8 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[Car
     fit, examples = (task.examples(*rng.integers(0, task.limit, (2, count))) for _ in range(2))
     sites, values, width = residual_stream(model.sites), causal_model.values(fit), task.width
     carries, answer = causal_model.values(examples)["carry"], examples.completion - ZERO
-    slope_estimators = {
-        x: steering_estimators(causal_model, values, x) for x in {site.startswith("enc.") for site in sites}
-    }
+    stacks = {site.startswith("enc.") for site in sites}
+    slope_estimators = {encoder: steering_estimators(causal_model, values, encoder) for encoder in stacks}
     _, cache = model.run_with_cache(fit, sites)
     before = model.run(examples).argmax(dim=-1)
     rows, bit_indices = np.arange(count)[:, None], np.arange(width)

@@ -52,7 +52,7 @@ NUM_SIMULATED = 4096  # examples behind an expected signature
 HYPOTHESES = ("prompt_only", "local_carry", "remainder")
 PREFIX_COMPONENTS = ("flip_propagate", "flip_settled", *HYPOTHESES)
 COMPONENTS = (*PREFIX_COMPONENTS, *STEERING_COMPONENTS)
-RIVALS = {
+RULE_COMPARISONS = {
     "remainder_over_local_carry": ("remainder", "local_carry"),
     "remainder_over_prompt_only": ("remainder", "prompt_only"),
     "local_remainder_over_remainder": ("local_remainder", "remainder"),
@@ -60,7 +60,7 @@ RIVALS = {
     "local_remainder_over_graded_carry": ("local_remainder", "graded_carry"),
 }
 POST_HOC_PREFIXES = (*POST_HOC, "local_remainder_over_graded_carry")
-EXTRA_COMPONENTS = ("mean_ablation", "far", *RIVALS, *POST_HOC, "ties")
+EXTRA_COMPONENTS = ("mean_ablation", "far", *RULE_COMPARISONS, *POST_HOC, "ties")
 EXTRA_COMPONENTS += tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
 
 PART_LIMITS = {"prefix": 0.1, "steering": 0.25}
@@ -114,22 +114,22 @@ class MeasuredSignature:
 def measure_signature(
     model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0, user_model: CausalModel | None = None
 ) -> MeasuredSignature:
-    """Measure the signature of a network on ``pairs`` examples.
+    """Measure the signature of a network on ``pairs`` examples; with ``RandomSplit(seed=seed)`` they are held out.
 
     Networks that add are also steered: on ``steered`` examples, along directions fitted on as many others.
     """
     task, column_sums = model.task, ColumnSums(model.task)
-    examples = column_sums.causal_model.examples.sample(pairs, seed)
-    clean, readings = run_with_prefixes(model, examples, seed)
+    examples = column_sums.causal_model.examples.sample(pairs, np.random.default_rng(seed))
+    clean, prefix_responses = run_with_prefixes(model, examples, seed)
     responses: dict[tuple[str, int], list[Array]] = defaultdict(list)  # component, bit -> changes, agreements
-    for t, intervention, tokens, prefix in readings:
+    for t, change, tokens, prefix in prefix_responses:
         changed = tokens != clean[:, t]
-        responses[intervention, t].append(changed)
-        if intervention == "flip" and column_sums.is_addition:
+        responses[change, t].append(changed)
+        if change == "flip" and column_sums.is_addition:
             propagates = (examples.a ^ examples.b) >> (t - 1) & 1 == 1
             responses["flip_propagate", t].append(changed[propagates])
             responses["flip_settled", t].append(changed[~propagates])
-        if intervention == "random" and prefix is not None:
+        if change == "random" and prefix is not None:
             predicted = predict_bits(column_sums, examples, prefix, user_model)
             responses["ties", t].append(np.any([bits < 0 for bits in predicted.values()], axis=0))
             for name, expected, counted in compared_predictions(predicted):
@@ -159,13 +159,13 @@ def distinguishable_bits(component: str, width: int) -> range:
 def compared_predictions(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
     """Yield each component's name, the bits (N,) that it predicts, and a mask (N,) of the examples that count.
 
-    Ties (-1) count in ``X_of_all`` only; for `RIVALS` only differences count.
+    Ties (-1) count in ``X_of_all`` only; for `RULE_COMPARISONS` only differences count.
     """
     clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
     for name, bits in expected.items():
         yield name, bits, clear
         yield f"{name}_of_all", bits, np.ones_like(clear)
-    for name, (first, second) in RIVALS.items():
+    for name, (first, second) in RULE_COMPARISONS.items():
         if {first, second} <= expected.keys():  # a multiplication has no carry
             yield name, expected[first], clear & (expected[first] != expected[second])
 
@@ -226,7 +226,7 @@ class Classification:
     reasons: list[str]
 
     def rows(self) -> list[CardRow]:
-        rows = [CardRow("verdict", self.verdict, value=min(self.distances.values()))] if self.distances else []
+        rows = [CardRow("verdict", self.verdict, value=self.distance)] if self.distances else []
         every = self.distances | self.post_hoc
         return [*rows, *(CardRow("distance", name, value=distance) for name, distance in every.items())]
 
@@ -247,32 +247,30 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
     post_hoc_measured = all(np.isfinite(measured.components.get(name, np.nan)).any() for name in POST_HOC)
     post_hoc_squares = {name: squares.pop(name) for name in POST_HOC if name in squares}
     post_hoc = {name: _distance(square) if post_hoc_measured else np.nan for name, square in post_hoc_squares.items()}
-    mixtures = _mixtures(squares)
-    distance_to = {name: _distance(square) for name, square in squares.items()}
-    mixed = {name: _distance(square) for name, square in mixtures.items()}
-    best, mixture = min(distance_to, key=distance_to.__getitem__), min(mixed, key=mixed.__getitem__)
-    verdict, nearest = (best, best) if distance_to[best] <= MAX_DISTANCE else ("mixed", mixture)
-    distances = distance_to | {"mixed": mixed[mixture]}
-    distance, reasons = distances[verdict], []
-    rivals = [other for other in distance_to if other != best and distance_to[other] - distance_to[best] < TIE_MARGIN]
+    mixture_squares = _mixtures(squares)
+    algorithms, mixtures = ({x: _distance(square) for x, square in y.items()} for y in (squares, mixture_squares))
+    best, mixture = (min(distances, key=distances.__getitem__) for distances in (algorithms, mixtures))
+    nearest = best if algorithms[best] <= max(MAX_DISTANCE, mixtures[mixture]) else mixture
+    verdict, distance = best if nearest == best else "mixed", (algorithms | mixtures)[nearest]
+    distances, reasons = algorithms | {"mixed": mixtures[mixture]}, []
+    equally_near = [x for x in algorithms if x != best and algorithms[x] - algorithms[best] < TIE_MARGIN]
 
     if measured.accuracy < MIN_ACCURACY:
         verdict = "none"
         reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {MIN_ACCURACY:.0%}")
     elif distance > MAX_DISTANCE:
-        prefix_distance = min(_part_distance(square, "prefix") for square in [*squares.values(), *mixtures.values()])
+        prefix_distance = min(_part_distance(x, "prefix") for x in (*squares.values(), *mixture_squares.values()))
         effect = max(np.nanmax(measured.components[component], initial=-1) for component in STEERING_COMPONENTS)
         verdict = "none" if prefix_distance > MAX_DISTANCE or effect >= MIN_EFFECT else "undecided"
-        nearest = min(distances, key=distances.__getitem__)
         for part in PART_COMPONENTS if verdict == "none" else ():
             least, by_part = min((_part_distance(square, part), other) for other, square in squares.items())
             reasons.append(f"from the {part} test only, the nearest is {by_part} ({least:.2f})")
         reasons += [NO_EFFECT] if verdict == "undecided" else []
         if fit := ", ".join(f"{other} ({x:.2f})" for other, x in post_hoc.items() if x <= MAX_DISTANCE):
             reasons.append(f"fits only post-hoc algorithms, written after trained networks had been seen: {fit}")
-    elif verdict == best and rivals:
+    elif verdict == best and equally_near:
         verdict = "undecided"
-        reasons.append(f"as near as {best}: {', '.join(rivals)}; the tests do not distinguish them")
+        reasons.append(f"as near as {best}: {', '.join(equally_near)}; the tests do not distinguish them")
     return Classification(verdict, distance, nearest, distances, post_hoc, reasons)
 
 
@@ -300,7 +298,7 @@ def _mixtures(squares: Mapping[str, Squares]) -> dict[str, Squares]:
             part: np.hstack([squares[low][part][:, :border], squares[high][part][:, border:]]) for part in PART_LIMITS
         }
         for low, high in permutations(squares, 2)
-        for border in range(2, 7)
+        for border in range(2, max(3, squares[low]["prefix"].shape[1] - 1))
     }
 
 

@@ -56,8 +56,7 @@ class MLP(Network):
         seen = self.embedding(answer_in)  # (B, t, C)
         slots = torch.einsum("btc,htc->bth", seen, weight[:, : answer_in.shape[-1]])
         x = self.first((memory.unsqueeze(-2) + slots.cumsum(-2)).relu())  # (B, t, H)
-        logits: Tensor = self.head(self.dropout(self.layers(x)))
-        return logits
+        return self.head(self.dropout(self.layers(x)))
 
     def sites(self) -> dict[str, nn.Module]:
         """The hidden layers ``dec.1 ..`` after the ReLU (B, m, H)."""
@@ -152,8 +151,7 @@ class Recurrent(Network):
         x = self.embedding(torch.cat([memory, answer_in], dim=-1))  # (B, P + t, C)
         for layer, dropout in zip(self.layers, [*self.dropouts, nn.Identity()], strict=True):
             x = dropout(layer(x))
-        logits: Tensor = self.head(x[..., -answer_in.shape[-1] :, :])
-        return logits
+        return self.head(x[..., -answer_in.shape[-1] :, :])
 
     def sites(self) -> dict[str, nn.Module]:
         """The outputs of the layers ``dec.1 ..`` (B, P + m, C).

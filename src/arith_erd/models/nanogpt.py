@@ -42,15 +42,14 @@ class CausalSelfAttention(nn.Module):
         self.heads = Heads(num_heads)
         self.out = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, mask: Tensor, ids: Tensor | None = None, *, last: int) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor, ids: Tensor | None = None, *, num_last: int) -> Tensor:
         """x (B, T, C) -> updates (B, L, C) of the last L positions; mask: see `attend`; ids: see `Rotary`."""
         qkv = project_in(self.qkv, x).chunk(3, dim=-1)
         q, k, v = (split_heads(y, self.heads.num_heads) for y in qkv)  # (B, nh, T, hs)
         if self.rotary is not None:
             q, k = (self.rotary(y, ids) for y in (q, k))
-        q = q[..., -last:, :]  # (B, nh, L, hs)
-        update: Tensor = self.heads(q, k, v, self.out, mask[..., -last:, :], self.dropout)  # (B, L, C)
-        return update
+        q = q[..., -num_last:, :]  # (B, nh, L, hs)
+        return self.heads(q, k, v, self.out, mask[..., -num_last:, :], self.dropout)  # (B, L, C)
 
 
 class FeedForward(nn.Module):
@@ -75,11 +74,11 @@ class Residual(nn.Module):
         self.sublayer = sublayer
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, *context: Tensor, last: int | None = None) -> Tensor:
+    def forward(self, x: Tensor, *context: Tensor, num_last: int | None = None) -> Tensor:
         """Embeddings (B, T, C) -> those of the last L positions (B, L, C), by default of all."""
-        if last is None:
+        if num_last is None:
             return x + self.dropout(self.sublayer(self.norm(x), *context))
-        return x[..., -last:, :] + self.dropout(self.sublayer(self.norm(x), *context, last=last))
+        return x[..., -num_last:, :] + self.dropout(self.sublayer(self.norm(x), *context, num_last=num_last))
 
 
 class Block(nn.Module):
@@ -93,9 +92,9 @@ class Block(nn.Module):
         self.attention = Residual(sublayer, d_model, dropout) if sublayer else None
         self.feed_forward = Residual(FeedForward(d_model), d_model, dropout) if feed_forward else None
 
-    def forward(self, x: Tensor, *context: Tensor, last: int) -> Tensor:
+    def forward(self, x: Tensor, *context: Tensor, num_last: int) -> Tensor:
         """Embeddings (B, T, C) -> those of the last L positions (B, L, C); arguments as in `CausalSelfAttention`."""
-        x = x[..., -last:, :] if self.attention is None else self.attention(x, *context, last=last)
+        x = x[..., -num_last:, :] if self.attention is None else self.attention(x, *context, num_last=num_last)
         return x if self.feed_forward is None else self.feed_forward(x)
 
 
@@ -137,8 +136,8 @@ class NanoGPT(Network):
         self.positions = added_positions(self.position_encoding, length + 1, d_model, layout, math.sqrt(2) * INIT_STD)
         self.dropout = Dropout(dropout)
         rotary = length * (self.position_encoding == "rope")
-        layer = (d_model, num_heads, dropout, attention, feed_forward, rotary)
-        self.blocks = nn.ModuleList(Block(*layer) for _ in range(num_layers))
+        block_arguments = (d_model, num_heads, dropout, attention, feed_forward, rotary)
+        self.blocks = nn.ModuleList(Block(*block_arguments) for _ in range(num_layers))
         self.norm = nn.LayerNorm(d_model, bias=False)
         self.logits = HookPoint()
         self.register_buffer("causal_mask", torch.ones(length, length).triu(1).bool(), persistent=False)
@@ -162,10 +161,9 @@ class NanoGPT(Network):
         context = (without_padding(mask, tokens), position_ids(tokens)) if self.padded else (mask,)
         *lower, last = self.blocks
         for block in lower:
-            x = block(x, *context, last=length)
-        x = last(x, *context, last=answer_in.shape[-1])  # (B, t, C): no weight reads its output at the prompt
-        logits: Tensor = self.logits(F.linear(self.norm(x), self.embedding.weight))
-        return logits
+            x = block(x, *context, num_last=length)
+        x = last(x, *context, num_last=answer_in.shape[-1])  # (B, t, C): no weight reads its output at the prompt
+        return self.logits(F.linear(self.norm(x), self.embedding.weight))
 
     def sites(self) -> dict[str, nn.Module]:
         """The blocks ``dec.1 .. dec.5`` (B, P + m, C), ``dec.6`` (B, m, C; answer only), and their insides."""

@@ -81,7 +81,7 @@ class DigitPlaceEmbedding(nn.Module):
         self.register_buffer("places", torch.tensor(layout.places) + 1, persistent=False)
         self.shift = RandomOffset() if layout.padded else None
         self.shifts_all_tokens = shifts_all_tokens
-        # Shifted places reach one higher: that of the answer's last digit, at full length predicted but never an input.
+        # A shifted place can be one larger: that of the answer's last digit, predicted but never read at full length.
         rows = max(layout.places) + 2 + layout.padded
         self.weight = nn.Parameter(nn.init.normal_(torch.empty(rows, d_model)))
 

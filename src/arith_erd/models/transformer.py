@@ -126,15 +126,15 @@ class Transformer(Network):
         self.position_encoding = positions if positional_encoding else "none"
         length = max(prompt_length, answer_length)
         rotary = length * (self.position_encoding == "rope")
-        layer = (d_model, num_heads, dropout, attention, feed_forward, rotary)
+        layer_arguments = (d_model, num_heads, dropout, attention, feed_forward, rotary)
         self.prompt_length = prompt_length
         self.prompt_embedding = nn.Embedding(vocab_size, d_model)
         self.answer_embedding = nn.Embedding(vocab_size, d_model)
         self.positions = added_positions(self.position_encoding, length, d_model, layout)
         self.prompt_dropout = Dropout(dropout)
         self.answer_dropout = Dropout(dropout)
-        self.encoder = nn.ModuleList(Layer(*layer, cross=False) for _ in range(num_layers if encoder else 0))
-        self.decoder = nn.ModuleList(Layer(*layer, cross=True) for _ in range(num_layers))
+        self.encoder = nn.ModuleList(Layer(*layer_arguments, cross=False) for _ in range(num_layers if encoder else 0))
+        self.decoder = nn.ModuleList(Layer(*layer_arguments, cross=True) for _ in range(num_layers))
         self.head = nn.Linear(d_model, vocab_size)
         self.register_buffer("causal_mask", torch.ones(answer_length, answer_length).triu(1).bool(), persistent=False)
 

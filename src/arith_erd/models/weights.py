@@ -62,7 +62,7 @@ def load_tensors(path: Path) -> Any:
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
-    """Read a state dict, name -> tensor, by `load_tensors`; a `UserError` if the file is none."""
+    """Read a state dict, name -> tensor, by `load_tensors`; a `UserError` if the file holds none."""
     try:
         state: dict[str, Tensor] = dict(load_tensors(path))
         if not all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in state.items()):

@@ -16,9 +16,10 @@ from .probe import Count, Natural, NetworkProbe
 class Attention(NetworkProbe):
     """The mean attention pattern of every head over a sample of pairs, under teacher forcing.
 
-    A row is the attention from position ``query`` to position ``key``. A query is named by its token in an encoder, and
-    by the token that it predicts in a decoder. ``weight`` is the mean over the pairs, and ``spread`` the standard
-    deviation, which is large if a head's pattern depends on the operands. Weights sum to 1 over the keys.
+    A row is the attention from position ``query`` to position ``key``. A query is named by its token in the prompt, and
+    by the token that it predicts in the answer. The column ``head`` counts from 1, `Intervention.head`
+    from 0. ``weight`` is the mean over the pairs, and ``spread`` the standard deviation, which is large if a head's
+    pattern depends on the operands. Weights sum to 1 over the keys.
     """
 
     picture = HeatMaps(
@@ -61,9 +62,9 @@ class Attention(NetworkProbe):
         mean = rows.groupby(["site", "head", "query", "key"], sort=False)["weight"].mean().reset_index()
         best = mean.loc[mean.groupby(["site", "head", "query"], sort=False)["weight"].idxmax()]
         text = best["key"].where(best["weight"] >= 0.25, "-")
-        last = self.task.answer_names
-        shown = best.assign(text=text, site=best["site"].str.removesuffix(".pattern"))[best["query"].isin(last)]
-        return shown.pivot(index=["site", "head"], columns="query", values="text").reindex(columns=last).reset_index()
+        answer = self.task.answer_names
+        shown = best.assign(text=text, site=best["site"].str.removesuffix(".pattern"))[best["query"].isin(answer)]
+        return shown.pivot(index=["site", "head"], columns="query", values="text").reindex(columns=answer).reset_index()
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         names = rows["site"].str.removesuffix(".pattern")

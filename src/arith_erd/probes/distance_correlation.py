@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist, pdist
 from scipy.stats import rankdata
 
 from ..interp.hooked import Hooked
-from ..interp.sites import check_sites, layers
+from ..interp.sites import layers, require_sites
 from ..models.network import greedy_tokens, shift_right
 from ..models.weights import initialise
 from ..plots import style
@@ -69,7 +69,7 @@ class DistanceCorrelation(NetworkProbe):
     across = ("level", "space")
 
     def __post_init__(self) -> None:
-        check_sites(self.models[0].sites, ["dec.1"], "probe=distance_correlation: site")
+        require_sites(self.models[0].sites, ["dec.1"], "probe=distance_correlation: site")
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         task = model.task

@@ -25,9 +25,9 @@ DELTAS = (1, 2, 4, 8, 16, 32, 64)
 METHOD_TITLES = {
     "slope": "Least-squares slope",
     "leace": "LEACE direction",
-    "centroids": "Class centroids: mean of one sum to the next",
+    "centroids": "Class centroids: from the mean of one sum to that of another",
 }
-CONTROL_LABELS = {"no_intervention": "no intervention", "random": "random moves of the same length"}
+CONTROL_LABELS = {"no_intervention": "no intervention", "random": "random steps of the same length"}
 
 
 class Dose(NetworkProbe):
@@ -47,7 +47,7 @@ class Dose(NetworkProbe):
 
     picture = Lines(
         *("answer", "delta", "site", "method"),
-        title="does the answer follow when the value is moved?",
+        title="does the answer follow when the value is steered?",
         xlabel="delta, units of the value",
         label="answers that become value + delta",
         percent=True,
@@ -83,8 +83,8 @@ class Dose(NetworkProbe):
         prompts, completions = (torch.as_tensor(x, device=model.device) for x in (examples.prompt, examples.completion))
         for site, cached in finite_cache(model, examples[fitted], self.sites).items():
             x, values = cached.flatten(1), torch.as_tensor(examples.answer[fitted], device=cached.device)
-            white, means = whiten(x, MIN_DEVIATION), centroids(x, values, len(example_of_value))
-            units = {"slope": slope(white, values), "leace": leace_step(white, values)}
+            whitened, means = whiten(x, MIN_DEVIATION), centroids(x, values, len(example_of_value))
+            units = {"slope": slope(whitened, values), "leace": leace_step(whitened, values)}
             for delta in self.deltas:
                 before, after = (np.isin(examples.answer + shift, known_values) for shift in (0, delta))
                 candidates = np.flatnonzero(before & after)
@@ -100,8 +100,8 @@ class Dose(NetworkProbe):
                     linear = method != "centroids"
                     step = delta * units[method].expand(size, -1) if linear else means[sums + delta] - means[sums]
                     steps = [step, *(_random_step(step, self.seed + i) for i in range(NUM_CONTROLS))]
-                    steers = [Steer(site, None, one.view(-1, *cached.shape[1:])) for one in steps]
-                    answer, *controls = (_accuracy(forward([steer]), target) for steer in steers)
+                    interventions = [Steer(site, None, step.view(-1, *cached.shape[1:])) for step in steps]
+                    answer, *controls = (_accuracy(forward([x]), target) for x in interventions)
                     setting = {"site": site, "method": method, "delta": delta, "n": size}
                     shares = {"answer": answer, "no_intervention": no_intervention, "random": float(np.mean(controls))}
                     yield setting | shares

@@ -10,7 +10,7 @@ import torch
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
-from ..interp.sites import holds_prompt, layers
+from ..interp.sites import holds_only_prompt, layers
 from ..interp.slopes import token_means
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
@@ -41,24 +41,25 @@ class EncoderTable(NetworkProbe):
         if not sites:
             raise UserError(f"probe=encoder_table: {model.name} has no encoder; expected an encoder-decoder")
         self.sites = select_sites(self.models, sites)
-        self.examples = self.task.examples().sample(self.pairs, self.seed)
 
     @torch.no_grad()
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        examples = self.examples
+        table, split = self.task.examples(), model.origin.split
+        rows = np.sort(np.random.default_rng([self.seed, 3]).permutation(len(table))[: self.pairs])
+        in_training = ~split(table)[rows] if split else np.ones(len(rows), dtype=bool)
+        examples = table[rows]
         logits, cache = model.run_with_cache(examples, self.sites)
-        prompt, right = (torch.as_tensor(x, device=logits.device) for x in (examples.prompt, examples.completion))
-        in_training = ~model.origin.split(examples) if model.origin.split else np.ones(len(examples), dtype=bool)
+        prompt, completion = (torch.as_tensor(x, device=logits.device) for x in (examples.prompt, examples.completion))
         for site, x in cache.items():
-            if not holds_prompt(site, x.shape[1], self.task):
+            if not holds_only_prompt(site, x.shape[1], self.task):
                 raise UserError(f"probe.site={site}: expected a site that holds the prompt alone")
             means = token_means(x[in_training], prompt[in_training], self.task.vocab_size)  # (P, V, C)
-            table = means[torch.arange(prompt.shape[1]), prompt]  # (N, P, C)
-            correct = [y.argmax(-1) == right for y in (model.run(examples, Replace(site, None, table)), logits)]
+            x = means[torch.arange(prompt.shape[1]), prompt]  # (N, P, C)
+            correct = [y.argmax(-1) == completion for y in (model.run(examples, Replace(site, None, x)), logits)]
             shares = [[float(y.all(1).double().mean()), *y.double().mean(0).tolist()] for y in correct]
-            for answer, accuracy, itself in zip(["all", *self.task.answer_names], *shares, strict=True):
-                row = {"site": site, "position": "all", "family": "token_mean", "answer": answer, "n": len(right)}
-                yield row | {"accuracy": accuracy, "no_intervention": itself}
+            for answer, accuracy, no_intervention in zip(["all", *self.task.answer_names], *shares, strict=True):
+                row = {"site": site, "position": "all", "family": "token_mean", "answer": answer, "n": len(rows)}
+                yield row | {"accuracy": accuracy, "no_intervention": no_intervention}
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         return EpochCurves.of(rows, "accuracy", ["answer"], unit="accuracy")

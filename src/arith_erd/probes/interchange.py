@@ -31,15 +31,15 @@ from .probe import Count, Natural, NetworkProbe, OneOrMore, as_list, format_cell
 
 
 class InterchangeInterventions(NetworkProbe):
-    """Replace the activation at a position of a site by that of a source run. What becomes of the answer?
+    """Replace the activation at a position of a site by that of a source run. How does the answer change?
 
     A row is a site, a position, a ``family`` of pairs and the ``answer`` token that is read, named as in `Patching`.
     Base and source are a pair of the family; those of ``carry`` differ in the carry alone. At a site with the answer's
     positions the token that the position predicts is read, elsewhere each token. ``n`` answers count. ``flipped`` is
     the share of answers that change. ``iia_VARIABLE`` (interchange intervention accuracy) is the share of answers that
-    a variable of the causal model predicts. If ``iia_carry`` is high, the position passed on only the carry into t; if
-    ``iia_sum`` is, everything that determines bit t; if ``iia_none`` is, nothing; if ``iia_token`` is (at sites with
-    the prompt), its token.
+    a variable of the causal model predicts. A high ``iia_carry`` means that the position passed on only the carry into
+    t; ``iia_sum``, everything that determines bit t; ``iia_none``, nothing; ``iia_token`` (at sites with the prompt),
+    its token.
     """
 
     units: ClassVar[dict[str, str]] = {"flipped": "accuracy"}
@@ -85,7 +85,7 @@ class InterchangeInterventions(NetworkProbe):
     ) -> Iterator[tuple[str, CounterfactualDataset, dict[str, Array]]]:
         """The pairs of each family at each digit, and tokens (N, m) that the answers may equal, by measure.
 
-        A base without a source in the family is its own. Digits at which no base has one are left out.
+        A base without a source is paired with itself, and not counted. Digits at which no base has one are left out.
         """
         model, task = self.hypothesis, self.task
         for name, family in self.compared.items():
@@ -103,22 +103,22 @@ class InterchangeInterventions(NetworkProbe):
         forward = {site: model.resume_from(site, self.base) for site in self.sites}
         base_tokens = model.run(self.base).argmax(-1).cpu().numpy()  # (N, m)
         for family, pairs, expected_tokens in self.drawn:
-            digit, found, source = pairs.digit, pairs.base != pairs.source, pairs.source_examples
-            read = range(self.task.width) if digit is None else [self.task.answer_positions[digit]]
+            digit, has_source, source = pairs.digit, pairs.base != pairs.source, pairs.source_examples
+            scored = range(self.task.width) if digit is None else [self.task.answer_positions[digit]]
             for site, x in finite_cache(model, source, self.sites).items():
                 own_token = len(scored_positions(model, site, 0, x)) == 1
                 for name, position in site_positions(site, x.shape[1], self.task).items():
-                    if own_token and position not in read:
+                    if own_token and position not in scored:
                         continue
                     tokens = forward[site](Replace(site, name, x[:, position])).argmax(-1).cpu().numpy()
-                    counted = {key: tokens == expected for key, expected in expected_tokens.items()}
-                    counted["flipped"] = tokens != base_tokens
+                    matches = {key: tokens == expected for key, expected in expected_tokens.items()}
+                    matches["flipped"] = tokens != base_tokens
                     if name in self.task.prompt_names:
-                        counted["iia_token"] = tokens == self._after_token(str(name), source)
-                    shares = {key: y[found].mean(0) for key, y in counted.items()}
-                    for t in [position] if own_token else read:
+                        matches["iia_token"] = tokens == self._after_token(str(name), source)
+                    shares = {key: y[has_source].mean(0) for key, y in matches.items()}
+                    for t in [position] if own_token else scored:
                         row = {"site": site, "position": name, "family": family}
-                        row |= {"answer": self.task.answer_names[t], "n": int(found.sum())}
+                        row |= {"answer": self.task.answer_names[t], "n": int(has_source.sum())}
                         yield row | {key: float(shares[key][t]) if key in shares else np.nan for key in self.measures}
 
     def _after_token(self, name: str, source: Examples) -> Array:

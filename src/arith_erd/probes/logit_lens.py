@@ -8,7 +8,7 @@ import torch
 
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
-from ..interp.sites import check_sites, layers
+from ..interp.sites import layers, require_sites
 from ..plots.panels import HeatMaps
 from .probe import Count, Natural, NetworkProbe
 
@@ -29,7 +29,7 @@ class LogitLens(NetworkProbe):
 
     def __post_init__(self) -> None:
         self.examples, known = self.task.examples().sample(self.pairs, self.seed), self.models[0].sites
-        check_sites(known, ["dec.1"], "probe=logit_lens: site")
+        require_sites(known, ["dec.1"], "probe=logit_lens: site")
         decoder = layers(known, "dec")
         self.last = decoder[-1]
         self.sites = [site for site in ("dec.1.resid_pre",) if site in known] + decoder

@@ -10,7 +10,7 @@ from pydantic import Field
 from ..config.causal_models import CausalModelSpec
 from ..errors import UserError
 from ..interp.hooked import Hooked
-from ..interp.sites import check_sites
+from ..interp.sites import require_sites
 from ..mechanism.card import UNCALIBRATED, USER_MODEL, Card, make_card
 from ..mechanism.place_value import require_binary
 from ..mechanism.responses import build_prefix_model
@@ -81,7 +81,7 @@ class Mechanism(NetworkProbe):
             raise UserError(f"probe=mechanism: received task={task.name}; expected a run of add or mul")
         require_binary(task)
         for model in self.models:
-            check_sites(model.sites, ["dec.embed", "dec.1"], "probe=mechanism: site")
+            require_sites(model.sites, ["dec.embed", "dec.1"], "probe=mechanism: site")
         self.user_model = build_prefix_model(task, self.causal_model, "probe.causal_model")
         self.expected = expected_signatures(task) if isinstance(task, Add) else {}
         self.classify = cache(self._classify)  # each network once: for rows and card

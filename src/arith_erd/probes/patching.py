@@ -61,13 +61,13 @@ class Patching(NetworkProbe):
             ends = [logits.gather(-1, tokens[..., None]).squeeze(-1) for tokens in (clean, corrupted)]
             return ((ends[0] - ends[1]).double() * differ).sum(0)
 
-        floor, ceiling = difference(model.run(self.corrupted)), difference(model.run(self.clean))
+        of_corrupted, of_clean = (difference(model.run(examples)) for examples in (self.corrupted, self.clean))
         n = differ.sum(0)
         for site, x in finite_cache(model, self.clean, self.sites, include_prompt=True).items():
             forward = model.resume_from(site, self.corrupted)
-            for name, place in site_positions(site, x.shape[1], self.task).items():
-                logits = forward(Replace(site, name, x[:, place]))
-                recovered = (difference(logits) - floor) / (ceiling - floor)
+            for name, index in site_positions(site, x.shape[1], self.task).items():
+                logits = forward(Replace(site, name, x[:, index]))
+                recovered = (difference(logits) - of_corrupted) / (of_clean - of_corrupted)
                 flipped = ((logits.argmax(-1) == clean) & differ).sum(0).double() / n
                 for t, answer in enumerate(self.task.answer_names):
                     row = {"site": site, "position": name, "family": self.source, "answer": answer, "n": int(n[t])}
@@ -103,7 +103,7 @@ def change_digit(task: Task, clean: Examples, generator: np.random.Generator) ->
 
 
 def other_operands(task: Task, clean: Examples, generator: np.random.Generator) -> Examples:
-    """For each example any other one."""
+    """For each example a different one, drawn at random."""
     shift = generator.integers(1, task.size, size=len(clean))  # never the operands themselves
     index = np.ravel_multi_index(tuple(clean.operands.T), task.shape)
     return task.examples(*np.unravel_index((index + shift) % task.size, task.shape))
@@ -113,7 +113,7 @@ CORRUPTIONS = {"bit": change_digit, "pair": other_operands}
 
 
 def position_panels(task: Task, rows: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Means over answers, in a panel for each family and for the sites that hold the prompt alone, or more."""
+    """Means over answers, in a panel for each family and kind of site: prompt, answer or other."""
     means = weighted_means(rows, ["seed", "family", "site", "position"], [measure]).dropna().reset_index()
     known = [*task.prompt_names, *task.answer_names]
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
 from ..errors import bad_value, explain_validation_error
-from ..interp.sites import check_sites, layers
+from ..interp.sites import layers, require_sites
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps, Lines, Picture
 from ..plots.style import set_figure_title
@@ -51,7 +51,7 @@ class Probe(ABC):
 
     task: Task
     columns: Sequence[str] = ()
-    """Keys of `rows`, in order, for a table that may have none."""
+    """Keys of `rows`, in order, for a probe that may give no rows."""
     picture: Picture | None = None
     """What figure, terminal and curves over epochs show of the rows; a probe without one draws its own `figure`."""
     units: ClassVar[Mapping[str, str]] = {}
@@ -127,7 +127,7 @@ class Probe(ABC):
 
 
 class NetworkProbe(Probe):
-    """A probe that asks several networks of one task, one after the other."""
+    """A probe of networks of one task, measured one after another."""
 
     models: Sequence[Hooked]
 
@@ -163,7 +163,7 @@ def select_sites(models: Sequence[Hooked], site: str | Sequence[str] | None) -> 
     else:
         sites = as_list((layers(known) or known) if site == "all" else site)
     for model in models:
-        check_sites(model.sites, sites, "probe.site")
+        require_sites(model.sites, sites, "probe.site")
     return sites
 
 

@@ -1,7 +1,7 @@
 """The splits. The files in ``conf/split/`` name them in ``_target_``.
 
-A split is an object with ``split(examples) -> (N,) bool``, True for held-out examples; it depends on nothing else. The
-paper's splits are in its sections 3.2 and 4.4.
+A split is an object with ``split(examples) -> (N,) bool``, True for held-out examples. Call it on the whole table, or
+on all drawn examples: of a part it can be another split. The paper's splits are in its sections 3.2 and 4.4.
 """
 
 from dataclasses import dataclass

@@ -17,7 +17,6 @@ class Add(Task):
     """
 
     name = "add"
-    operator = "+"
 
     @property
     def width(self) -> int:

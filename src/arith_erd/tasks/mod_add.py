@@ -22,7 +22,6 @@ class ModAdd(Task):
     """
 
     name = "mod_add"
-    operator = "+"
 
     def __init__(
         self,

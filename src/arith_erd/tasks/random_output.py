@@ -20,7 +20,6 @@ class RandomOutput(Task):
     """
 
     name = "random_output"
-    operator = "+"
 
     def __init__(
         self,

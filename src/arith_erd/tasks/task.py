@@ -66,7 +66,9 @@ class Examples:
         """Draw ``count`` of them in random order; all, in their own order, if it is None or there are no more."""
         if count is None or count >= len(self):
             return self
-        return self[np.random.default_rng(seed).permutation(len(self))[:count]]
+        # A stream of its own: `RandomSplit` draws from default_rng(seed), so that samples would be held-out examples.
+        rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng([seed, 3])
+        return self[rng.permutation(len(self))[:count]]
 
     @property
     def a(self) -> Array:
@@ -130,8 +132,8 @@ class Task(ABC):
         min_bits: int | None = None,
     ) -> None:
         require_integer("task.base", base, 2, MAX_BASE)
-        most = max(n for n in range(1, 32) if base ** (max(self.num_operands, 2) * n) <= 2**62)
-        require_integer("task.bits", bits, 2 if base == 2 else 1, most)
+        max_bits = max(n for n in range(1, 32) if base ** (max(self.num_operands, 2) * n) <= 2**62)
+        require_integer("task.bits", bits, 2 if base == 2 else 1, max_bits)
         for key, order in (("prompt_order", prompt_order), ("completion_order", completion_order)):
             if order not in ORDERS:
                 raise bad_value(f"task.{key}", order, " or ".join(ORDERS))
@@ -141,10 +143,10 @@ class Task(ABC):
             require_integer("task.min_bits", min_bits, 1, bits)
             if completion_order == "plain" or type(self).answer_names is not Task.answer_names:
                 raise bad_value("task.min_bits", min_bits, "null, unless the answer begins with its lowest digit")
-        self.bits = bits
-        self.base = base
+        self.bits = int(bits)
+        self.base = int(base)
         self.interleaved = interleaved
-        self.min_bits = min_bits
+        self.min_bits = None if min_bits is None else int(min_bits)
         self.prompt_order = prompt_order
         self.completion_order = completion_order
 
@@ -213,7 +215,8 @@ class Task(ABC):
 
     def require_own_examples(self, examples: Examples, received_by: str) -> None:
         """Raise a `UserError` if the tokens of the examples are not those of this task."""
-        sample = examples[np.arange(min(len(examples), 8))]  # enough to tell orders, moduli and tables apart
+        rows = np.linspace(0, max(len(examples) - 1, 0), min(len(examples), 64), dtype=int)
+        sample = examples[rows]  # enough to distinguish orders, moduli and tables
         expected = self.examples(*sample.operands.T, **({} if self.min_bits is None else {"length": sample.length}))
         tokens = [(expected.prompt, sample.prompt), (expected.completion, sample.completion)]
         if not all(np.array_equal(one, other) for one, other in tokens):
@@ -262,7 +265,7 @@ class Task(ABC):
 
     @property
     def answer_positions(self) -> list[int]:
-        """The token of each digit of the result, lowest first; without other tokens, also the digit of each token."""
+        """The position of each digit's token, lowest first; without other tokens also the digit of each position."""
         names = self.answer_names
         return [names.index(f"r{i}") for i in range(self.width)]
 
@@ -294,8 +297,8 @@ class Task(ABC):
             length: written digits of each operand, (N,) or a number, at least ``min_bits``; by default ``bits``.
 
         Raises:
-            UserError: for operands out of range, lengths too short for them, answers that ``width`` digits lack, or as
-                many names as tokens.
+            UserError: for operands out of range, lengths too short for them, answers beyond ``width`` digits, or a
+                number of names that differs from that of the tokens.
         """
         if not operands and not self.enumerable:
             return self.sample(SAMPLE_SIZE)
@@ -388,7 +391,7 @@ class Task(ABC):
     def concepts(self, *operands: npt.ArrayLike | Examples) -> dict[str, Array]:
         """Quantities for which a probe searches in an embedding: name -> (N, k), k numbers for each example.
 
-        The arguments are operands, each (N,), or examples; by default all `examples`. Of an addition ``carries[:, i]``
+        The arguments are operands, each (N,), or examples; by default all `examples`. In addition ``carries[:, i]``
         is the carry out of digit i, which causal models call ``carry[:, i + 1]``.
         """
         return self._concepts(self.as_examples(*operands))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from arith_erd.digits import to_digits
+from arith_erd.digits import from_digits, to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp import algorithms
 from arith_erd.interp.causal_model import CausalModel
@@ -78,6 +78,7 @@ def changes_its_argument(a, b):
         ({"x": lambda a: a[:, None], "sum": total}, r"^variable x: returned int64 of shape \(64, 1\)"),
         ({"x": lambda a: 1 // 0, "sum": total}, r"^variable x: ZeroDivisionError"),
         ({"s": changes_its_argument}, r"^variable s: ValueError: output array is read-only"),
+        ({"sum": max}, r"^variable sum: <built-in function max> has no signature; expected a function of variables"),
         ({}, r"variables: received \{\}; expected a function for each name"),
         (["sum"], r"variables: received \['sum'\]; expected a function"),
         ({"a_bit": lambda a: a, "sum": total}, r"variables a_bit, sum: expected names that differ from"),
@@ -95,6 +96,13 @@ def test_unknown_names_are_refused() -> None:
         CausalModel(Add(3), {"sum": total}, output="total")
     with pytest.raises(UserError, match=r"^variable carry: set to values of shape \(\); expected \(1,\) or \(1, 4\)"):
         CausalModel(Add(3)).values([[1, 2]], {"carry": 0})
+    with pytest.raises(UserError, match=r"^variable a: set to values of shape \(1, 4\); expected \(1,\)$"):
+        ADD.values([[1, 2]], {"a": [[1, 1, 0, 0]]})
+
+
+def test_an_operand_that_is_set_sets_its_bits() -> None:
+    adder = CausalModel(Add(3), {"sum": lambda a_bit, b_bit: from_digits(a_bit) + from_digits(b_bit)})
+    assert from_digits(adder.interchange([[3, 5]], [[1, 4]], "a")).tolist() == [6]
 
 
 def test_the_output_is_the_variable_that_is_the_answer() -> None:
@@ -141,6 +149,12 @@ def test_impossible_families_are_refused_with_what_was_asked() -> None:
         CounterfactualDataset.sample(ADD, "sum", ["xor", "carry"])
 
 
+def test_rare_sources_are_found() -> None:
+    adder = CausalModel(Add(7), {"zero": lambda a, b: a + b == 0, "answer": total})
+    for seed in range(3):
+        assert CounterfactualDataset.sample(adder, vary="zero", n=1, seed=seed).source.tolist() == [0]
+
+
 def operands_of(data: CounterfactualDataset) -> set[int]:
     return set(data.base_examples.operands.flat) | set(data.source_examples.operands.flat)
 
@@ -154,7 +168,7 @@ def test_parts_of_a_dataset_share_no_operand_and_belong_to_its_family() -> None:
     assert (ADD.table["xor"][test.base][:, 2] == ADD.table["xor"][test.source][:, 2]).all()
     with pytest.raises(UserError, match=r"^shares=\(0\.8,\): expected shares above 0 that add up to 1"):
         data.split((0.8,))
-    with pytest.raises(UserError, match=r"^a share of 0\.02 leaves 0 examples, too few"):
+    with pytest.raises(UserError, match=r"^a share of 0\.02 leaves 6 of 300 pairs and 0 examples, too few"):
         data.split((0.98, 0.02))
     pools = split_operands(Add(4), (0.5, 0.25, 0.25), np.random.default_rng(0))
     assert [len(pool) for pool in pools] == [64, 16, 16]

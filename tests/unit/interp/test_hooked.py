@@ -19,6 +19,7 @@ from arith_erd.models import NanoGPT, Transformer
 from arith_erd.probes.patching import Patching
 from arith_erd.tasks import Add, RandomOutput
 from tests.unit.interp.toys import InDirections
+from tests.unit.tasks.test_tasks import Square
 
 TASK = Add(3)
 SIZE = {"prompt_length": 7, "answer_length": 4, "d_model": 16, "num_heads": 2, "num_layers": 3}
@@ -93,6 +94,16 @@ def test_a_position_of_a_truncated_run_is_the_same_position() -> None:
         _, other = model.run_with_cache(OTHER, ["dec.2"])
         patch = [Interchange("dec.2", 1).with_source(other)]
         assert equal(model.run((prompt, answer_in[:, :2]), patch)[:, 1], model.run(CLEAN, patch)[:, 1])
+
+
+@pytest.mark.parametrize("kind", [Transformer, NanoGPT])
+def test_a_prefix_as_long_as_the_prompt_is_no_prompt(kind) -> None:
+    task = Square(3)
+    model = Hooked(kind(3, 6, d_model=8, num_heads=2, num_layers=1), task=task)
+    prompt, answer_in = model.inputs(task.examples())
+    steer = Steer("dec.1", "r1", torch.ones(8))
+    for t in (2, 3, 4):
+        assert equal(model.run((prompt, answer_in[:, :t]), steer)[:, 1], model.run(task.examples(), steer)[:, 1])
 
 
 def test_interventions_compose_in_order_and_batches_do_not_matter() -> None:
@@ -305,6 +316,7 @@ def test_what_does_not_fit_is_one_line() -> None:
         (lambda: model.run([3, 5]), r"^Transformer: received list; expected task\.examples"),
         (lambda: model.run(CLEAN, Steer("dec.2", 0, x, head=0)), r"head=0: expected None at a site without heads"),
         (lambda: model.run(CLEAN, Steer("dec.2.attn.z", 0, ZEROS[0], head=2)), r"head=2: expected one of 2 heads$"),
+        (lambda: Steer("dec.2", 0, x, head=1.5), r"^head=1\.5: expected an integer of at least 0$"),
         (lambda: model.run(CLEAN, batch_size=0), r"^batch_size=0: expected an integer"),
         (lambda: model.predict([[1, 2]], [[3, 4]]), r"^add: received operands of shapes \(1, 2\), \(1, 2\)"),
         (lambda: model.run(CLEAN, Interchange("dec.2", None, two, x)), r"^Interchange at dec\.2: Subspace.* does"),

@@ -18,7 +18,7 @@ from arith_erd.mechanism.controls import (
     ControlledDAS,
     principal_angles,
     random_subspaces,
-    sign_flipped,
+    sign_flipped_subspaces,
     untrained_copy,
 )
 from arith_erd.models import NanoGPT, Network, Transformer
@@ -54,12 +54,12 @@ def test_what_is_used_is_near_what_a_probe_reads_only_where_the_network_uses_wha
     assert planted["angle_least_squares"] < 5
     for name, site, near in (("prefix_carry", "dec.3", True), (*DECOY_NETWORKS["carry"][:1], DECOY_SITE, False)):
         there = ControlledDAS(Hooked(reference(name, 0).network, task=Add()), CausalModel(Add()), site, 4, CONFIG)
-        angles = there.probe_angles("carry", there.fit(*there.sample_pairs("carry")[:2], "carry", 1))
+        angles = there.angles_to_probes("carry", there.fit(*there.sample_pairs("carry")[:2], "carry", 1))
         low, high = angles["angle_random_low"], angles["angle_random_high"]
         assert 15 < low < 85 < high <= 90
         assert all((angles[name] < low) == near for name in ("angle_least_squares", "angle_leace"))
     first = ControlledDAS(search.model, ADDER, "dec.1", 0, CONFIG)
-    assert np.isnan([*first.probe_angles("carry", planted["subspace"]).values()]).all()  # no carry into the first bit
+    assert np.isnan([*first.angles_to_probes("carry", planted["subspace"]).values()]).all()  # bit 0 has no carry
 
 
 def test_smallest_sufficient_rank_is_chosen(search: ControlledDAS) -> None:
@@ -90,11 +90,11 @@ def test_controls_have_the_rank_and_the_variance_of_what_they_control() -> None:
     assert all(principal_angles(subspace.directions, other.directions)[-1] > 1 for other in others)
     covariance = torch.cov(x.T)
     original = subspace.directions.T @ covariance @ subspace.directions
-    for other in sign_flipped(white, subspace, 5, seed=0):
+    for other in sign_flipped_subspaces(white, subspace, 5, seed=0):
         torch.testing.assert_close(other.directions.T @ other.directions, torch.eye(2, dtype=torch.float64))
         torch.testing.assert_close(other.directions.T @ covariance @ other.directions, original)
         assert principal_angles(other.directions, subspace.directions)[-1] >= 45
-    assert list(sign_flipped(white, Subspace(white.axes[:, :1]), 5, seed=0)) == []  # flips give the same subspace
+    assert list(sign_flipped_subspaces(white, Subspace(white.axes[:, :1]), 5, seed=0)) == []  # flips change nothing
 
 
 @pytest.mark.parametrize("kind", [Transformer, NanoGPT])

@@ -65,14 +65,14 @@ def network(rule: Callable[[PrefixedExamples], np.ndarray], **options: object) -
 
 
 def by_carry(threshold: float) -> Callable[[PrefixedExamples], np.ndarray]:
-    return lambda x: x.column % 2 ^ (x.c > threshold)
+    return lambda x: x.column_sum % 2 ^ (x.c > threshold)
 
 
 def last_token(x: PrefixedExamples) -> np.ndarray:
     if x.t == 0:
-        return x.column % 2
+        return x.column_sum % 2
     before = x.t - 1
-    return x.column % 2 ^ ((x.a >> before & 1) + (x.b >> before & 1) + 1 - (x.prefix >> before & 1) >= 2)
+    return x.column_sum % 2 ^ ((x.a >> before & 1) + (x.b >> before & 1) + 1 - (x.prefix >> before & 1) >= 2)
 
 
 def measured(rows: pd.DataFrame, measure: str) -> pd.Series:
@@ -117,7 +117,7 @@ def test_swapped_runs_have_the_same_prefix_and_opposite_bits(task: Task) -> None
         assert np.array_equal(right % 2**t, base.prefix)
         assert np.array_equal(other % 2**t, base.prefix)
         assert ((right >> t & 1) != (other >> t & 1)).all()
-        assert np.array_equal(base.column, source.column)
+        assert np.array_equal(base.column_sum, source.column_sum)
     assert len(base.a)
 
 

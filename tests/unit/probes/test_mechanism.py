@@ -9,7 +9,7 @@ from arith_erd.catalog.loading import load_references
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import LocalRemainder, PrefixCarry
 from arith_erd.interp.causal_model import CausalModel
-from arith_erd.mechanism.card import NO_VERDICT, STEERED, UNCALIBRATED, Bit, Card, NetworkCard
+from arith_erd.mechanism.card import NO_VERDICT, STEERING_STEPS, UNCALIBRATED, BitResponse, Card, NetworkCard
 from arith_erd.mechanism.signature import measure_signature
 from arith_erd.models import NanoGPT
 from arith_erd.plots.tables import column_kinds, summary_table
@@ -68,7 +68,8 @@ def test_another_task_and_too_few_pairs_are_refused() -> None:
         Mechanism(load_references("erd", [0], Add()), causal_model=CausalModel)
 
 
-BITS = tuple(Bit(t, 0.25 * (t - 1), 0.0, {"carry": None if t == 1 else True, "value": False}) for t in (1, 2, 3))
+FOLLOWS = ({"carry": carry, "value": False} for carry in (None, True, True))
+BITS = tuple(BitResponse(t, 0.25 * (t - 1), 0.0, follows) for t, follows in enumerate(FOLLOWS, 1))
 DISTANCES = {"erd": 3.0, "mixed": 1.5}
 CARD = NetworkCard(0, "mine", "none", "mixed", 1.5, DISTANCES, {}, 0.875, True, ("no algorithm is near",), BITS)
 
@@ -85,9 +86,8 @@ def test_card_says_what_is_followed_and_needed() -> None:
 
 def test_what_is_not_known_is_said_in_words() -> None:
     """A multiplication has no verdict and no carries."""
-    nothing = replace(
-        CARD, distance=None, nearest=None, distances={}, bits=(Bit(1, None, None, dict.fromkeys(STEERED)),)
-    )
+    bit = BitResponse(1, None, None, dict.fromkeys(STEERING_STEPS))
+    nothing = replace(CARD, distance=None, nearest=None, distances={}, bits=(bit,))
     card = Card("mul", 3, (nothing,))
     assert card.table()["nearest, distance"].tolist() == ["none is known"]
     assert card.summary()[1].startswith("Prefix: random tokens before a bit change not measured;")

@@ -217,6 +217,8 @@ def test_modulus_alone_limits_the_table_of_modular_addition():
     task = ModAdd(10, modulus=997)
     assert task.size == 997**2
     assert rows(task, task.examples([996], [2])) == [("0010011111+0100000000", "1000000000")]
+    with pytest.raises(UserError, match=r"^x: received examples of another task"):
+        ModAdd(np.int64(7), modulus=97).require_own_examples(ModAdd(7, modulus=89).examples(), "x")
 
 
 class Labelled(Square):

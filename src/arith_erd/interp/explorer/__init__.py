@@ -58,6 +58,7 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
     kind, task = type(model.network).__name__, model.task
     if type(model.network) not in (Transformer, NanoGPT):
         raise UserError(f"explorer: {model.name} is a {kind}; expected our Transformer or NanoGPT")
+    task.require_enumerable("probe=explorer")
     rng = np.random.default_rng(seed)
     fit = task.examples(*(rng.integers(0, size, pairs) for size in task.shape))
     precision, rounded = torch.float16, _round_weights(model, torch.float16)
@@ -66,14 +67,23 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
     exact = rounded.network.state_dict() | _page_tensors(rounded, fit)
     tensors = {x: y if x.endswith(("positions", "answers")) else y.to(precision) for x, y in exact.items()}
     planes = np.concatenate([x.float().numpy().ravel() for x in tensors.values()]).view(np.uint8).reshape(-1, 4).T
-    page = {"name": model.name, "seed": model.seed, "kind": kind, "task": {x: getattr(task, x) for x in TASK_FIELDS}}
-    page |= {"heads": next((x.num_heads for x in rounded.network.modules() if hasattr(x, "num_heads")), 1)}
-    page |= {"rope": model.network.position_encoding == "rope", "weight_bits": 8 * precision.itemsize}
-    page |= {"stream": residual_stream(model.sites), "parameters": sum(x.numel() for x in model.network.parameters())}
-    page |= {"epoch": model.origin.epoch, "right": model.accuracy(fit), "missed": _worst_token(model, pairs, rng)}
-    page |= {"found": finding_sentences(model.name, model.seed) if model.origin.epoch is None else {}}
-    page |= {"numbers": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()}
-    return page | {"shapes": {name: x.shape for name, x in tensors.items()}}
+    return {
+        "name": model.name,
+        "seed": model.seed,
+        "kind": kind,
+        "epoch": model.origin.epoch,
+        "task": {name: getattr(task, name) for name in TASK_FIELDS},
+        "heads": next((x.num_heads for x in rounded.network.modules() if hasattr(x, "num_heads")), 1),
+        "rope": model.network.position_encoding == "rope",
+        "weight_bits": 8 * precision.itemsize,
+        "stream": residual_stream(model.sites),
+        "parameters": sum(x.numel() for x in model.network.parameters()),
+        "right": model.accuracy(fit),
+        "missed": _worst_token(model, pairs, rng),
+        "found": finding_sentences(model.name, model.seed) if model.origin.epoch is None else {},
+        "numbers": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode(),
+        "shapes": {name: x.shape for name, x in tensors.items()},
+    }
 
 
 def _worst_token(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[str, Any] | None:

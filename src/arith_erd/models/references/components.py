@@ -183,7 +183,7 @@ def piecewise(row: Tensor, knots: Sequence[float], values: npt.ArrayLike | Tenso
     return Units(row.expand(len(x), -1), -x, write @ bends.T, write @ y[0])
 
 
-def curve(stream: Stream, row: Tensor, knots: Sequence[float], values: Sequence[float], name: str) -> Units:
+def write_curve(stream: Stream, row: Tensor, knots: Sequence[float], values: Sequence[float], name: str) -> Units:
     """Units that write a `piecewise` linear function of ``row @ z`` to a feature, which is added if missing."""
     stream.add(name)
     return piecewise(row, knots, [[value] for value in values], stream.write(name))
@@ -287,7 +287,10 @@ def fetch_bits(stream: Stream, memory: Stream, shift: int, suffix: str = "", tog
     of the stream then depends on the bits, and LayerNorm distorts a value that is stored beside them by 2%.
     """
     inside = [0 <= t - shift < BITS for t in range(WIDTH)]
-    a, b = ([[of[t - shift] if inside[t] else OPERATOR] for t in range(WIDTH)] for of in (A_POSITIONS, B_POSITIONS))
+    a, b = (
+        [[positions[t - shift] if inside[t] else OPERATOR] for t in range(WIDTH)]
+        for positions in (A_POSITIONS, B_POSITIONS)
+    )
     first, second = f"a{suffix}", f"b{suffix}"
     if not together:
         places = ((a, first), (b, second))
@@ -302,13 +305,13 @@ def fetch_bits(stream: Stream, memory: Stream, shift: int, suffix: str = "", tog
 def carry_from_prefix(stream: Stream) -> list[Units]:
     """Write the carry into bit t: the majority of ``a_(t-1)``, ``b_(t-1)`` and *not* ``r_(t-1)``, the token here."""
     row = stream.read("a_before")[0] + stream.read("b_before")[0] - stream.read("bit")[0]
-    return [curve(stream, row, (-0.5, 0.5), (-1, 1), "carry")]
+    return [write_curve(stream, row, (-0.5, 0.5), (-1, 1), "carry")]
 
 
 def write_xor(stream: Stream, name: str = "answer") -> list[Units]:
     """Write bit t of the sum: 1 if one or three of ``a_t``, ``b_t`` and the carry are 1."""
     row = stream.read("a")[0] + stream.read("b")[0] + stream.read("carry")[0]
-    return [curve(stream, row, (-2.5, -1.5, -0.5, 0.5, 1.5, 2.5), (-1, 1, 1, -1, -1, 1), name)]
+    return [write_curve(stream, row, (-2.5, -1.5, -0.5, 0.5, 1.5, 2.5), (-1, 1, 1, -1, -1, 1), name)]
 
 
 def copy_b(stream: Stream, memory: Stream) -> list[Head]:
@@ -321,7 +324,7 @@ def copy_b(stream: Stream, memory: Stream) -> list[Head]:
 def equal_bits(stream: Stream) -> list[Units]:
     """In the encoder, write 1 where a bit equals its partner, so that the two decide their carry; else -1."""
     row = stream.read("bit")[0] + stream.read("partner")[0]
-    return [curve(stream, row, (-1.5, -0.5, 0.5, 1.5), (1, -1, -1, 1), "settled")]
+    return [write_curve(stream, row, (-1.5, -0.5, 0.5, 1.5), (1, -1, -1, 1), "settled")]
 
 
 def carry_by_lookahead(stream: Stream, memory: Stream, score_rows: Sequence[int] = range(WIDTH)) -> list[Head]:
@@ -373,7 +376,7 @@ def write_parity(stream: Stream) -> list[Units]:
     offsets = torch.tensor([MEAN_SUM - 0.5 + 2.0 ** -(t + 1) for t in range(WIDTH)], dtype=torch.float64)
     row = MEAN_SUM * stream.read("value")[0] - 0.5 * stream.read("prefix")[0] + offsets @ stream.read("position")
     numbers = range(-1, 2**WIDTH - 1)
-    return [curve(stream, row, numbers, [2 * (number % 2) - 1 for number in numbers], "parity")]
+    return [write_curve(stream, row, numbers, [2 * (number % 2) - 1 for number in numbers], "parity")]
 
 
 def parity_of_column(stream: Stream) -> list[Units]:
@@ -384,16 +387,16 @@ def parity_of_column(stream: Stream) -> list[Units]:
     elsewhere[BITS] = 0.0
     last = total - 10 * elsewhere @ position  # below all knots but in the last bit
     return [
-        curve(stream, total, (0, 1, 2, 3), (-1, 1, -1, 1), "parity"),
-        curve(stream, last, (1, 2, 3), (0, 2, 0), "parity"),
+        write_curve(stream, total, (0, 1, 2, 3), (-1, 1, -1, 1), "parity"),
+        write_curve(stream, last, (1, 2, 3), (0, 2, 0), "parity"),
     ]
 
 
 def write_answer_from_parity(stream: Stream) -> list[Units]:
     """Write the answer: the feature ``parity``, sharpened to -1 or 1."""
-    return [curve(stream, stream.read("parity")[0], (-0.5, 0.5), (-1, 1), "answer")]
+    return [write_curve(stream, stream.read("parity")[0], (-0.5, 0.5), (-1, 1), "answer")]
 
 
 def carry_from_number(stream: Stream) -> list[Units]:
     """Write the carry into bit t from ``(A + B - p) / 2^t``: -1 up to 1/4, 1 from 3/4 on."""
-    return [curve(stream, sum_minus_prefix(stream, include_own=False), (0.25, 0.75), (-1, 1), "carry")]
+    return [write_curve(stream, sum_minus_prefix(stream, include_own=False), (0.25, 0.75), (-1, 1), "carry")]
