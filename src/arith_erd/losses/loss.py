@@ -21,8 +21,8 @@ class Loss(nn.Module):
     padded: bool = False
     """Whether the task pads completions. If so, `forward` must leave padding out."""
     compiles: bool | Literal["layers"] = True
-    """Whether a pack may be compiled. Not if `forward` adds or removes hooks: compiled code ignores those inside it.
-    ``layers`` if its hooks are on whole layers: these are compiled one by one, a pack that would be one graph is not.
+    """Whether a pack may be compiled. False if `forward` hooks modules inside layers, since compiled code ignores that.
+    ``layers`` if it hooks whole layers only: then they are compiled one by one, and a pack is never one graph.
     """
 
     def targets(self, task: Task, examples: Examples) -> Array | None:

@@ -16,8 +16,8 @@ over the bits t of the answer::
     X_of_all                agreement over all random prefixes, where a tie counts one half
     user_model              agreement after random prefixes with a user's causal model
 
-NaN stands where a component is undefined: bit 0 has no prefix; the carry into bit 1 is also the product of the two bits
-before it; in the last two bits the sum and its column are indistinguishable. `POST_HOC` algorithms were written after
+NaN stands where a component is undefined: bit 0 has no prefix; the carry into bit 1 equals a_0 b_0 and cannot be
+distinguished from it; nor can the last two bits of the sum from their columns. `POST_HOC` algorithms were written after
 we had seen trained networks, so they are no candidates for the verdict.
 """
 

@@ -131,9 +131,9 @@ def _page_tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
 
 
 def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
-    """Write the page of networks of one task, from `export_network`; it opens with the first, and links ``docs``."""
+    """Write the page for networks of one task, from `export_network`. It opens with the first and links to ``docs``."""
     task = networks[0]["task"]
-    for other in [one for one in networks if one["task"] != task]:
+    for other in [network for network in networks if network["task"] != task]:
         answers = "{name}, {bits} {digit_noun}".format(**other["task"])
         raise UserError(f"explorer: {other['name']} answers {answers}; expected the first one's task, {task['name']}")
     data = json.dumps({"task": task, "docs": docs, "found": FINDINGS, "networks": networks})

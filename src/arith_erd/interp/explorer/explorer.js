@@ -140,7 +140,7 @@ function run(net, pair, actions = [], other = pair) {
 
 const changed = (trace, before) => ANSWER.filter((_, t) => trace.tokens[t] !== before.tokens[t])
 
-/** Do the interventions change other pairs, too? The same 100 each time, and sources for exchanges. */
+/** Do the interventions change other pairs, too? The same 100 each time, and sources for patches. */
 async function sample() {
   let seed = 1
   const draw = () => task.shape.map(size => (seed = seed * 48271 % 2147483647) % size)
@@ -401,15 +401,15 @@ function drawTools() {
       element('span', { className: 'soft' }, 'or choose a cell of a table above')),
     drawTool('invert', 'Invert an answer token',
       element('p', {}, 'Click a token of the answer. The positions after it read the other digit.')),
-    drawTool('exchange', 'Exchange with another pair\'s run', line(drawOperands('other')), complaint('other'),
-      line(button('exchange', 'Take the place from that run', () => toggle(`exchange:${site}:${position}`)))),
+    drawTool('exchange', 'Patch from another pair\'s run', line(drawOperands('other')), complaint('other'),
+      line(button('exchange', 'Patch this place', () => toggle(`exchange:${site}:${position}`)))),
     drawTool('off', 'Turn a part off',
       line(select('part', 'Part', parts, action => actionWords(action).replace(' off', ''), part),
         button('off', 'Replace by its mean', () => toggle(part)))),
     encoder && drawTool('tokens', 'Replace the encoder by a list of vectors',
       line(button('tokens', `One vector for each token and place: ${vectors} in all`, () => toggle('tokens'),
         { ariaPressed: actions.includes('tokens') }))),
-    drawTool('steer', 'Move along a direction',
+    drawTool('steer', 'Steer along a direction',
       line(select('along', 'Of', directions, name => (name === 'carry' ? 'the carry' : 'the answer'), along),
         element('label', {}, 'by ', slider, element('output', {}, stepWords(amount, along))))))
 }
