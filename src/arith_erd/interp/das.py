@@ -18,7 +18,7 @@ from ..digits import Array
 from ..errors import bad_value, require_integer
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
-from .erasure import MIN_DEVIATION, mean_projection, whiten
+from .erasure import MIN_RELATIVE_DEVIATION, mean_projection, whiten
 from .hooked import Hooked
 from .interchange import InterchangeEvaluation, checked_pairs, finite_cache, scored_positions, select_position
 from .interventions import Position, Subspace
@@ -98,11 +98,13 @@ class DASSearch:
 
     def __post_init__(self) -> None:
         activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site], True)[self.site]
-        self.whitened = whiten(select_position(self.model, activations, self.site, self.position), MIN_DEVIATION)
+        self.whitened = whiten(
+            select_position(self.model, activations, self.site, self.position), MIN_RELATIVE_DEVIATION
+        )
         self.scored_positions = scored_positions(self.model, self.site, self.position, activations)
         task, length = self.model.task, activations.shape[1]
         self.at_prompt = self.position in task.prompt_names or holds_only_prompt(self.site, length, task)
-        self.digits = [self.model.task.answer_positions[t] for t in self.scored_positions]
+        self.digits = [self.model.task.answer_digits[t] for t in self.scored_positions]
 
     def evaluation(self, data: CounterfactualDataset, variable: str) -> InterchangeEvaluation:
         return InterchangeEvaluation(self.model, data, self.site, self.position, variable)

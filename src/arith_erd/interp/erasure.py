@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import UserError, require_integer, require_type
 
-MIN_DEVIATION = 1e-3  # axes with a smaller deviation, relative to the first, do not count as varying
+MIN_RELATIVE_DEVIATION = 1e-3  # axes with a smaller deviation, relative to the first, do not count as varying
 FLOAT32_EPS = torch.finfo(torch.float32).eps
 MIN_CORRELATION = torch.finfo(torch.float64).eps ** 0.5
 

@@ -37,7 +37,7 @@ from .counterfactuals import CounterfactualDataset
 from .forward import ForwardPass
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
-from .sites import holds_only_prompt, num_prompt_positions, site_positions
+from .sites import holds_only_prompt, layers, num_prompt_positions, site_positions
 
 
 def interchange_accuracy(
@@ -54,9 +54,9 @@ def interchange_accuracy(
     Args:
         causal_model: the hypothesis; it need not be the causal model with which the data were drawn.
         intervention: the site, position and subspace; its source is taken from the data.
-        sites: instead of ``intervention``: interchange whole activations of each site, at all positions together and
-            at every single one, the prompt's too. If the data vary one digit, the only position of the answer is that
-            of the digit.
+        sites: instead of ``intervention``: interchange whole activations of each site, ``all`` for the layers, at all
+            positions together and at every single one, the prompt's too. If the data vary one digit, the only position
+            of the answer is that of the digit.
         variable: by default the one that the data vary.
 
     Returns:
@@ -76,25 +76,27 @@ def interchange_accuracy(
     if intervention is not None and not isinstance(intervention, Interchange):
         received = type(intervention).__name__
         raise UserError(f"interchange_accuracy: received a {received}; expected an Interchange, or sites=[..]")
+    if sites == "all":
+        sites = layers(model.sites) or [*model.sites]
     sites = [sites] if isinstance(sites, str) else sites
     predicted = data.expected(variable)
     others = [v for v in causal_model.variables if v != variable and np.array_equal(data.expected(v), predicted)]
     cache = finite_cache(model, data.source_examples, [intervention.site] if intervention else sites, True)
     answer_names = model.task.answer_names
-    read = answer_names if data.digit is None else [answer_names[model.task.answer_positions[data.digit]]]
+    scored = answer_names if data.digit is None else [answer_names[model.task.answer_positions[data.digit]]]
     rows = []
     for site, source in cache.items():
         positions = site_positions(site, source.shape[1], model.task)
-        places = [*(name for name in positions if name in read or name not in answer_names), None]
+        tested = [*(name for name in positions if name in scored or name not in answer_names), None]
         resumed = model.resume_from(site, data.base_examples)
-        without = resumed().argmax(dim=-1)
-        for position in [intervention.position] if intervention else places:
+        tokens_before = resumed().argmax(dim=-1)
+        for position in [intervention.position] if intervention else tested:
             head = intervention.head if intervention else None
             evaluation = InterchangeEvaluation(model, data, site, position, variable, source, resumed, head)
             expected, base_tokens = evaluation.expected, evaluation.base_tokens
             tokens = evaluation.tokens(intervention.subspace if intervention else None)
             changed, kept = changed_and_kept(tokens, expected, base_tokens)
-            unchanged = without[:, evaluation.scored_positions]
+            unchanged = tokens_before[:, evaluation.scored_positions]
             rows.append(
                 {
                     "site": site,

@@ -28,7 +28,7 @@ from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..tasks import Add, Task
 
-BATCH_SIZE = 1024
+PLACE_VALUE_BATCH_SIZE = 1024
 MAX_COMBINATIONS = 2**21  # up to here, combinations of low bits and prefix are halved one by one
 PREFIX = "prefix"
 Row = dict[str, Any]
@@ -106,7 +106,7 @@ class PrefixedExamples:
 
     def network_bits(self, model: Hooked, *interventions: Replace) -> Array:
         """Bit t (N,) of the network's answers, the likelier of 0 and 1."""
-        logits = model.run(self.tensors(), interventions, batch_size=BATCH_SIZE)  # (N, t + 1, V)
+        logits = model.run(self.tensors(), interventions, batch_size=PLACE_VALUE_BATCH_SIZE)  # (N, t + 1, V)
         return np.asarray((logits[:, -1, ONE] > logits[:, -1, ZERO]).long().cpu())
 
     def predict_by(self, model: CausalModel) -> Array:

@@ -36,7 +36,7 @@ from ..tasks import Examples, Task
 from .card import USER_MODEL, CardRow
 from .place_value import PREFIX, ColumnSums, PrefixedExamples, predict_by_rule
 
-BATCH_SIZE = 256
+PREFIX_BATCH_SIZE = 256
 PREFIXES_PER_EXAMPLE = 2  # random prefixes for each example
 
 
@@ -64,7 +64,9 @@ def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple
     mean = cache["dec.embed"].mean(dim=0)  # (m, C)
 
     def run(answer_in: Tensor, *interventions: Intervention) -> Array:
-        return np.asarray(model.run((prompt, answer_in), interventions, batch_size=BATCH_SIZE).argmax(dim=-1).cpu())
+        return np.asarray(
+            model.run((prompt, answer_in), interventions, batch_size=PREFIX_BATCH_SIZE).argmax(dim=-1).cpu()
+        )
 
     def read(first_position: int, answer_in: Tensor, change: str, change_of_later: str) -> Iterator[PrefixResponse]:
         tokens, bits = run(answer_in), (answer_in[:, 1:] - ZERO).cpu().numpy()

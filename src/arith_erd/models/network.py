@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..digits import PAD, START
 from ..errors import UserError
 
-BATCH_SIZE = 256
+DECODING_BATCH_SIZE = 256
 
 
 class Network(nn.Module):
@@ -110,7 +110,7 @@ def greedy_decode(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
     A `Network` encodes each prompt once; any other module runs as a whole for each token.
     """
     batches = []
-    for part in prompt.split(BATCH_SIZE):
+    for part in prompt.split(DECODING_BATCH_SIZE):
         step = partial(network.decode, network.encode(part)) if isinstance(network, Network) else partial(network, part)
         answer = torch.full((len(part), 1), START, dtype=prompt.dtype, device=prompt.device)
         for t in range(length):
@@ -123,7 +123,7 @@ def greedy_decode(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
 @torch.no_grad()
 def teacher_forced_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
     """The likeliest tokens (N, m) under teacher forcing, from (N, P) and (N, m). Padding stays."""
-    parts = zip(prompt.split(BATCH_SIZE), completion.split(BATCH_SIZE), strict=True)
+    parts = zip(prompt.split(DECODING_BATCH_SIZE), completion.split(DECODING_BATCH_SIZE), strict=True)
     return _keep_padding(torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts]), completion)
 
 

@@ -52,17 +52,17 @@ class RandomOffset(Dropout):
 
 
 class IndexEmbedding(nn.Module):
-    """Add a vector for the number of each token: learned, or sinusoids of amplitude ``size``."""
+    """Add a vector for the number of each token: learned, or sinusoids of amplitude ``amplitude``."""
 
     weight: Tensor  # (T, C)
 
-    def __init__(self, length: int, d_model: int, padded: bool, size: float | None = None) -> None:
+    def __init__(self, length: int, d_model: int, padded: bool, amplitude: float | None = None) -> None:
         super().__init__()
         self.padded = padded
-        if size is None:
+        if amplitude is None:
             self.weight = nn.Parameter(nn.init.normal_(torch.empty(length, d_model)))
         else:
-            self.register_buffer("weight", size * sinusoids(length, d_model), persistent=False)
+            self.register_buffer("weight", amplitude * sinusoids(length, d_model), persistent=False)
 
     def forward(self, x: Tensor, tokens: Tensor, first: int = 0) -> Tensor:
         """Add positions to embeddings (B, T, C) of tokens (B, T), counted from 0 in each stack; ignores ``first``."""
@@ -96,11 +96,11 @@ class DigitPlaceEmbedding(nn.Module):
 
 
 def added_positions(
-    position_encoding: str, length: int, d_model: int, layout: Layout | None, size: float = 1.0
+    position_encoding: str, length: int, d_model: int, layout: Layout | None, amplitude: float = 1.0
 ) -> IndexEmbedding | DigitPlaceEmbedding | None:
     """The module that adds positions to the embeddings of up to ``length`` tokens; None for ``rope`` and ``none``.
 
-    ``size`` is the amplitude of fixed vectors, which should not exceed that of the token embeddings.
+    ``amplitude`` is the amplitude of fixed vectors, which should not exceed that of the token embeddings.
     """
     if position_encoding not in POSITION_ENCODINGS:
         raise ValueError(f"positions={position_encoding}: expected {', '.join(POSITION_ENCODINGS)}")
@@ -111,7 +111,7 @@ def added_positions(
             raise ValueError(f"positions={position_encoding}: needs the layout of a task's tokens")
         return DigitPlaceEmbedding(layout, d_model, position_encoding == "coupled")
     padded = layout is not None and layout.padded
-    return IndexEmbedding(length, d_model, padded, size if position_encoding == "sinusoidal" else None)
+    return IndexEmbedding(length, d_model, padded, amplitude if position_encoding == "sinusoidal" else None)
 
 
 class Rotary(nn.Module):

@@ -75,11 +75,11 @@ class Layer(nn.Module):
     ) -> None:
         super().__init__()
 
-        def attend(rotary: int = 0) -> Residual:
+        def residual_attention(rotary: int = 0) -> Residual:
             return Residual(MultiHeadAttention(d_model, num_heads, rotary) if attention else None, d_model, dropout)
 
-        self.self_attention = attend(rotary)
-        self.cross_attention = attend() if cross else None
+        self.self_attention = residual_attention(rotary)
+        self.cross_attention = residual_attention() if cross else None
         self.feed_forward = Residual(FeedForward(d_model), d_model, dropout) if feed_forward else nn.Identity()
 
     def forward(self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None) -> Tensor:

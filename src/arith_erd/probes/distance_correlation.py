@@ -38,7 +38,7 @@ def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
 
 
 METHODS = {"pearson": pearson, "spearman": spearman}
-SPACES = (("in", "token"), ("in", "value"), ("out", "token"), ("out", "value"))
+LEVELS_AND_SPACES = (("in", "token"), ("in", "value"), ("out", "token"), ("out", "value"))
 LEVEL_NAMES = {"in": "input", "out": "output"}
 STACK_ORDER = {"input": 0, "enc": 1, "dec": 2, "output": 3}
 UNTRAINED = "untrained "
@@ -74,12 +74,12 @@ class DistanceCorrelation(NetworkProbe):
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         task = model.task
         examples = task.examples(*[np.arange(task.limit)] * task.num_operands)
-        texts = examples.prompt, examples.completion
-        tokens = [pdist(x, "hamming") * x.shape[1] for x in texts]  # number of tokens that differ
+        both = examples.prompt, examples.completion
+        tokens = [pdist(x, "hamming") * x.shape[1] for x in both]  # number of tokens that differ
         values = [pdist(x[:, None], "cityblock") for x in (examples.a, examples.answer)]
-        reference_distances = np.stack([tokens[0], values[0], tokens[1], values[1]])  # (4, D), as `SPACES`
+        reference_distances = np.stack([tokens[0], values[0], tokens[1], values[1]])  # (4, D), as `LEVELS_AND_SPACES`
         site_distances = distances(model, examples)
-        cells = [(*site, *space) for site, space in product(site_distances, SPACES)]
+        cells = [(*site, *space) for site, space in product(site_distances, LEVELS_AND_SPACES)]
         cells = [("input", 0, "in", "value"), *cells, ("output", 0, "out", "value")]
         for method, correlate in METHODS.items():
             by_site = correlate(np.stack(list(site_distances.values())), reference_distances)  # (S, 4)
@@ -125,7 +125,7 @@ def label_sites(rows: pd.DataFrame) -> pd.DataFrame:
     layer = rows["layer"].map("{:g}".format).where(rows["layer"] > 0, "token")
     layer = layer.where(rows["stack"].isin(STACK_ORDER), "")
     to = rows["level"].map(LEVEL_NAMES) + "\n" + rows["space"]
-    order = [f"{LEVEL_NAMES[level]}\n{space}" for level, space in SPACES]
+    order = [f"{LEVEL_NAMES[level]}\n{space}" for level, space in LEVELS_AND_SPACES]
     return rows.assign(site=(rows["stack"] + " " + layer).str.strip(), to=pd.Categorical(to, order))
 
 

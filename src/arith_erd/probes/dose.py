@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..errors import UserError, require_integer
-from ..interp.erasure import MIN_DEVIATION, Whitened, leace, whiten
+from ..interp.erasure import MIN_RELATIVE_DEVIATION, Whitened, leace, whiten
 from ..interp.hooked import Hooked
 from ..interp.interchange import finite_cache
 from ..interp.interventions import Steer
@@ -83,7 +83,7 @@ class Dose(NetworkProbe):
         prompts, completions = (torch.as_tensor(x, device=model.device) for x in (examples.prompt, examples.completion))
         for site, cached in finite_cache(model, examples[fitted], self.sites).items():
             x, values = cached.flatten(1), torch.as_tensor(examples.answer[fitted], device=cached.device)
-            whitened, means = whiten(x, MIN_DEVIATION), centroids(x, values, len(example_of_value))
+            whitened, means = whiten(x, MIN_RELATIVE_DEVIATION), centroids(x, values, len(example_of_value))
             units = {"slope": slope(whitened, values), "leace": leace_step(whitened, values)}
             for delta in self.deltas:
                 before, after = (np.isin(examples.answer + shift, known_values) for shift in (0, delta))

@@ -65,20 +65,22 @@ class InterchangeInterventions(NetworkProbe):
         self.measures = ["flipped", *(f"iia_{name}" for name in ("none", *self.variables, "token"))]
         self.columns = ("seed", "site", "position", "family", "answer", "n", *self.measures)
         own = self.families and parse_families(model, self.families, "probe.families")
-        self.compared = own or default_families(model, requested or None)
+        self.drawn_families = own or default_families(model, requested or None)
         rng = np.random.default_rng(self.seed)
         bases = rng.integers(self.task.size, size=self.pairs or self.task.size)
         self.base = model.examples[bases]
         self.drawn = [*self._draw_sources(bases, rng)]
         no_pair, names = f"none of {len(bases)} bases has a pair with", {name for name, *_ in self.drawn}
-        self.missing = {name: f"{no_pair} {family}" for name, family in self.compared.items() if name not in names}
-        wanted = [name for name in own or requested if name in self.compared]
+        self.missing = {
+            name: f"{no_pair} {family}" for name, family in self.drawn_families.items() if name not in names
+        }
+        wanted = [name for name in own or requested if name in self.drawn_families]
         if wanted and names.isdisjoint(wanted):
             key = "probe.families" if own else "probe.variable"
             raise UserError(f"{key}={wanted[0]}: {self.missing[wanted[0]]}; expected another one, or more probe.pairs")
         if not own:
             alone = "no other variable affects the answer beside it, so there is nothing to keep equal"
-            self.missing |= {name: alone for name in requested if name not in self.compared}
+            self.missing |= {name: alone for name in requested if name not in self.drawn_families}
 
     def _draw_sources(
         self, bases: Array, rng: np.random.Generator
@@ -88,7 +90,7 @@ class InterchangeInterventions(NetworkProbe):
         A base without a source is paired with itself, and not counted. Digits at which no base has one are left out.
         """
         model, task = self.hypothesis, self.task
-        for name, family in self.compared.items():
+        for name, family in self.drawn_families.items():
             for t in range(task.width) if family.vary else [None]:
                 drawn = sample_sources(model, family, t, bases, rng)
                 if (drawn < 0).all():
@@ -140,6 +142,6 @@ class InterchangeInterventions(NetworkProbe):
         return format_cells(means.dropna(axis=1, how="all").rename(columns=lambda name: name.removeprefix("iia_")))
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
-        kept = {name: ", ".join(family.keep) for name, family in self.compared.items() if family.vary and family.keep}
-        titles = {name: f"{name} ({kept} the same)" for name, kept in kept.items()}
+        families = [x for x in self.drawn_families.items() if x[1].vary and x[1].keep]
+        titles = {name: f"{name} ({', '.join(family.keep)} the same)" for name, family in families}
         return position_panels(self.task, rows.replace({"family": titles}), "flipped")

@@ -85,8 +85,8 @@ class Subspaces(NetworkProbe):
                 accepted = f"an integer from 0 to {task.width - 1}, a name such as r1 or a0, a list of them, or all"
                 raise bad_value("probe.position", at, accepted)
         tokens = {name: t for t, name in enumerate(task.answer_names)}
-        read = [tokens.get(at, at) for at in self.positions]
-        digits = [task.answer_positions[t] if isinstance(t, int) else None for t in read]
+        scored = [tokens.get(at, at) for at in self.positions]
+        digits = [task.answer_digits[t] if isinstance(t, int) else None for t in scored]
         for name in self.variables or ():
             require_distinguishable(self.hypothesis, [name], "probe.variable", digits)
         if "all" in self.positions and not (self.variables or self.hypothesis.answer_variable):

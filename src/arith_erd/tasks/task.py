@@ -265,9 +265,15 @@ class Task(ABC):
 
     @property
     def answer_positions(self) -> list[int]:
-        """The position of each digit's token, lowest first; without other tokens also the digit of each position."""
+        """The answer position of each digit of the result, lowest first."""
         names = self.answer_names
         return [names.index(f"r{i}") for i in range(self.width)]
+
+    @property
+    def answer_digits(self) -> list[int]:
+        """The digit of the result at each answer position, 0 for the lowest; -1 for other tokens."""
+        positions = self.answer_positions
+        return [positions.index(t) if t in positions else -1 for t in range(self.answer_length)]
 
     @property
     def layout(self) -> Layout:

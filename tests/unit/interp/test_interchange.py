@@ -110,7 +110,7 @@ def test_direction_planted_in_a_network_of_ones_own_is_found(mine: tuple[ae.Hook
     model, adder = mine
     data = ae.CounterfactualDataset.sample(adder, vary="carry", n=400)
     train, test = data.split()
-    whole = ae.interchange_accuracy(model, adder, test, sites=["h"])
+    whole = ae.interchange_accuracy(model, adder, test, sites="all")
     assert whole["position"].tolist() == ["r3", "r2", "r1", "r0", "all"]
     assert (whole["no_intervention"].iloc[:3] == 0.5).all()
     assert whole["accuracy"].iloc[1] < 0.8  # carries over the sum of the digits too

@@ -9,7 +9,7 @@ import torch
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.das import DASConfig
-from arith_erd.interp.erasure import MIN_DEVIATION, whiten
+from arith_erd.interp.erasure import MIN_RELATIVE_DEVIATION, whiten
 from arith_erd.interp.hooked import Hooked, Origin
 from arith_erd.interp.interventions import Subspace
 from arith_erd.mechanism.controls import (
@@ -85,7 +85,7 @@ def test_search_where_there_is_no_subspace_of_the_rank_is_refused(search: Contro
 
 def test_controls_have_the_rank_and_the_variance_of_what_they_control() -> None:
     x = torch.randn(500, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * torch.arange(1, 7)
-    white = whiten(x, MIN_DEVIATION)
+    white = whiten(x, MIN_RELATIVE_DEVIATION)
     subspace, *others = random_subspaces(white, 2, 5, seed=1)
     assert all(principal_angles(subspace.directions, other.directions)[-1] > 1 for other in others)
     covariance = torch.cov(x.T)
