@@ -20,9 +20,9 @@ from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .erasure import MIN_RELATIVE_DEVIATION, mean_projection, whiten
 from .hooked import Hooked
-from .interchange import InterchangeEvaluation, checked_pairs, finite_cache, scored_positions, select_position
+from .interchange import InterchangeEvaluation, checked_pairs, finite_cache, select_position
 from .interventions import Position, Subspace
-from .sites import holds_only_prompt
+from .sites import SitePositions
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,12 @@ class DASSearch:
 
     def __post_init__(self) -> None:
         activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site], True)[self.site]
-        self.whitened = whiten(
-            select_position(self.model, activations, self.site, self.position), MIN_RELATIVE_DEVIATION
-        )
-        self.scored_positions = scored_positions(self.model, self.site, self.position, activations)
-        task, length = self.model.task, activations.shape[1]
-        self.at_prompt = self.position in task.prompt_names or holds_only_prompt(self.site, length, task)
-        self.digits = [self.model.task.answer_digits[t] for t in self.scored_positions]
+        task, positions = self.model.task, SitePositions.in_task(self.site, activations, self.model.task)
+        selected = select_position(activations, self.site, self.position, task)
+        self.whitened = whiten(selected, MIN_RELATIVE_DEVIATION)
+        self.scored_positions = positions.scored(self.position, task)
+        self.at_prompt = self.position in task.prompt_names or positions.hold_only_prompt(task)
+        self.digits = [task.answer_digits[t] for t in self.scored_positions]
 
     def evaluation(self, data: CounterfactualDataset, variable: str) -> InterchangeEvaluation:
         return InterchangeEvaluation(self.model, data, self.site, self.position, variable)

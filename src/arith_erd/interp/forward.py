@@ -13,7 +13,7 @@ from ..errors import UserError, require_integer
 from ..models.network import require_logits
 from .hooks import edit_outputs, record_outputs, replay_outputs
 from .interventions import Intervention, InterventionContext, Subspace, as_interventions
-from .sites import layer_of, layers, num_own_positions, require_sites
+from .sites import SitePositions, layer_of, layers, require_sites
 
 if TYPE_CHECKING:
     from .hooked import Hooked
@@ -43,11 +43,11 @@ def run_batch(
         require_layout(interventions[0].site, x, inputs)
         for intervention in interventions:
             site, position = intervention.site, intervention.position
-            own = num_own_positions(site, x.shape[1], inputs)
-            prompt = x.shape[1] - own
-            index = None if position is None else model.position_index(site, position, own, prompt)
+            positions, m = SitePositions.in_run(site, x, inputs), model.answer_length
+            prompt, own = positions.num_prompt, positions.num_own
+            index = None if position is None else positions.index(position, model.task if m else None)
             place = slice(prompt, None) if index is None else prompt + index
-            at_position = replace(batch, position=index, num_prompt=prompt, num_own=own, num_answer=model.answer_length)
+            at_position = replace(batch, position=index, num_prompt=prompt, num_own=own, num_answer=m)
             edited = x.clone()
             try:
                 edited[:, place] = intervention.apply(x[:, place], at_position)

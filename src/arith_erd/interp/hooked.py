@@ -5,7 +5,6 @@ All of this uses forward hooks, so the networks know nothing of interventions, a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy.typing as npt
@@ -20,7 +19,7 @@ from ..tasks import Examples, Task
 from .forward import ForwardPass, require_layout, run_batch, split_batches
 from .hooks import cache_outputs
 from .interventions import Intervention, as_interventions
-from .sites import holds_only_prompt, layers, num_own_positions, require_sites
+from .sites import SitePositions, layers, require_sites
 
 BATCH_SIZE = 2048
 Inputs = Examples | Sequence[Tensor]
@@ -157,29 +156,6 @@ class Hooked:
             raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected equal numbers")
         return tuple(x.to(self.device) for x in examples)
 
-    def position_index(self, site: str, position: int | str, num_own: int | None = None, num_prompt: int = 0) -> int:
-        """The index of a position among a site's own: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
-
-        Prompt positions of a decoder-only network are negative: -1 is the last token of the prompt. The site has
-        ``num_prompt`` positions and then ``num_own`` of its own; any other index is refused.
-        """
-        if isinstance(position, Integral) and not isinstance(position, bool):  # numpy's too
-            if position < 0:
-                raise bad_value("position", position, "0 or more, or a name such as r0")
-            index = int(position)
-        else:
-            before, own = self.task.prompt_names, self.task.answer_names
-            if holds_only_prompt(site, num_own, self.task):
-                before, own = [], before
-            if position not in (names := [*before, *own]):
-                raise bad_value("position", position, f"one of {', '.join(names)} at {site}")
-            index = own.index(position) if position in own else before.index(position) - len(before)
-        if num_own is not None and not -num_prompt <= index < num_own:
-            others = f" or of the {num_prompt} of the prompt before them" * bool(num_prompt)
-            holds = ", which does not hold the prompt" if index < 0 else ""
-            raise bad_value("position", position, f"one of the {num_own} positions of {site}{others}{holds}")
-        return index
-
     def run(
         self, inputs: Inputs, interventions: Intervention | Sequence[Intervention] = (), batch_size: int = BATCH_SIZE
     ) -> Tensor:
@@ -219,7 +195,8 @@ class Hooked:
                 logits.append(run_batch(self, interventions, batch, tensors))
             for site, output in outputs.items():
                 require_layout(site, output, tensors)
-                own = output.shape[1] if include_prompt else num_own_positions(site, output.shape[1], tensors)
+                positions = SitePositions.in_run(site, output, tensors)
+                own = output.shape[1] if include_prompt else positions.num_own
                 cached[site].append(output[:, -own:].clone())  # a clone frees the rest
         return torch.cat(logits), {site: torch.cat(batches) for site, batches in cached.items()}
 

@@ -31,13 +31,13 @@ from torch import Tensor
 
 from ..errors import UserError, require_type
 from ..models.network import Network
-from ..tasks import Examples
+from ..tasks import Examples, Task
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .forward import ForwardPass
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
-from .sites import holds_only_prompt, layers, num_prompt_positions, site_positions
+from .sites import SitePositions, layers
 
 
 def interchange_accuracy(
@@ -86,7 +86,7 @@ def interchange_accuracy(
     scored = answer_names if data.digit is None else [answer_names[model.task.answer_positions[data.digit]]]
     rows = []
     for site, source in cache.items():
-        positions = site_positions(site, source.shape[1], model.task)
+        positions = SitePositions.in_task(site, source, model.task).by_name(model.task)
         tested = [*(name for name in positions if name in scored or name not in answer_names), None]
         resumed = model.resume_from(site, data.base_examples)
         tokens_before = resumed().argmax(dim=-1)
@@ -161,8 +161,8 @@ class InterchangeEvaluation:
     ) -> None:
         self.site, self.position, self.head, base = site, position, head, data.base_examples
         self.source = finite_cache(model, data.source_examples, [site], True)[site] if source is None else source
-        select_position(model, self.source, site, position)  # refuses a position that is not there
-        self.scored_positions = scored_positions(model, site, position, self.source)
+        select_position(self.source, site, position, model.task)  # refuses a position that is not there
+        self.scored_positions = SitePositions.in_task(site, self.source, model.task).scored(position, model.task)
         predicted = model.task.to_tokens(data.expected(variable))
         self.expected, self.base_tokens = (
             torch.as_tensor(tokens, device=model.device)[:, self.scored_positions]
@@ -215,19 +215,8 @@ def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], includ
     return cache
 
 
-def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
+def select_position(x: Tensor, site: str, position: Position, task: Task) -> Tensor:
     """Activations x (n, T, ...) of a site at one position, or at all of its own, as vectors (n, d)."""
-    prompt = num_prompt_positions(site, x.shape[1], model.task)
-    if position is None:
-        return x[:, prompt:].flatten(1)
-    return x[:, prompt + model.position_index(site, position, x.shape[1] - prompt, prompt)].flatten(1)
-
-
-def scored_positions(model: Hooked, site: str, position: Position, x: Tensor) -> list[int]:
-    """The answer positions whose tokens score an interchange; x (n, T, ...) are activations of the site."""
-    width, prompt = model.task.width, num_prompt_positions(site, x.shape[1], model.task)
-    own = x.shape[1] - prompt
-    if position is None or holds_only_prompt(site, own, model.task) or own != width:
-        return list(range(width))
-    index = model.position_index(site, position, own, prompt)
-    return [index] if index >= 0 else list(range(width))
+    positions = SitePositions.in_task(site, x, task)
+    own = x[:, positions.num_prompt :]
+    return (own if position is None else x[:, positions.num_prompt + positions.index(position, task)]).flatten(1)

@@ -8,9 +8,11 @@ the last.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from numbers import Integral
+from typing import TYPE_CHECKING, Self
 
-from ..errors import UserError
+from ..errors import UserError, bad_value
 
 if TYPE_CHECKING:
     from torch import Tensor  # loads torch, which a probe of a task does not need
@@ -46,39 +48,79 @@ def require_sites(available: Iterable[str], sites: Iterable[str], key: str = "si
         raise UserError(f"{key}={', '.join(map(str, unknown))}: this model has {listed}")
 
 
-def holds_only_prompt(site: str, length: int | None, task: "Task") -> bool:
-    """Whether the ``length`` positions of a site are those of the prompt alone, as in an encoder."""
-    as_long = len(task.answer_names) != length == len(task.prompt_names)
-    return site.startswith("enc.") or (as_long and not site.startswith("dec."))
+@dataclass(frozen=True)
+class SitePositions:
+    """The positions T of a site's output (B, T, ...): ``num_prompt`` of the prompt, then ``num_own`` that it owns."""
 
+    site: str
+    num_prompt: int
+    num_own: int
 
-def site_positions(site: str, length: int, task: "Task") -> dict[int | str, int]:
-    """Each position of a site -> its place among the ``length`` positions T of the output.
+    @classmethod
+    def of(cls, site: str, length: int, prompt: int, answer: int) -> Self:
+        """``length`` is T; the network has read ``prompt`` tokens and then ``answer``: P, and m or fewer."""
+        owns_all = site.startswith("enc.") or length < answer or length == prompt
+        own = length if owns_all else answer
+        return cls(site, length - own, own)
 
-    They are those of the prompt (in an encoder), of the answer, or of both (in a decoder-only network), by name. If T
-    is another number, the last m are the answer's; fewer than m have no known token, and are numbered.
-    """
-    names: list[int | str] = [*task.prompt_names] if holds_only_prompt(site, length, task) else [*task.answer_names]
-    if length == len(task.prompt_names) + len(task.answer_names):
-        names = [*task.prompt_names, *task.answer_names]
-    if len(names) > length or (site.startswith("enc.") and len(names) < length):
-        names = [*range(length)]
-    return {name: length - len(names) + i for i, name in enumerate(names)}
+    @classmethod
+    def in_run(cls, site: str, x: "Tensor", inputs: "Sequence[Tensor]") -> Self:
+        """Those of an output x in a forward pass, with inputs prompt (B, P) and decoder's (B, t), or others."""
+        answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else x.shape[1]
+        return cls.of(site, x.shape[1], inputs[0].shape[1], answer)
 
+    @classmethod
+    def in_task(cls, site: str, x: "Tensor", task: "Task") -> Self:
+        """Those of activations x, cached while the network read all tokens of a task's prompts and answers."""
+        return cls.of(site, x.shape[1], task.prompt_length, task.answer_length)
 
-def num_prompt_positions(site: str, length: int, task: "Task") -> int:
-    """How many of the ``length`` positions T of a site's output precede its own."""
-    return length - _num_own(site, length, task.prompt_length, task.answer_length)
+    def hold_only_prompt(self, task: "Task") -> bool:
+        """Whether they are those of the prompt alone, as in an encoder."""
+        as_many = task.answer_length != self.num_own == task.prompt_length
+        return self.site.startswith("enc.") or (as_many and not self.site.startswith("dec."))
 
+    def by_name(self, task: "Task") -> dict[int | str, int]:
+        """Name -> index among all T: of the prompt (in an encoder), of the answer, or of both (decoder-only).
 
-def num_own_positions(site: str, length: int, inputs: "Sequence[Tensor]") -> int:
-    """How many of the ``length`` positions T of a site's output are its own: they are the last ones.
+        If T is another number, the last m are the answer's; fewer than m have no known token, and are numbered.
+        """
+        length = self.num_prompt + self.num_own
+        names: list[int | str] = [*(task.prompt_names if self.hold_only_prompt(task) else task.answer_names)]
+        if length == task.prompt_length + task.answer_length:
+            names = [*task.prompt_names, *task.answer_names]
+        if len(names) > length or (self.site.startswith("enc.") and len(names) < length):
+            names = [*range(length)]
+        return {name: length - len(names) + i for i, name in enumerate(names)}
 
-    ``inputs`` are those of the forward pass: prompt (B, P) and decoder's input (B, t), or those of another module.
-    """
-    answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else length
-    return _num_own(site, length, inputs[0].shape[1], answer)
+    def index(self, position: int | str, task: "Task | None" = None) -> int:
+        """The index of a position among the site's own: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
 
+        Positions of the prompt before them are negative: -1 is its last token. A name needs the task. Any other
+        position is a `UserError`.
+        """
+        if isinstance(position, Integral) and not isinstance(position, bool):  # numpy's too
+            if position < 0:
+                raise bad_value("position", position, "0 or more, or a name such as r0")
+            index = int(position)
+        elif task is None:
+            raise bad_value("position", position, "a number, since the network has no task")
+        else:
+            before, own = task.prompt_names, task.answer_names
+            if self.hold_only_prompt(task):
+                before, own = [], before
+            if position not in (names := [*before, *own]):
+                raise bad_value("position", position, f"one of {', '.join(names)} at {self.site}")
+            index = own.index(position) if position in own else before.index(position) - len(before)
+        if not -self.num_prompt <= index < self.num_own:
+            others = f" or of the {self.num_prompt} of the prompt before them" * bool(self.num_prompt)
+            holds = ", which does not hold the prompt" if index < 0 else ""
+            raise bad_value("position", position, f"one of the {self.num_own} positions of {self.site}{others}{holds}")
+        return index
 
-def _num_own(site: str, length: int, prompt: int, answer: int) -> int:
-    return length if site.startswith("enc.") or length < answer or length == prompt else answer
+    def scored(self, position: int | str | None, task: "Task") -> list[int]:
+        """The answer positions whose tokens score an interchange at a position, or at all for None."""
+        every = list(range(task.width))
+        if position is None or self.hold_only_prompt(task) or self.num_own != task.width:
+            return every
+        index = self.index(position, task)
+        return [index] if index >= 0 else every

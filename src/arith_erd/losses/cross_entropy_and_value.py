@@ -9,7 +9,7 @@ from ..digits import Array
 from ..errors import UserError, bad_value
 from ..interp.causal_model import CausalModel
 from ..interp.hooks import cache_outputs
-from ..interp.sites import num_own_positions
+from ..interp.sites import SitePositions
 from ..models.network import Network, position_axis, shift_right
 from ..tasks import Examples, Task
 from .loss import CrossEntropy
@@ -86,4 +86,4 @@ class CrossEntropyAndValue(CrossEntropy):
 
 def _own_positions(site: str, x: Tensor, prompt: Tensor, completion: Tensor) -> Tensor:
     """A site's output at its own positions (B, T, F)."""
-    return x[:, -num_own_positions(site, x.shape[1], (prompt, completion)) :].flatten(2)
+    return x[:, -SitePositions.in_run(site, x, (prompt, completion)).num_own :].flatten(2)

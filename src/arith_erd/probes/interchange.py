@@ -21,9 +21,9 @@ from ..interp.families import (
     sample_sources,
 )
 from ..interp.hooked import Hooked
-from ..interp.interchange import finite_cache, scored_positions
+from ..interp.interchange import finite_cache
 from ..interp.interventions import Replace
-from ..interp.sites import site_positions
+from ..interp.sites import SitePositions
 from ..plots.panels import HeatMaps
 from ..tasks import Examples
 from .patching import LAYOUT, position_panels
@@ -108,8 +108,9 @@ class InterchangeInterventions(NetworkProbe):
             digit, has_source, source = pairs.digit, pairs.base != pairs.source, pairs.source_examples
             scored = range(self.task.width) if digit is None else [self.task.answer_positions[digit]]
             for site, x in finite_cache(model, source, self.sites).items():
-                own_token = len(scored_positions(model, site, 0, x)) == 1
-                for name, position in site_positions(site, x.shape[1], self.task).items():
+                positions = SitePositions.in_task(site, x, self.task)
+                own_token = len(positions.scored(0, self.task)) == 1
+                for name, position in positions.by_name(self.task).items():
                     if own_token and position not in scored:
                         continue
                     tokens = forward[site](Replace(site, name, x[:, position])).argmax(-1).cpu().numpy()

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..interp.hooked import Hooked
 from ..interp.interchange import finite_cache
 from ..interp.interventions import Replace
-from ..interp.sites import site_positions
+from ..interp.sites import SitePositions
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
 from ..tasks import Examples, Task
@@ -65,7 +65,7 @@ class Patching(NetworkProbe):
         n = differ.sum(0)
         for site, x in finite_cache(model, self.clean, self.sites, include_prompt=True).items():
             forward = model.resume_from(site, self.corrupted)
-            for name, index in site_positions(site, x.shape[1], self.task).items():
+            for name, index in SitePositions.in_task(site, x, self.task).by_name(self.task).items():
                 logits = forward(Replace(site, name, x[:, index]))
                 recovered = (difference(logits) - of_corrupted) / (of_clean - of_corrupted)
                 flipped = ((logits.argmax(-1) == clean) & differ).sum(0).double() / n
