@@ -85,10 +85,12 @@ class NonFailingFile(io.FileIO):
 
 
 def _non_failing(stream: TextIO) -> TextIO:
-    """The same output by way of a `NonFailingFile`, and with characters escaped that its encoding lacks."""
+    """The same output by way of a `NonFailingFile`, a line at a time, with characters escaped that its encoding lacks.
+
+    Lines come at once in a pipe or a log too, since a run prints few of them and minutes apart.
+    """
     try:
         buffer = io.BufferedWriter(NonFailingFile(stream.fileno(), "wb", closefd=False))
     except OSError:  # not a file
         return stream
-    by_line, at_once = (bool(getattr(stream, key, False)) for key in ("line_buffering", "write_through"))  # python -u
-    return io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=by_line, write_through=at_once)
+    return io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=True)

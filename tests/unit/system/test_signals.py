@@ -182,6 +182,11 @@ def test_characters_that_the_terminal_lacks_are_escaped(tmp_path):
     assert (result.stdout, result.stderr) == ("\\xfc" * 10 + "\n", "\\xfc\n")
 
 
+def test_line_is_written_at_once_into_a_pipe(cli):
+    code = "import os; from arith_erd.system.cli_errors import one_line_errors as lines\nwith lines():"
+    assert cli("-c", f"{code}\n    print('a line')\n    os._exit(0)").stdout == "a line\n"
+
+
 def test_error_of_own_code_is_a_failure_that_names_the_code():
     error = KeyError("margin")
     assert line_and_status(error)[1] == EXIT_INTERNAL
