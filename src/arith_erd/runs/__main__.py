@@ -110,7 +110,7 @@ def format_runs(runs: pd.DataFrame) -> pd.DataFrame:
             "worst": runs["worst"].map(format_measure),
             "age": runs["age"].map(format_age),
             "state": runs["state"],
-            "device": runs["device"].fillna("").str[:40],
+            "device": runs["device"].astype(object).fillna("").str[:40],
             "run": runs["run"].map(printable),
         }
     )

@@ -131,11 +131,13 @@ class Run:
         summary, line = self.summary(), f"{self.path}: finished already, skipped{self.describe_code_changes(sources)}"
         seeds = [row["seed"] for row in summary["seeds"]]
         try:
+            self.config()
             complete = {*seeds} <= {row["seed"] for row in self.metrics() if row["epoch"] == summary["epochs"]}
         except (KeyError, UserError):
             complete = False
         if not complete:
-            line += "; its metrics.csv is damaged, so tables leave it out (overwrite=true trains again)"
+            line += "; its config.yaml or metrics.csv is missing or damaged, so tables leave it out"
+            line += " (overwrite=true trains again)"
         if keep != "none" and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
             line += f"; the weights of {len(missing)} epochs were not kept (overwrite=true trains again, keeping them)"
         return line

@@ -128,7 +128,8 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
         paths = [run.path if isinstance(run, Run) else Path(run) for run in runs]
     directories = [Run(path) for path in paths if _is_run(path) and not path.name.startswith(".")]
     if not directories:
-        raise UserError(f"{runs}: no run there; expected a folder of runs, or a glob of run directories in quotes")
+        received = runs if isinstance(runs, str | Path) else ", ".join(map(str, paths))
+        raise UserError(f"{received}: no run there; expected a folder of runs, or a glob of run directories in quotes")
     backups = [run.backup for run in directories if _is_run(run.backup.path)]
     rows = [row for run in directories for row in _run_rows(run)]
     rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in backups for row in _run_rows(run)]

@@ -114,6 +114,7 @@ def test_kept_epochs_are_listed_in_order_and_dropped_after_one(tmp_path):
 )
 def test_finished_run_of_other_code_says_so(tmp_path, monkeypatch, then, now, said):
     run = Run(tmp_path)
+    run.create({"seed": 0})
     run.finish({"seeds": [], "versions": {"commit": then}})
     monkeypatch.setattr("arith_erd.runs.directory.git_commit", lambda: now)
     assert run.skip_message() == f"{run.path}: finished already, skipped{said}"
@@ -128,7 +129,7 @@ def test_finished_run_says_which_trusted_packages_changed(tmp_path, monkeypatch)
         (tmp_path / name).write_text("")
     config = {"task": {"_target_": "mine.inner.tasks.Gcd"}, "model": {"net": {"_target_": "one_file.Net"}}}
     run, before = Run(tmp_path / "run"), source_hashes(config)
-    run.path.mkdir()
+    run.create(config)
     run.finish({"seeds": [], "versions": {"commit": None}, "sources": before})
     assert set(before) == {"mine", "one_file"}
     (tmp_path / "mine" / "inner" / "tasks.pyc").write_text("cached")
@@ -140,6 +141,7 @@ def test_finished_run_says_which_trusted_packages_changed(tmp_path, monkeypatch)
 def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_path):
     """Two of the three epochs asked for are missing; of one, the file of a seed."""
     run = Run(tmp_path)
+    run.create({"seed": [0, 1]})
     run.finish({"seeds": [{"seed": 0}, {"seed": 1}], "epochs": 3, "versions": {"commit": None}})
     write_metrics(run, [row(3, 0), row(3, 1)])
     for epoch, seed in ((1, 0), (1, 1), (2, 0)):
@@ -148,7 +150,8 @@ def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_pat
     assert "the weights of 2 epochs were not kept (overwrite=true" in run.skip_message("all")
     assert "overwrite" not in run.skip_message()
     assert "overwrite" not in run.skip_message("every:4")
-    run.metrics_file.write_text("".join(run.metrics_file.read_text().splitlines(keepends=True)[:-1]))
-    assert run.skip_message().endswith(
-        "; its metrics.csv is damaged, so tables leave it out (overwrite=true trains again)"
-    )
+    for damaged in (run.metrics_file, run.config_file):
+        whole = damaged.read_text()
+        damaged.write_text(whole[:-1] if damaged == run.metrics_file else "[")
+        assert "; its config.yaml or metrics.csv is missing or damaged, so tables" in run.skip_message()
+        damaged.write_text(whole)

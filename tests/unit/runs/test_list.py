@@ -145,6 +145,7 @@ def test_accuracies_by_a_setting_are_means_with_intervals_of_distinct_finished_s
         (". --by split.fraction --plot x.txt", "--plot=x.txt: expected a file that ends in .png"),
         (". --by split.fraction --plot no/x.png", "--plot=no/x.png: expected a file in a folder that exists"),
         ("a/weights", "a/weights: no run there; expected a folder of runs"),
+        ("no nope", "no, nope: no run there"),
     ],
 )
 def test_folder_or_grouping_that_cannot_be_is_refused(swept, typed, message, monkeypatch, capsys):
