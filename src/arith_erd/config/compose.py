@@ -13,11 +13,13 @@ from functools import cache
 from typing import Any, Literal, cast, get_args, overload
 
 import hydra
+import yaml
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
-from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
@@ -40,15 +42,29 @@ HYDRA_FILES = r"train|probe|program|hydra/[^.]*"  # files of ``conf/`` that may 
 SWEEP_KEYS = r"hydra\.sweeper\.params\.(?![+~]*(hydra|trust|overwrite)\b)[^@]*"  # keys that any file may set
 
 
+class NamingRepository(ConfigRepository):
+    """Names the file that cannot be read."""
+
+    def load_config(self, config_path: str) -> Any:
+        try:
+            return super().load_config(config_path)
+        except (OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
+            mark = getattr(error, "problem_mark", None)
+            line = f", line {mark.line + 1}" if mark else ""
+            problem = getattr(error, "problem", "") or first_line(error)
+            raise UserError(f"{config_path}.yaml{line}: {problem}; expected a file of YAML, as in conf/") from error
+
+
 class CheckedLoader(ConfigLoaderImpl):
     """Lets only ``conf/`` and installed packages configure Hydra; other files may set parameters of a sweep."""
 
+    def __init__(self, search_path: ConfigSearchPath) -> None:
+        super().__init__(search_path)
+        self.repository = NamingRepository(search_path)
+
     def _load_single_config(self, default: Any, repo: Any) -> Any:
         path = default.config_path
-        try:
-            loaded = super()._load_single_config(default, repo)
-        except OmegaConfBaseException as error:
-            raise UserError(f"{path}.yaml: {first_line(error)}") from error
+        loaded = super()._load_single_config(default, repo)
         ours = loaded.path == f"file://{CONF}" and re.fullmatch(HYDRA_FILES, path)
         if loaded.path.startswith("file://") and not ours:
             for key in _keys(loaded.config):  # interpolations are text here, which is refused
@@ -243,6 +259,8 @@ def checked_config(config_name: str, composed: DictConfig, cli_overrides: Sequen
         known = _known_keys(config_name, *search, *chosen)
         defaults = {key: value for key, value in known.items() if not key.startswith("hydra.")}
         _require_known_keys(composed, choices, defaults)
+    if "name" not in (composed.get("task") or {}):  # other keys refer to it
+        raise UserError(f"task={choices.get('task')}: its file lacks a name; expected name: NAME and _target_: CLASS")
     _write_floats(composed, defaults)
     config = resolve(composed)
     for key in ("trust", "overwrite"):
