@@ -248,6 +248,9 @@ def checked_config(config_name: str, composed: DictConfig, cli_overrides: Sequen
     for key, _, value in (override.partition("=") for override in job_overrides(hydra_node)):
         if key in (*OPTION_GROUPS, *PRESET_GROUPS) and value.startswith("["):  # Hydra would take the last one
             raise bad_value(key, value, f"one option, or -m for a job of each: {key}={value.strip('[]')}")
+        group, _, last = key.lstrip("+").partition(".")
+        if last == "name" and group in (*OPTION_GROUPS, "ablation"):  # a report would take the run for another
+            raise bad_value(key, value, f"{group}=OPTION, or a file of that name in your own --config-dir")
         if key == "epochs" and value[:1] != "{":
             raise bad_value(key, value, f"{{TASK: EPOCHS}}; for this run use trainer.max_epochs={value}")
         may_add_keys = may_add_keys or "." in key or key.startswith(("+", "~"))

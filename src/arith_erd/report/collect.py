@@ -153,7 +153,7 @@ def unpublished_settings(options: Mapping[str, Any], setup: Mapping[str, Any]) -
 
     ``setup["all"]`` has the published settings by dotted key. Those of a chosen option, such as
     ``setup["model"]["nanogpt"]``, are added. An option that the paper lacks is named alone: ``["model=mlp"]``. Groups
-    that are not given, such as the model for a probe of a task, are left out.
+    that are not given, such as the model for a probe of a task, are left out; so is the class of a probe's task.
     """
     names = {group: str(options[f"{group}.name"]) for group in (*NAMED_GROUPS, "probe") if f"{group}.name" in options}
     unknown = {group: name for group, name in names.items() if group != "probe" and name not in setup[group]}
@@ -163,7 +163,7 @@ def unpublished_settings(options: Mapping[str, Any], setup: Mapping[str, Any]) -
     groups = {key.split(".")[0] for key in options} - set(unknown)
     differing = [f"{group}={name}" for group, name in unknown.items()]
     for key, value in published.items():
-        own = options.get(key)
+        own = options.get(key, value if key.endswith("._target_") else None)
         if key.split(".")[0] in groups and (type(own) is bool, own) != (type(value) is bool, value):
             differing.append(f"{key}={excerpt(str(own))}")
     return differing

@@ -68,7 +68,7 @@ OTHERS = (
     *("optimizer=sgd model.optimizer.momentum=5", "+seeds=3", "epochs.sub=3", "~seed", "~task.bits"),
     *("~trainer.stop_at", "~data", "trainer.max_epochs=${epochs.sub}", "trainer.max_epochs=${nowhere}"),
     *("trainer.max_epochs=${trainer.max_epochs}", "seed=${oc.env:NO_SUCH_VARIABLE}", "trainer.max_epochs=???"),
-    *("seed={a:1}",),
+    *("seed={a:1}", "task.name=mul", "++model.name=nanogpt"),
 )
 
 # Where the message names something else.
@@ -129,8 +129,9 @@ def test_any_wrong_value_is_refused_by_its_key(typed, key):
     ("override", "accepted"),
     [
         *((override, "a folder") for override in ("out=''", "out=3", "runs_dir=null")),
-        *((override, "a ") for override in ("probe.name=../x", "probe.needs=[world]", "probe.needs=task")),
+        *((override, "a ") for override in ("probe.needs=[world]", "probe.needs=task")),
         *((override, "all, or distinct epochs") for override in ("epoch=never", "epoch=[]")),
+        ("probe.name=x", "probe=OPTION"),
         ("run=3", "a run directory, a glob of them in quotes, or null"),
         ("probe=errors probe.limit=[]", ""),
     ],

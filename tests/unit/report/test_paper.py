@@ -35,8 +35,10 @@ def test_every_claim_can_be_measured_and_its_own_number_counts_as_reproduced(fil
         assert claim.same_as in counted | {""}, claim.id
 
 
-@pytest.mark.parametrize(("key", "value"), [("task.bits", 5), ("model.gradient_clip", 1.0)])
-def test_setting_that_departs_from_the_paper_is_named(key: str, value: float) -> None:
+@pytest.mark.parametrize(
+    ("key", "value"), [("task.bits", 5), ("model.gradient_clip", 1.0), ("task._target_", "arith_erd.tasks.Add")]
+)
+def test_setting_that_departs_from_the_paper_is_named(key: str, value: object) -> None:
     given = flat_settings(compose("train", ["task=mul"]).resolved)
     assert unpublished_settings(given, load_paper().setup) == []
     assert unpublished_settings(given | {key: value}, load_paper().setup) == [f"{key}={value}"]
