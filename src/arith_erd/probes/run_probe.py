@@ -234,6 +234,8 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
         problem = "not accepted with run=, since task, split, model and seeds come from the run's own config.yaml"
         raise UserError(f"{job.overrides[0]}: {problem}")
     runs = [Run(path) for path in find_runs(str(job.run))]
+    if job.out and len({run.name for run in runs}) < len(runs):
+        raise UserError(f"out={job.out}: several of {job.run} have one name; expected out=null, or runs of one folder")
     for run in runs:
         epochs = [] if job.epoch is None else select_epochs(run, read_run(run).seeds, job.epoch)
         models = load_seeds(run.path, *epochs[:1])

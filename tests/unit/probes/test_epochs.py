@@ -92,6 +92,10 @@ def test_course_of_errors_is_one_less_accuracy(whole: Run) -> None:
 def test_epochs_that_are_not_there_are_refused(whole: Run, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"epoch=9: .* has weights of epoch 1-4 and 0"):
         run_job(compose("probe", ["probe=errors", f"run={whole.path}", "epoch=[0,9]", f"out={tmp_path}/out"]))
+    for place in ("a", "b"):
+        shutil.copytree(whole.path, tmp_path / place / whole.name)
+    with pytest.raises(UserError, match=r"out=\S+: several of .* have one name"):
+        run_job(compose("probe", ["probe=errors", f"run={tmp_path}/?/*", f"out={tmp_path}/out"]))
     assert not (tmp_path / "out").exists()
 
 
