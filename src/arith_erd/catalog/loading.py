@@ -200,11 +200,12 @@ def _load_state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[
     """Weights and their epoch: those of ``epoch``, or the final ones (None), or those of the last checkpoint."""
     shapes = weights.state_shapes(job.network)
     file = run.weights_file(seed, epoch if epoch in run.saved_epochs(seed) else None)
+    file = file if file.is_file() else run.checkpoint_file
     try:
-        if file.is_file():
+        if file != run.checkpoint_file:
             return weights.checked_state(load_file(file), shapes, str(run.path)), epoch
-        if run.checkpoint_file.is_file():
-            saved, prefix = weights.load_tensors(run.checkpoint_file), "pack.stacked."
+        if file.is_file():
+            saved, prefix = weights.load_tensors(file), "pack.stacked."
             stacks = {k.removeprefix(prefix): v for k, v in saved["state_dict"].items() if k.startswith(prefix)}
             stacked = {name: torch.Size((len(job.seeds), *shape)) for name, shape in shapes.items()}
             stacks = weights.checked_state(stacks, stacked, str(run.path))
@@ -213,5 +214,6 @@ def _load_state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[
     except UserError:
         raise
     except Exception as error:  # damaged bytes can make an unpickler raise anything
-        raise UserError(f"{run.path}: the weights of seed {seed} cannot be read ({type(error).__name__})") from error
+        cure = "if it is damaged, delete it and give the command that trained the run again"
+        raise UserError(f"{file}: cannot be read ({type(error).__name__}); {cure}") from error
     raise UserError(f"{run.path}: no weights of seed {seed}, neither weights/ nor last.ckpt")

@@ -69,7 +69,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
             raise TypeError("more than tensors by name")
     except Exception as error:  # damaged bytes can make an unpickler raise anything
         damaged = "damaged, or more than tensors (none of it was run)"
-        what = first_line(error) if isinstance(error, OSError) else damaged
+        what = error.strerror or first_line(error) if isinstance(error, OSError) else damaged
         raise UserError(f"checkpoint={path}: {what}; expected a state dict, tensors by name") from error
     return state
 

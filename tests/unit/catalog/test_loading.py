@@ -76,7 +76,12 @@ def test_unfinished_run_loads_from_its_last_checkpoint(run, trained_pack):
     assert load_run(run.path, 3).origin.epoch == 4
     for seed in (3, 5):
         assert torch.equal(logits(load_run(run.path, seed)), logits(load_run(trained_pack.path, seed)))
-    run.checkpoint_file.unlink()
+    for file in (run.checkpoint_file, run.weights_file(5)):
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"cut")
+        with pytest.raises(UserError, match=rf"{file.name}: cannot be read .* delete it and give the command"):
+            load_run(run.path, 5)
+        file.unlink()
     with pytest.raises(UserError, match="no weights of seed 5"):
         load_run(run.path, 5)
 
