@@ -28,6 +28,7 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
+from .. import __version__
 from ..bundled import CONF
 from ..config import compose
 from ..config.job import Job, ProbeJob
@@ -72,6 +73,9 @@ def _handle_command_line(
 ) -> Job | ProbeJob | None:
     """Do what the command line asks: return its single job; or run a sweep and exit; or print, as for ``--help``."""
     parser = get_args_parser()
+    if "--version" in sys.argv[1:]:  # Hydra's own would print Hydra's
+        print(f"arith_erd {__version__}")
+        return None
     options, unknown = parser.parse_known_args()
     overrides = options.overrides
     if unknown and unknown[0].startswith("-"):

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from .. import __version__
 from ..errors import UserError
 from ..plots.style import save_png, to_svg
 from ..system.cli_errors import one_line_errors
@@ -64,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("runs", type=Path, nargs="*", default=[Path("runs")], help=spec)
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder to write to (report)")
     parser.add_argument("--mini", action="store_true", help="judge runs of scale=mini, by claims of their own")
+    parser.add_argument("--version", action="version", version=f"arith_erd {__version__}")
     options = parser.parse_args(arguments)
     with one_line_errors():
         paper_file = MINI if options.mini else PAPER

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from .. import __version__
 from ..errors import UserError, bad_value, printable
 from ..plots.tables import format_measure, format_table
 from ..system.cli_errors import one_line_errors
@@ -30,6 +31,7 @@ def main() -> None:
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
     output.add_argument("--json", action="store_true", help="print JSON, likewise")
+    parser.add_argument("--version", action="version", version=f"arith_erd {__version__}")
     options = parser.parse_args()
     with one_line_errors():
         if options.plot and not options.by:
