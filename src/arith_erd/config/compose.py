@@ -200,7 +200,8 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
         return str(bad_value(option[1], option[2], f"one of {', '.join(names)}"))
     if misspelt := re.search(r"Could not override '([^']+)'", text):
         key = misspelt[1]
-        key_adding = rf"(({'|'.join(OPTION_GROUPS)}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"  # what adds keys
+        groups = "|".join((*OPTION_GROUPS, *PRESET_GROUPS))
+        key_adding = rf"(({groups}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"  # what adds keys
         known = _known_keys(config_name, *(override for override in overrides if re.fullmatch(key_adding, override)))
         if key in OPTION_GROUPS or any(k.startswith(f"{key}.") for k in known):
             return f"{key}={{...}}: expected one of its options, or KEY=VALUE for each of its keys"
@@ -251,6 +252,8 @@ def checked_config(config_name: str, composed: DictConfig, cli_overrides: Sequen
         group, _, last = key.lstrip("+").partition(".")
         if last == "name" and group in (*OPTION_GROUPS, "ablation"):  # a report would take the run for another
             raise bad_value(key, value, f"{group}=OPTION, or a file of that name in your own --config-dir")
+        if key == "probe" and (figure := choices.get("figure")):
+            raise bad_value(key, value, f"no probe= beside figure={figure}, which chooses its own")
         if key == "epochs" and value[:1] != "{":
             raise bad_value(key, value, f"{{TASK: EPOCHS}}; for this run use trainer.max_epochs={value}")
         may_add_keys = may_add_keys or "." in key or key.startswith(("+", "~"))

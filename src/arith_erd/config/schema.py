@@ -71,6 +71,8 @@ LOSS_ARGUMENTS: Mapping[str, Any] = {
     "causal_model": Annotated[str | None, accepts("a function or class of your own package, or null", min_length=1)],
 }
 LOGGER_ARGUMENTS: Mapping[str, Any] = {  # here because W&B is slow to import, and its own check would come late
+    "project": Annotated[str, accepts("text, the name of a W&B project", min_length=1)],
+    "entity": Annotated[str | None, accepts("text, a W&B user or team, or null", min_length=1)],
     "mode": Annotated[Literal["offline", "online", "disabled"], accepts("offline or online or disabled", None)],
     "artifacts": Switch,
     "timeout": Annotated[float, accepts("seconds above 0", gt=0, le=MAX_FLOAT)],

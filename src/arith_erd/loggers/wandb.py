@@ -68,7 +68,7 @@ class Wandb(Logger):
 
     def _init(self, name: str, seed: int, seeds: int, config: dict[str, Any] | None) -> Any:
         return wandb.init(
-            project=str(self.project),  # logger.project=3 is a number on the command line
+            project=self.project,
             entity=self.entity,
             group=name,
             name=f"{name}/seed={seed}",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import __version__
-from ..errors import UserError
+from ..errors import UserError, bad_value
 from ..plots.style import save_png, to_svg
 from ..system.cli_errors import one_line_errors
 from ..system.files import atomic_file, require_writable, write_atomically
@@ -63,19 +63,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     spec = "folders of run directories (runs); duplicates of a seed: the first folder wins"
     parser.add_argument("runs", type=Path, nargs="*", default=[Path("runs")], help=spec)
-    parser.add_argument("--out", type=Path, default=Path("report"), help="folder to write to (report)")
+    parser.add_argument("--out", default="report", help="folder to write to (report)")
     parser.add_argument("--mini", action="store_true", help="judge runs of scale=mini, by claims of their own")
     parser.add_argument("--version", action="version", version=f"arith_erd {__version__}")
     options = parser.parse_args(arguments)
     with one_line_errors():
         paper_file = MINI if options.mini else PAPER
-        data, results = build(options.runs, options.out, paper_file=paper_file)
+        if not options.out:
+            raise bad_value("--out", "''", "a folder")
+        data, results = build(options.runs, Path(options.out), paper_file=paper_file)
         lines = [page.summary(results)]
         lines += [f"left out: {name}: {problem}" for name, problem in data.problems.items()]
         lines += [f"unfinished: {line}" for line in page.unfinished(data)]
         for command, waiting in claims.missing_commands(results, load_paper(paper_file), options.runs[0]).items():
             lines.append(f"missing, {len(waiting)} claim{'s' if len(waiting) > 1 else ''}: {command}")
-        print("\n".join(lines), options.out / "index.html", sep="\n")
+        print("\n".join(lines), Path(options.out) / "index.html", sep="\n")
 
 
 if __name__ == "__main__":

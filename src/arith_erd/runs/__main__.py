@@ -34,13 +34,15 @@ def main() -> None:
     parser.add_argument("--version", action="version", version=f"arith_erd {__version__}")
     options = parser.parse_args()
     with one_line_errors():
+        if options.by is not None and (options.sort != "run" or options.reverse):
+            raise bad_value("--by", options.by, "neither --sort nor --reverse, which order the list of runs")
         if options.plot and not options.by:
             raise bad_value("--plot", options.plot, "--by KEY too, the setting to draw it against")
         if options.plot and options.plot.suffix != ".png":
             raise bad_value("--plot", options.plot, "a file that ends in .png")
         if options.plot and not options.plot.parent.is_dir():
             raise bad_value("--plot", options.plot, "a file in a folder that exists")
-        keys = options.by.split(",") if options.by else []
+        keys = [] if options.by is None else options.by.split(",")
         runs = options.runs[0] if len(options.runs) == 1 else options.runs
         table = load_table(runs, [*keys, *(f"{key}.name" for key in keys), "split.trained"])
         if keys:

@@ -146,13 +146,13 @@ def test_training_continues_when_the_wandb_service_dies(monkeypatch, home, capsy
 def test_failed_run_is_marked_failed_and_can_resume(home):
     """Each start of the same seed has the same id, from which W&B knows that it is the same run."""
     for _ in range(2):
-        logger = Wandb(project=3)  # type: ignore[arg-type]  # logger.project=3 on the command line
+        logger = Wandb(project="sums")
         logger.start("a-run", (0, 1), {}, home)
         logger.finish([])
     logs = offline_runs(home)
     assert {log.name for log in logs} == {"run-a-run-of-0.wandb", "run-a-run-of-1.wandb"}
     assert [record["exit_code"] for record in records(logs[0])["exit"]] == [1]
-    assert records(logs[0])["run"][0]["project"] == "3"
+    assert records(logs[0])["run"][0]["project"] == "sums"
 
 
 def test_probe_rows_and_figure_are_logged(home):

@@ -59,13 +59,14 @@ def test_half_finished_and_damaged_runs_are_reported_and_probes_linked(synthetic
 
 
 @pytest.mark.parametrize(
-    ("runs", "out", "says"), [("nowhere", "report", "nowhere: no such folder"), ("runs", "file/report", "--out=")]
+    ("runs", "out", "says"),
+    [("nowhere", "report", "nowhere: no such folder"), ("runs", "file/report", "--out="), ("runs", "", "--out=''")],
 )
 def test_unreadable_or_unwritable_folders_are_one_line(tmp_path: Path, capsys, runs: str, out: str, says: str) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit, match="1"):
-        main([str(tmp_path / runs), "--out", str(tmp_path / out)])
+        main([str(tmp_path / runs), "--out", str(tmp_path / out) if out else ""])
     printed = capsys.readouterr()
     assert printed.err.count("\n") == 1
     assert says in printed.err
