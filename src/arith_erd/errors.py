@@ -54,6 +54,8 @@ def explain_validation_error(
             fields = getattr(known[part].annotation, "__pydantic_fields__", NO_FIELDS)
     if first["type"].startswith("missing"):
         return UserError(f"{key}: missing; expected a value for it")
+    if first["loc"][-1:] == ("[key]",):
+        return UserError(f"{key}: no such key; expected {_accepted(first)}")
     if first["type"] == "unexpected_keyword_argument" or (known and first["type"] == "invalid_key"):
         return no_such_key(key, [f"{key.rpartition('.')[0]}.{name}".strip(".") for name in known])
     if first["type"] in ("dataclass_type", "dict_type"):

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.slow_after(8)
 BAD_COMMANDS = {
     "train.py trainer.max_epoch=3": r"trainer\.max_epoch: no such key; did you mean trainer\.max_epochs",
     "train.py --model nanogpt": "^error: --model: no such option; expected overrides without dashes, such as model",
-    "train.py task=mul -m seed=0,1": "^error: seed=0,1: expected all KEY=VALUE together, before options such as -m",
+    "train.py task=mul -m seed=0,1": "^error: seed=0,1: expected all KEY=VALUE together, either before or after",
+    "train.py -m item=1": "^error: item=1: expected 0, the only job",
     "train.py runs_dir=file/runs": "runs_dir=file/runs: cannot be written",
     "train.py experiment=fig3 scale=smoke": (
         "experiment=fig3: a sweep of 6 jobs; expected -m: python train.py -m experiment=fig3 scale=smoke"

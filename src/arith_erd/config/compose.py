@@ -195,7 +195,7 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
     if several := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):
         key, value = several.groups()
         return f'{key}={value}: expected -m too, for a job of each value, or one text, as "{key}={hydra_quoted(value)}"'
-    if option := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
+    if option := re.search(r"Could not find '((?:hydra/)?[^'/]+)/([^']*)'", text):
         names = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
         return str(bad_value(option[1], option[2], f"one of {', '.join(names)}"))
     if misspelt := re.search(r"Could not override '([^']+)'", text):

@@ -152,9 +152,10 @@ class Job(BaseJob):
         if positions not in (None, default_positions, "none") and not net.get("positional_encoding", True):
             accepted = f"{default_positions}, since positional_encoding=false removes positions"
             raise bad_value("model.net.positions", positions, accepted)
-        if examples is None:
-            task.require_enumerable("data.examples=null (a number draws so many)")
-        elif task.enumerable:
+        if examples is None and not task.enumerable:
+            why = f"{task.size:,} examples" if task.min_bits is None else "operands of several lengths"
+            raise bad_value("data.examples", "null", f"how many to draw, such as 100000; task={task.name} has {why}")
+        if examples is not None and task.enumerable:
             accepted = f"null: all {task.size:,} examples are used, and split.fraction holds some out"
             raise bad_value("data.examples", examples, accepted)
 

@@ -7,6 +7,7 @@ stops at a failed job and writes ``multirun.yaml``; ours reads the status of a j
 import io
 import os
 import shlex
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -82,7 +83,7 @@ def _handle_command_line(
         accepted = "overrides without dashes, such as model=nanogpt; --help lists them"
         raise UserError(f"{unknown[0]}: no such option; expected {accepted}")
     if unknown:
-        raise UserError(f"{unknown[0]}: expected all KEY=VALUE together, before options such as -m")
+        raise UserError(f"{unknown[0]}: expected all KEY=VALUE together, either before or after options such as -m")
     if refused := [option.replace("_", "-") for option in REFUSED_OPTIONS if getattr(options, option)]:
         raise UserError(f"--{refused[0]}: expected --config-dir, a folder of more options")
     # For what only prints too: composing starts the logging.
@@ -190,6 +191,8 @@ def sweep(config: DictConfig, program: Program, run_job: TaskFunction) -> None:
     local, fail_fast = launcher == "hydra/launcher=basic", config.get("fail_fast") is True
     if fail_fast and not local:
         raise UserError(f"fail_fast=true: {launcher} starts jobs at once; expected fail_fast=false")
+    if launcher == "hydra/launcher=slurm" and not shutil.which("srun"):
+        raise UserError(f"{launcher}: there is no srun here; expected a machine of a Slurm cluster")
     jobs = checked_jobs(config)
     with one_line_errors(), signals_caught():  # from here on a ValueError is no refusal of the configuration
         try:
@@ -217,7 +220,8 @@ def checked_jobs(config: DictConfig) -> list[SweepJob]:
         raise UserError("-m: makes no job; expected at least one value for each key")
     selected = {number: overrides for number, overrides in enumerate(every) if str(number) == str(item) or item is None}
     if not selected:
-        raise bad_value("item", item, f"an integer from 0 to {len(every) - 1}, for one of {len(every)} jobs")
+        numbers = f"an integer from 0 to {len(every) - 1}, for one of {len(every)} jobs"
+        raise bad_value("item", item, numbers if len(every) > 1 else "0, the only job")
     common = set.intersection(*map(set, selected.values())) if len(selected) > 1 else set()
     jobs = [
         SweepJob(number, overrides, " ".join(one for one in overrides if one not in common))

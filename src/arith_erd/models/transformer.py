@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..digits import VOCAB_SIZE
+from ..errors import UserError
 from ..tasks import Layout
 from .attention import MultiHeadAttention
 from .dropout import Dropout
@@ -122,7 +123,7 @@ class Transformer(Network):
     ) -> None:
         super().__init__()
         if layout is not None and layout.padded:
-            raise ValueError("an encoder-decoder takes operands of one length; expected task.min_bits=null")
+            raise UserError("task.min_bits: expected null, since an encoder-decoder takes operands of one length")
         self.position_encoding = positions if positional_encoding else "none"
         length = max(prompt_length, answer_length)
         rotary = length * (self.position_encoding == "rope")

@@ -20,7 +20,8 @@ last epoch: the mean over the seeds, and the worst seed. The age is in seconds s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="arith-runs", description=__doc__)
+    description = "List runs with their progress, or accuracy by a setting."
+    parser = argparse.ArgumentParser(prog="arith-runs", description=description)
     parser.add_argument("runs", nargs="*", default=["runs"], help="a folder of runs, or run directories; default: runs")
     parser.add_argument("--sort", metavar="COLUMN", default="run", help="by which column; default: run")
     parser.add_argument("--reverse", action="store_true", help="largest first")

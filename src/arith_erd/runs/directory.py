@@ -139,7 +139,7 @@ class Run:
             line += "; its config.yaml or metrics.csv is missing or damaged, so tables leave it out"
             line += " (overwrite=true trains again)"
         if keep != "none" and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
-            line += f"; the weights of {len(missing)} epochs were not kept (overwrite=true trains again, keeping them)"
+            line += f"; epochs without kept weights: {len(missing)} (overwrite=true trains again, keeping them)"
         return line
 
     def describe_code_changes(self, sources: Mapping[str, str] | None = None) -> str:

@@ -43,7 +43,7 @@ class MetricsWriter(L.Callback):
         run.delete_weights_after(epochs)
         # The run began with another ``checkpoint.keep``, or they were deleted.
         if missing := run.missing_epochs(self.keep, pl_module.pack.seeds, epochs):
-            print(f"{run.path}: the weights of {len(missing)} earlier epochs were not kept; resuming cannot add them")
+            print(f"{run.path}: earlier epochs without kept weights: {len(missing)}; resuming cannot add them")
 
     def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
         rates = [group["lr"] for group in trainer.optimizers[0].param_groups if "lr" in group]

@@ -138,7 +138,7 @@ def continue_shorter_run(job: Job, module: LitPack, sources: Mapping[str, str]) 
             print(f"{shorter.path}: not continued ({error})")
             continue
         changes = shorter.describe_code_changes(sources)
-        print(f"{run.path}: continues {shorter.path}, which was trained for {epochs} epochs{changes}")
+        print(f"{run.path}: continues {shorter.path}, which was trained to epoch {epochs}{changes}")
         return
 
 

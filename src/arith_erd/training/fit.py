@@ -67,6 +67,8 @@ def fit(
         raise UserError(f"fit: model: received {received}; expected a subclass of Network, such as NanoGPT")
     if inspect.isfunction(split) or not callable(split):
         raise UserError(f"fit: split: received {split!r}; expected a Split, such as ValueSplit()")
+    if isinstance(overrides, str):
+        raise UserError(f"fit: overrides: received {overrides!r}; expected a list, such as ['data.batch_size=32']")
     option, recipe = option_for_class("task", public_path(type(task))), option_for_class("model", public_path(model))
     argument_keys = r"(task|split)\b.*|model|seed|trainer\.max_epochs|runs_dir|experiment"
     argument_keys += "" if recipe else r"|model\.net\b.*"  # a class of one's own has its own defaults

@@ -69,7 +69,8 @@ OTHERS = (
     *("optimizer=sgd model.optimizer.momentum=5", "+seeds=3", "epochs.sub=3", "~seed", "~task.bits"),
     *("~trainer.stop_at", "~data", "trainer.max_epochs=${epochs.sub}", "trainer.max_epochs=${nowhere}"),
     *("trainer.max_epochs=${trainer.max_epochs}", "seed=${oc.env:NO_SUCH_VARIABLE}", "trainer.max_epochs=???"),
-    *("seed={a:1}", "task.name=mul", "++model.name=nanogpt"),
+    *("seed={a:1}", "task=", "split=../..", "task.min_bits=2 data.examples=null"),
+    *("task.name=mul", "++model.name=nanogpt"),
 )
 
 # Where the message names something else.

@@ -32,7 +32,7 @@ def test_missing_plugin_names_the_file_with_the_install_command(launcher, main):
         ("-m hydra.launcher.timeout_min=x", "hydra.launcher.timeout_min=x: ValidationError: Value 'x' of type 'str'"),
         ("hydra.launcher.partition=gpu", "hydra/launcher=slurm: expected -m too"),
         ("-m seed=0,1 fail_fast=true", "fail_fast=true: hydra/launcher=slurm starts jobs at once; expected fail_fast"),
-        ("-m seed=0", 'error: hydra/launcher=slurm: RuntimeError: Could not detect "srun"'),
+        ("-m seed=0", "error: hydra/launcher=slurm: there is no srun here; expected a machine of a Slurm cluster\n"),
     ],
 )
 def test_wrong_option_or_no_slurm_is_one_line(arguments, said, main, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from arith_erd.errors import UserError
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.models.network import shift_right
@@ -117,5 +118,5 @@ def test_schemes_that_lack_something_say_so():
         NanoGPT(7, 4, **SIZE, positions="coupled")
     with pytest.raises(ValueError, match="positions=fixed: expected learned, sinusoidal"):
         NanoGPT(7, 4, **SIZE, positions="fixed")
-    with pytest.raises(ValueError, match="operands of one length"):
+    with pytest.raises(UserError, match="operands of one length"):
         Transformer(9, 5, **SIZE, layout=LENGTHS.layout)

@@ -147,7 +147,7 @@ def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_pat
     for epoch, seed in ((1, 0), (1, 1), (2, 0)):
         run.weights_file(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
         run.weights_file(seed, epoch).touch()
-    assert "the weights of 2 epochs were not kept (overwrite=true" in run.skip_message("all")
+    assert "epochs without kept weights: 2 (overwrite=true" in run.skip_message("all")
     assert "overwrite" not in run.skip_message()
     assert "overwrite" not in run.skip_message("every:4")
     for damaged in (run.metrics_file, run.config_file):

@@ -22,7 +22,7 @@ def test_longer_run_continues_a_shorter_one_bit_for_bit(train, whole, capsys, mo
     shorter = train(*FOUR_EPOCHS, "trainer.max_epochs=2", "checkpoint.every_n_epochs=5")
     longer = train(*FOUR_EPOCHS)
     out = capsys.readouterr().out
-    continued = f"{longer.path}: continues {shorter.path}, which was trained for 2 epochs"
+    continued = f"{longer.path}: continues {shorter.path}, which was trained to epoch 2"
     assert f"{continued}; trained at commit aaa, the code is now at bbb\n" in out
     assert "resuming from epoch 3" in out
     assert_same(longer, whole)
@@ -67,7 +67,7 @@ def test_shorter_run_that_is_damaged_is_left_out_and_named(train, whole, capsys,
     out = capsys.readouterr().out
     assert (f"{shorter.path}: not continued (" in out) == bool(said)
     assert said in out
-    assert "which was trained for 1 epochs" in out
+    assert "which was trained to epoch 1" in out
     assert_same(longer, whole)
     assert 2 not in longer.saved_epochs(0)
 
