@@ -53,8 +53,7 @@ HYDRA = (  # what an experiment says, and what the message names
     ("{hydra: '${task}', task: {callbacks: {x: {_target_: os.getcwd}}}}", "sets hydra;"),
     ("hydra: {sweeper: {params: '${task}'}}", "hydra.sweeper.params"),
     ("# @package hydra.callbacks\nx: {_target_: os.getcwd}", "experiment/theirs.yaml: sets hydra.callbacks"),
-    ("a: [", "experiment/theirs.yaml, line 3: "),
-    ("a: \0", "experiment/theirs.yaml: ReaderError"),
+    ("a: [", 'experiment/theirs.yaml", line 3'),
 )
 
 

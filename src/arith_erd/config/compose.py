@@ -16,10 +16,9 @@ import hydra
 import yaml
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
-from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
@@ -42,29 +41,15 @@ HYDRA_FILES = r"train|probe|program|hydra/[^.]*"  # files of ``conf/`` that may 
 SWEEP_KEYS = r"hydra\.sweeper\.params\.(?![+~]*(hydra|trust|overwrite)\b)[^@]*"  # keys that any file may set
 
 
-class NamingRepository(ConfigRepository):
-    """Names the file that cannot be read."""
-
-    def load_config(self, config_path: str) -> Any:
-        try:
-            return super().load_config(config_path)
-        except (OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
-            mark = getattr(error, "problem_mark", None)
-            line = f", line {mark.line + 1}" if mark else ""
-            problem = getattr(error, "problem", "") or first_line(error)
-            raise UserError(f"{config_path}.yaml{line}: {problem}; expected a file of YAML, as in conf/") from error
-
-
 class CheckedLoader(ConfigLoaderImpl):
     """Lets only ``conf/`` and installed packages configure Hydra; other files may set parameters of a sweep."""
 
-    def __init__(self, search_path: ConfigSearchPath) -> None:
-        super().__init__(search_path)
-        self.repository = NamingRepository(search_path)
-
     def _load_single_config(self, default: Any, repo: Any) -> Any:
         path = default.config_path
-        loaded = super()._load_single_config(default, repo)
+        try:
+            loaded = super()._load_single_config(default, repo)
+        except OmegaConfBaseException as error:
+            raise UserError(f"{path}.yaml: {first_line(error)}") from error
         ours = loaded.path == f"file://{CONF}" and re.fullmatch(HYDRA_FILES, path)
         if loaded.path.startswith("file://") and not ours:
             for key in _keys(loaded.config):  # interpolations are text here, which is refused
@@ -188,6 +173,8 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
         key, _, value = error.override.partition("=")
         hint = f'"{key}={hydra_quoted(value)}", since Hydra reads some characters only in quotes'
         return f"{error.override}: expected KEY=VALUE, such as {hint if value else 'task=add'}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"{' '.join(overrides)}: expected files of UTF-8; one of them has an {error.reason} at {error.start}"
     if plugin := re.search(r"In '(hydra/\w+)/(\w+)': Could not", text):
         return f"{plugin[1]}={plugin[2]}: its plugin is not installed; conf/{plugin[1]}/{plugin[2]}.yaml says how"
     if "INTERVAL_SWEEP" in text:
@@ -222,7 +209,7 @@ def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[Non
             raise UserError(f"{override}: expected one of the options of {group}, the files of conf/{group}/")
     try:
         yield
-    except (HydraException, ValueError) as error:
+    except (HydraException, ValueError, yaml.YAMLError) as error:  # one of YAML names the file and the line
         raise UserError(hydra_message(error, config_name, overrides)) from error
 
 

@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from .. import __version__
 from ..errors import UserError, bad_value
 from ..plots.style import save_png, to_svg
 from ..system.cli_errors import one_line_errors
@@ -65,7 +64,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("runs", type=Path, nargs="*", default=[Path("runs")], help=spec)
     parser.add_argument("--out", default="report", help="folder to write to (report)")
     parser.add_argument("--mini", action="store_true", help="judge runs of scale=mini, by claims of their own")
-    parser.add_argument("--version", action="version", version=f"arith_erd {__version__}")
     options = parser.parse_args(arguments)
     with one_line_errors():
         paper_file = MINI if options.mini else PAPER

@@ -1,4 +1,4 @@
-"""``arith-runs [RUNS ...]`` lists runs with their progress, or accuracy by a setting, as a table, CSV or JSON."""
+"""List runs with their progress, or accuracy by a setting, as a table, CSV or JSON."""
 
 import argparse
 import sys
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from .. import __version__
 from ..errors import UserError, bad_value, printable
 from ..plots.tables import format_measure, format_table
 from ..system.cli_errors import one_line_errors
@@ -20,8 +19,7 @@ last epoch: the mean over the seeds, and the worst seed. The age is in seconds s
 
 
 def main() -> None:
-    description = "List runs with their progress, or accuracy by a setting."
-    parser = argparse.ArgumentParser(prog="arith-runs", description=description)
+    parser = argparse.ArgumentParser(prog="arith-runs", description=__doc__)
     parser.add_argument("runs", nargs="*", default=["runs"], help="a folder of runs, or run directories; default: runs")
     parser.add_argument("--sort", metavar="COLUMN", default="run", help="by which column; default: run")
     parser.add_argument("--reverse", action="store_true", help="largest first")
@@ -32,7 +30,6 @@ def main() -> None:
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
     output.add_argument("--json", action="store_true", help="print JSON, likewise")
-    parser.add_argument("--version", action="version", version=f"arith_erd {__version__}")
     options = parser.parse_args()
     with one_line_errors():
         if options.by is not None and (options.sort != "run" or options.reverse):

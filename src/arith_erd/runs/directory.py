@@ -136,8 +136,7 @@ class Run:
         except (KeyError, UserError):
             complete = False
         if not complete:
-            line += "; its config.yaml or metrics.csv is missing or damaged, so tables leave it out"
-            line += " (overwrite=true trains again)"
+            line += "; it lacks a valid config.yaml or metrics.csv, so tables omit it (overwrite=true trains again)"
         if keep != "none" and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
             line += f"; epochs without kept weights: {len(missing)} (overwrite=true trains again, keeping them)"
         return line

@@ -85,10 +85,7 @@ class NonFailingFile(io.FileIO):
 
 
 def _non_failing(stream: TextIO) -> TextIO:
-    """The same output by way of a `NonFailingFile`, a line at a time, with characters escaped that its encoding lacks.
-
-    Lines come at once in a pipe or a log too, since a run prints few of them and minutes apart.
-    """
+    """The same output by a `NonFailingFile`, line by line, and with characters escaped that its encoding lacks."""
     try:
         buffer = io.BufferedWriter(NonFailingFile(stream.fileno(), "wb", closefd=False))
     except OSError:  # not a file

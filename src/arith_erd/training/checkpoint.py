@@ -99,8 +99,7 @@ def find_checkpoint(run: Run, module: LitPack) -> Path | None:
         epochs = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
     except Exception as error:  # damaged bytes can make an unpickler raise anything
         hint = "if it is damaged, or of another version, delete it to start again"
-        why = first_line(error).partition(". ")[0]  # PyTorch adds three sentences of advice
-        raise UserError(f"{path}: cannot be read ({why}); {hint}") from error
+        raise UserError(f"{path}: cannot be read ({first_line(error).partition('. ')[0]}); {hint}") from error
     require_all_rows(run, epochs, module.pack.seeds)
     return path
 

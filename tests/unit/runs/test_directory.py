@@ -153,5 +153,5 @@ def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_pat
     for damaged in (run.metrics_file, run.config_file):
         whole = damaged.read_text()
         damaged.write_text(whole[:-1] if damaged == run.metrics_file else "[")
-        assert "; its config.yaml or metrics.csv is missing or damaged, so tables" in run.skip_message()
+        assert "; it lacks a valid config.yaml or metrics.csv, so tables" in run.skip_message()
         damaged.write_text(whole)
