@@ -17,7 +17,6 @@ import torch
 import yaml
 
 from arith_erd.catalog.loading import load_authors_weights, load_run
-from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.report.collect import collect
 from arith_erd.report.paper import load_paper
@@ -38,14 +37,11 @@ HYDRA = (  # what an experiment says, and what the message names
     ("hydra: {sweeper: {_target_: pathlib.Path.touch, self: CANARY}}", "hydra.sweeper._target_"),
     ("hydra: {sweeper: {params: {hydra.run.dir: CANARY}}}", "hydra.sweeper.params.hydra.run.dir"),
     ('hydra: {sweeper: {params: {trust: "[json]"}}}', "hydra.sweeper.params.trust"),
-    ('hydra: {sweeper: {params: {"++trust": "[json]"}}}', "hydra.sweeper.params.++trust"),
     ('hydra: {sweeper: {params: {"task@hydra.callbacks": add}}}', "hydra.callbacks"),
     ('hydra: {sweeper: {params: {task: "add,mul\\ntrust=[json]"}}}', ""),
-    ('hydra: {sweeper: {params: {seed: "0 trust=[json]"}}}', ""),
     ('hydra: {overrides: {task: ["trust=[json]"]}}', "hydra.overrides"),
     ("hydra: {searchpath: [file://CANARY]}", "hydra.searchpath"),
     ("defaults: [/task@hydra.callbacks: add]", "hydra.callbacks"),
-    ("defaults: [{override /hydra/launcher: submitit_slurm}]", ""),
     ("trust: [json]", "trust"),
     ("overwrite: true", "overwrite"),
     ("task: {_target_: os.system, command: touch CANARY}", "task"),
@@ -166,7 +162,7 @@ def anything(random: Random, depth: int = 3) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_any_value_and_any_byte_in_a_run_is_read_or_refused_in_one_line(seed, run, train):
     random = Random(seed)
     files = (run.config_file, run.summary_file, run.metrics_file, run.weights_file(0), run.checkpoint_file)
@@ -185,13 +181,3 @@ def test_any_value_and_any_byte_in_a_run_is_read_or_refused_in_one_line(seed, ru
             read()
     found = collect([run.path.parent], load_paper().setup)
     assert all(problem.isprintable() for problem in found.problems.values())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100))
-def test_any_value_for_any_key_makes_a_job_or_is_refused_in_one_line(seed):
-    random = Random(seed)
-    keys = [key for key, _ in flatten(compose("train").resolved)]
-    value = random.choice(("null", "true", "-1", "1e300", "nan", "[]", "{a:1}", "''", "${seed}", "???", "9" * 400, "é"))
-    with contextlib.suppress(UserError):
-        compose("train", [f"{random.choice(('', '', '+', '++', '~'))}{random.choice(keys)}={value}"])

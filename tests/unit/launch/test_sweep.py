@@ -1,6 +1,5 @@
 """Sweeps of jobs that do what a test wants instead of training."""
 
-import gc
 import os
 import re
 import shlex
@@ -8,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,12 +14,11 @@ import pytest
 
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.errors import UserError
-from arith_erd.launch import cli
 from arith_erd.launch.cli import entry_point
 from arith_erd.runs.directory import METRIC_COLUMNS
 from arith_erd.stats import Estimate, Moments
 from arith_erd.system import signals
-from arith_erd.system.cli_errors import EXIT_BUSY, EXIT_FAILED, EXIT_INTERNAL
+from arith_erd.system.cli_errors import EXIT_BUSY, EXIT_FAILED
 from arith_erd.system.files import InUseError
 from arith_erd.system.signals import Interrupted
 from tests.rows import finish as finish_run
@@ -160,17 +157,6 @@ def test_fail_fast_stops_at_the_first_failure(command, ran, capsys):
     assert table(capsys.readouterr().out) == expected
 
 
-def test_error_of_a_launcher_is_no_refusal_of_the_configuration(command, monkeypatch, capsys):
-    def launch(*_: object) -> None:
-        raise ValueError("a fault of the launcher")
-
-    monkeypatch.setattr(cli, "run_locally", launch)
-    assert command(finish, "-m", "seed=0,1") == EXIT_INTERNAL
-    (line,) = capsys.readouterr().err.splitlines()
-    file = re.fullmatch(r"error: internal error: ValueError: a fault of the launcher; the traceback is in (.*)", line)
-    assert "in launch" in Path(file[1]).read_text()
-
-
 @pytest.mark.parametrize(
     ("number", "replaced"), [(signal.SIGTERM, False), (signal.SIGHUP, True), (signal.SIGINT, False)]
 )
@@ -244,22 +230,6 @@ def test_answers_that_would_overwrite_one_another_are_refused(
     assert bool(ran) != bool(folder)
     refused = re.search(r"out=\S+: expected a folder for each job, .*; (\S+) would get", capsys.readouterr().err)
     assert (refused[1] if refused else "") == folder
-
-
-@pytest.mark.slow
-def test_failed_job_leaves_no_model_alive(command):
-    """Its exception would hold every frame, and a model in one of them."""
-    alive: list[weakref.ref] = []
-
-    def job(job: TrainJob) -> None:
-        gc.collect()
-        assert not any(reference() for reference in alive)
-        model = {"weights"}
-        alive.append(weakref.ref(model))
-        raise UserError("no")
-
-    assert command(job, "-m", "seed=0,1") == EXIT_FAILED
-    assert len(alive) == 2
 
 
 @pytest.mark.parametrize("item", ["0", "1", "2", "x"])

@@ -16,7 +16,7 @@ from arith_erd.splits import LengthSplit, RandomSplit, TokenSplit, ValueSplit
 from arith_erd.tasks import Add, Mul
 from arith_erd.training.build import build_task_data
 from arith_erd.training.callbacks import MetricsWriter
-from arith_erd.training.data import TaskData, TrainBatches, evaluation_batch_size
+from arith_erd.training.data import TaskData, TrainBatches
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import LEARNS
 
@@ -56,12 +56,6 @@ def test_last_smaller_batch_is_kept(data, size, sizes):
     assert [completion.shape for _, completion in found] == [(3, size, 5) for size in sizes]
 
 
-@pytest.mark.parametrize("taken", [0, 1, 4])
-def test_interrupted_epoch_continues_with_the_remaining_batches(data, taken):
-    left, whole = batches(data, epoch=2, taken=taken), batches(data, epoch=2)[taken:]
-    assert all(torch.equal(x, y) for a, b in zip(left, whole, strict=True) for x, y in zip(a, b, strict=True))
-
-
 @pytest.mark.parametrize("split", [RandomSplit(), TokenSplit(), ValueSplit()])
 @pytest.mark.parametrize("task", [Add(4), Mul(4, "plain", "plain")])
 def test_subsets_share_nothing_make_up_the_table_and_are_evaluated_whole(split, task):
@@ -75,14 +69,6 @@ def test_subsets_share_nothing_make_up_the_table_and_are_evaluated_whole(split, 
     assert validation == [row for row, out in zip(everything, held_out, strict=True) if out]
     for evaluated, subset in zip(data.val_dataloader(), (train, validation), strict=True):
         assert [row for prompt, completion in evaluated for row in examples(prompt, completion)] == subset
-
-
-@pytest.mark.parametrize(("device", "replicas"), [("cpu", 1), ("cpu", 64), ("cuda", 15), ("cuda", 1000)])
-def test_papers_subsets_are_evaluated_in_batches_of_one_size(device, replicas):
-    """A compiled pack has a compilation for each."""
-    size = evaluation_batch_size(torch.device(device), replicas)
-    assert size >= 256
-    assert 12288 % size == 4096 % size == 0
 
 
 @pytest.mark.parametrize(("answer", "number"), [(True, 64), (False, 0)])
