@@ -205,7 +205,7 @@ def _verdict(result: Result, estimate: Estimate) -> Verdict:
             return votes_verdict(int(claim.value), result.votes)
         return layer_verdict(int(claim.value), result.votes, result.layer_gap.interval if result.layer_gap else None)
     if len(result.learning_counts) == 1:
-        return share_verdict(claim.value, result.learning_counts[0], interval or (0.0, 1.0))
+        return share_verdict(claim.value, result.learning_counts[0], interval or (0.0, 1.0), claim.mean_of or 5)
     if result.learning_counts and result.n < MIN_FOR_MEDIAN:
         return "inconclusive"
     if claim.compare == "prediction":
@@ -241,13 +241,13 @@ def _near_verdict(value: float, tolerance: float, ours: float, interval: Interva
     return "inconclusive" if within == "differs" else within
 
 
-def share_verdict(value: float, counts: LearningCounts, interval: Interval) -> Verdict:
-    """Compare the share of seeds that learn with the share that the published mean of five runs implies."""
+def share_verdict(value: float, counts: LearningCounts, interval: Interval, mean_of: int = 5) -> Verdict:
+    """Compare the share of seeds that learn with the share that a published mean of ``mean_of`` runs implies."""
     if counts.n < MIN_FOR_MEDIAN:
         return "inconclusive"
     share = float(np.clip((value - counts.failing_mean) / (counts.learning_mean - counts.failing_mean), 0.0, 1.0))
-    published_hits = round(5 * share)
-    table = [[counts.learning, counts.n - counts.learning], [published_hits, 5 - published_hits]]
+    published_hits = round(mean_of * share)
+    table = [[counts.learning, counts.n - counts.learning], [published_hits, mean_of - published_hits]]
     excluded = fisher_exact(table).pvalue <= SIGNIFICANCE
     return _near_verdict(share, SHARE_TOLERANCE, counts.learning / counts.n, interval, excluded)
 

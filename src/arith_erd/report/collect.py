@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class RunData:
 
     ``metrics`` has ``replica``, the index of that table, and the columns of ``metrics.csv``. ``problems`` maps paths to
     read errors. ``probes`` has the rows of each probe with ``task``, ``split``, ``source``, ``replica`` (-1 if there is
-    none) and ``departs``. ``pictures`` has the pictures of runs and probes by name.
+    none) and ``departs``; of equal rows the first folder's. ``pictures`` has the pictures of runs and probes by name.
     """
 
     replicas: pd.DataFrame
@@ -82,16 +83,17 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
                 folders.append((path, "", name))
                 continue
             try:
-                seeds, epochs = read_replicas(Run(path))
-            except (*DAMAGED_FILE_ERRORS, OSError) as error:  # one damaged run ends nothing else
+                replica_rows, epochs = read_replicas(Run(path))
+            except (*DAMAGED_FILE_ERRORS, OSError) as error:  # a damaged run must not stop the report
                 problems[name] = excerpt(str(error)).removeprefix(f"{path}: ").removeprefix(f"{path}/")
                 continue
-            first = seeds[0]
+            first = replica_rows[0]
+            problems.pop(name, None)  # that of a damaged copy in an earlier folder
             problems |= {name: first["problem"]} if first["problem"] else {}
             metrics[name] = epochs.assign(run=name)
             shared = {"run": name, "folder_order": folder_order, "finished": first["state"] == FINISHED}
             departs = ", ".join(unpublished_settings(first["settings"], setup))
-            rows += [row | shared | {"departs": departs, "selection_key": selection_key(first)} for row in seeds]
+            rows += [row | shared | {"departs": departs, "selection_key": selection_key(first)} for row in replica_rows]
             folders.append((path / "probes", name, f"{name}/probes"))
             curves |= {f"{name}/curves": Run(path).curves_file} if Run(path).curves_file.is_file() else {}
     replicas, replica_ids = _replicas(rows)
@@ -118,8 +120,9 @@ def _add_probes(
 ) -> None:
     tables: dict[str, list[pd.DataFrame]] = {}
     for folder, run, name in folders:
-        pictures = [*folder.glob("*/figure.png"), *folder.glob("*/explorer.html")]  # the page wins
-        data.pictures |= {f"{name}/{excerpt(path.parent.name)}": path for path in pictures}
+        pictures = [*folder.glob("*/figure.png"), *folder.glob("*/explorer.html")]  # explorer.html replaces figure.png
+        named = {f"{name}/{excerpt(path.parent.name)}": path for path in pictures}
+        data.pictures = named | data.pictures  # of equal names the first folder's
         for path in sorted(folder.glob("*/rows.csv")):
             try:
                 probe, rows = _read_probe(path, run, replica_ids, data.replicas, setup)
@@ -128,8 +131,10 @@ def _add_probes(
                 data.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
                 continue
             parts = tables.setdefault(probe, [])
-            seen = {replica for part in parts for replica in set(part["replica"])} - {-1}
-            parts.append(rows[~rows["replica"].isin(seen)])  # a replica in two packs counts once
+            keys = [column for column in rows if rows[column].dtype.kind != "f"]  # what identifies a row
+            known = [part[keys].itertuples(index=False, name=None) for part in parts if {*keys} <= {*part}]
+            seen = {*chain.from_iterable(known)}
+            parts.append(rows[[row not in seen for row in rows[keys].itertuples(index=False, name=None)]])
     for probe, parts in tables.items():
         data.probes[probe] = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 

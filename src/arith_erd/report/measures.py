@@ -31,7 +31,7 @@ class Measure(StrictModel):
     minus: RunOptions | None = None  # options of other runs, whose measure is subtracted
     over: RunOptions | None = None  # options of other runs, by whose measure it is divided
     more_than: RunOptions | None = None  # options of further runs, whose difference is subtracted from the first one
-    planned: int = 0  # epochs for which a run must have been planned
+    planned: int = 0  # epochs that a run must have done; of `EpochsTo`, those for which it must have been planned
     source: ClassVar[str] = OUR_RUNS
     prefers_shortest: ClassVar[bool] = False  # whether to take the shortest of runs that differ only in length
     missing_message: ClassVar[str] = "no value in the runs of {runs}"  # message if they are finished and long enough

@@ -160,9 +160,9 @@ def ours_texts(result: Result) -> tuple[str, str]:
         return "", ""
     if len(result.learning_counts) == 1:
         (counts,) = result.learning_counts
-        mean = format_number(counts.learning_mean, "accuracy")
+        mean = f", with {format_number(counts.learning_mean, 'accuracy')}" if counts.learning else ""
         interval = format_interval(estimate.interval, "accuracy")
-        return f"{counts.learning} of {counts.n} seeds learn", f"{interval}%, with {mean}"
+        return f"{counts.learning} of {counts.n} seeds learn", f"{interval}%{mean}"
     interval = "" if estimate.method == EXACT_METHOD else format_interval(estimate.interval, claim.unit)
     return format_estimate(estimate, claim.unit), interval
 

@@ -1,6 +1,7 @@
 """``paper.yaml`` and ``mini.yaml`` hold every claim, which dashboards follow; each run counts once, in any mix."""
 
 import json
+import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -134,9 +135,10 @@ def test_finished_copy_of_a_replica_in_two_packs_is_preferred(synthetic) -> None
         ("summary.json", '{"seeds": [{"seed": 0, "val_mae": "none"}]}', "summary.json"),
     ],
 )
-def test_damaged_run_is_named_and_the_others_count(synthetic, name: str, text: str | None, says: str) -> None:
+def test_damaged_run_is_named_and_the_others_count(synthetic, tmp_path, name: str, text: str | None, says: str) -> None:
     good = synthetic.run(seeds="0")
     bad = synthetic.run("task=mul", seeds="0")
+    whole = shutil.copytree(synthetic.root, tmp_path / "copy")
     (bad.path / name).unlink()
     if text is not None:
         (bad.path / name).write_text(text)
@@ -145,15 +147,20 @@ def test_damaged_run_is_named_and_the_others_count(synthetic, name: str, text: s
     assert says in found.problems[bad.name]
     assert "\n" not in found.problems[bad.name]
     assert found.replicas.loc[found.replicas["finished"], "run"].tolist() == [good.name]
+    if name == "config.yaml":  # the others can be read
+        assert collect([synthetic.root, whole], load_paper().setup).problems == {}
 
 
-def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic) -> None:
+def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic, tmp_path) -> None:
     run = synthetic.run(seeds="0-1")
-    synthetic.correlations(run.path, (0, 1))
+    first = shutil.copytree(synthetic.correlations(run.path, (0, 1)).parent, run.path / "probes" / "a") / "probe.json"
     path = synthetic.correlations(synthetic.root, (0,), "distance_correlation-add").with_name("probe.json")
-    synthetic.discontinuity("mul")
+    synthetic.discontinuity("mul").with_name("figure.png").touch()
     synthetic.probe(synthetic.root, "dataset-mul", pd.DataFrame({"prompt": ["0000011"], "answer": [0]}))
     found = read(synthetic)
+    both = collect([synthetic.root, shutil.copytree(synthetic.root, tmp_path / "copy")], load_paper().setup)
+    assert both.pictures == found.pictures
+    assert all(both.probes[name].equals(rows) for name, rows in found.probes.items())
     rows = found.probes["distance_correlation"]
     replicas = {sources.OUR_RUNS: [0, 1], sources.AUTHORS_WEIGHTS: [-1]}
     assert rows.groupby("source")["replica"].unique().map(list).to_dict() == replicas
@@ -163,9 +170,11 @@ def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic) -> N
     schema = json.loads(path.read_text())
     schema["settings"]["weights"] = {"reference": "erd", "seeds": "0"}
     path.write_text(json.dumps(schema))
+    shutil.copy(path, first)
     rows = read(synthetic).probes["distance_correlation"]
     assert set(rows.loc[rows["replica"] < 0, "source"]) == {sources.OTHER_WEIGHTS}  # not the authors'
     assert set(rows.loc[rows["replica"] < 0, "departs"]) == {"reference=erd, seeds=0"}
+    assert set(rows.loc[rows["replica"] >= 0, "departs"]) == {"", "reference=erd, seeds=0"}
 
 
 @pytest.mark.parametrize("text", [None, '{"name": "x", "columns": {"nowhere": "text"}}'])
