@@ -117,14 +117,14 @@ def continue_shorter_run(job: Job, module: LitPack, sources: Mapping[str, str]) 
 
     A shorter run is a finished one whose hash is that of the job with fewer epochs.
     """
-    run, runs = job.run, {path.name.rpartition("-")[2]: Run(path) for path in job.runs_dir.glob("*-*")}
-    for epochs in range(job.trainer.max_epochs - 1, 0, -1):
-        trainer = job.resolved["trainer"] | {"max_epochs": epochs}
-        shorter = runs.get(short_hash(hashed_config(job.resolved | {"trainer": trainer})))
-        if not (shorter and shorter.checkpoint_file.is_file() and shorter.finished):
-            continue
-        if shorter.summary()["epochs"] != epochs:  # ended early by ``trainer.stop_at``
-            continue
+    run, shorter_runs = job.run, {}
+    for other in map(Run, job.runs_dir.glob("*-*")):
+        if other.checkpoint_file.is_file() and other.finished:
+            epochs = other.summary().get("epochs", 0)  # of a run that ``trainer.stop_at`` ended not those of its hash
+            same = job.resolved | {"trainer": job.resolved["trainer"] | {"max_epochs": epochs}}
+            if other.name.endswith(f"-{short_hash(hashed_config(same))}") and epochs < job.trainer.max_epochs:
+                shorter_runs[epochs] = other
+    for epochs, shorter in sorted(shorter_runs.items(), reverse=True):
         try:
             find_checkpoint(shorter, module)
             files = *shorter.path.glob("weights/epoch=*/seed=*.safetensors"), *shorter.path.glob("*.csv")
