@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import __version__
+from ..bundled import ROOT
 
 if TYPE_CHECKING:
     import torch
@@ -39,8 +40,10 @@ def device_name(device: "torch.device") -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} {device.type}"
 
 
-def git_commit(checkout: Path = Path(__file__).parent) -> str | None:
-    """The commit, as ``4575d76``, with ``-dirty`` if code has changed since; None outside a git checkout."""
+def git_commit(checkout: Path = ROOT) -> str | None:
+    """The commit, as ``4575d76``, with ``-dirty`` if code has changed since; None without ``.git`` there."""
+    if not (checkout / ".git").exists():  # an installed package may lie inside the repository of another project
+        return None
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(checkout), *words]

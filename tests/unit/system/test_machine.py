@@ -22,19 +22,19 @@ def test_runs_in_a_repository_are_no_change_of_its_code(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
 
-    package = tmp_path / "src" / "package"
     git("init")
     write("src/package/code.py")
     git("add", ".")
     git("commit", "-m", "first")
-    assert (clean := git_commit(package))
+    assert (clean := git_commit(tmp_path))
     write("my_runs/add-seed0/config.yaml")
-    assert git_commit(package) == clean
+    assert git_commit(tmp_path) == clean
     write("conf/task/new.yaml")
-    assert git_commit(package) == f"{clean}-dirty"
+    assert git_commit(tmp_path) == f"{clean}-dirty"
     (tmp_path / "conf" / "task" / "new.yaml").unlink()
     write("src/package/code.py", "changed = True")
-    assert git_commit(package) == f"{clean}-dirty"
+    assert git_commit(tmp_path) == f"{clean}-dirty"
+    assert git_commit(tmp_path / "src") is None  # a package that is installed inside the repository
 
 
 @pytest.fixture
