@@ -1,6 +1,7 @@
 """`UserError`, which is shown as one line without a traceback, and functions that make such errors."""
 
 import difflib
+import json
 import re
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -33,7 +34,13 @@ DAMAGED_FILE_ERRORS = (UserError, AttributeError, LookupError, TypeError, ValueE
 
 def bad_value(key: str, value: object, accepted: str) -> UserError:
     """An error to raise, such as ``task.bits=1: expected an integer from 2 to 9``."""
-    return UserError(f"{key}={value}: expected {accepted}")
+    received = json.dumps(value) if value is None or isinstance(value, bool) else value  # null, true, false
+    return UserError(f"{key}={received}: expected {accepted}")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things as text: ``1 seed``, ``3 seeds``."""
+    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def explain_validation_error(

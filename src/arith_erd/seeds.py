@@ -5,7 +5,9 @@ state, so a run resumes exactly, and a replica is the same run alone or in a pac
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +35,8 @@ def parse_seeds(spec: object) -> tuple[int, ...]:
     >>> parse_seeds(3), parse_seeds([2, "0-1"])
     ((3,), (0, 1, 2))
     """
-    parts = spec if isinstance(spec, (list, tuple)) else str(spec).split(",")
+    several = isinstance(spec, Iterable) and not isinstance(spec, str | Mapping)
+    parts: Any = spec if several else str(spec).split(",")
     seeds: list[int] = []
     for part in parts:
         match = re.fullmatch(r"\s*(\d{1,10})\s*(?:-\s*(\d{1,10})\s*)?", str(part))

@@ -70,10 +70,10 @@ class Given(ae.Add):
 
 
 class Odd:
-    """Holds out the pairs whose first operand is odd."""
+    """Holds out the pairs whose first operand is odd, by a list."""
 
     def __call__(self, examples):
-        return examples.a % 2 == 1
+        return (examples.a % 2 == 1).tolist()
 
 
 def test_classes_of_ones_own_are_trained(tmp_path):
@@ -81,17 +81,18 @@ def test_classes_of_ones_own_are_trained(tmp_path):
     assert isinstance(model.network, Narrow)
     assert isinstance(model.origin.split, Odd)
     assert model.predict([3], [5]).shape == (1,)
+    model.save_pretrained(tmp_path / "saved")
 
 
 @pytest.mark.parametrize(
     "override",
     [
         *("split.fraction=0.5", "task=mul", "seed=5", "runs_dir=x", "model=gru", "trainer.max_epochs=2"),
-        *("model.net.d_model=64", "experiment=fig3"),
+        *("model.net.d_model=64", "ablation=no_attention", "scale=mini", "experiment=fig3"),
     ],
 )
 def test_overrides_of_what_an_argument_says_are_refused(override):
-    model = Narrow if "net" in override else ae.NanoGPT
+    model = Narrow if override.startswith(("model.net", "ablation", "scale")) else ae.NanoGPT
     with pytest.raises(UserError, match=f"^fit: overrides: {override}: use an argument of fit"):
         ae.fit(ae.Add(bits=3), model, epochs=1, overrides=[override])
 
@@ -164,11 +165,15 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
         (lambda: ae.fit(ae.Add(bits=3), epochs=0), r"trainer\.max_epochs=0"),
         (lambda: ae.fit(ae.Add(bits=3), epochs=1, overrides=["data.batchsize=3"]), r"did you mean data\.batch_size"),
         (lambda: ae.fit(Forgetful(3)), "task=Forgetful: needs an attribute wide"),
+        (lambda: ae.fit(ae.Add(bits=3), seeds=None), "^seed=null: expected at most"),
+        (lambda: ae.load_pretrained(3), "^name=3: expected one of"),
+        (lambda: ae.zoo("nope"), "^runs=nope: no such folder"),
         (lambda: ae.fit(ae.Add), "fit: task: received the class Add; expected Task"),
         (lambda: ae.fit(ae.Add(bits=3), "nanogpt"), "fit: model: received 'nanogpt'"),
         (lambda: ae.fit(ae.Add(bits=3), split=lambda examples: examples.a > 4), "fit: split: received <function"),
         (lambda: ae.fit(ae.Add(bits=3), split="vs_v"), "fit: split: received 'vs_v'; expected a Split, such as"),
         (lambda: ae.probe("interchange", model, causal_model=ae.CausalModel(ae.Add(bits=4))), r"=Add\(bits=4\)"),
+        (lambda: ae.compose("train", ["task._target_=os.system"]), r"^task._target_=os.system((?!arith_erd\.).)*$"),
         (lambda: ae.compose("train", "task=mul"), "'task=mul'; expected .* then a list of overrides"),
     ):
         with pytest.raises(UserError, match=said):

@@ -2,11 +2,12 @@
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arith_erd.errors import UserError
+from arith_erd.errors import UserError, bad_value
 from arith_erd.seeds import MAX_SEED, MAX_SEEDS, derive_seed, format_seeds, parse_seeds
 
 SEED_SETS = st.sets(st.integers(0, 60) | st.integers(0, MAX_SEED), min_size=1, max_size=40)
@@ -18,6 +19,7 @@ SEED_SETS = st.sets(st.integers(0, 60) | st.integers(0, MAX_SEED), min_size=1, m
         ("7,0-4", (0, 1, 2, 3, 4, 7)),
         (" 1 - 3 , 5 ", (1, 2, 3, 5)),
         (["0-2", 9], (0, 1, 2, 9)),
+        (np.int64(3), (3,)),
         (MAX_SEED, (MAX_SEED,)),
         (f"0-{MAX_SEEDS - 1}", tuple(range(MAX_SEEDS))),
     ],
@@ -47,7 +49,7 @@ def test_bad_spec_names_key_and_value(spec):
     with pytest.raises(UserError) as refused:
         parse_seeds(spec)
     message = str(refused.value)
-    assert message.startswith(f"seed={spec}"[:400])  # of a very long one the middle is left out
+    assert message.startswith(str(bad_value("seed", spec, ""))[:400])  # of a very long one the middle is left out
     assert ": expected " in message
     assert "\n" not in message
 

@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 from safetensors.torch import save_file
@@ -142,7 +143,8 @@ def model_card(model: Hooked, job: Job) -> str:
     """The model card, with newly measured accuracies. `runs.directory.require_name` has checked the names in it."""
     title, names, size = short_name(job), job.option_names, job.data.examples
     examples = job.task.examples() if size is None else job.task.sample(size)  # those that the run split
-    subsets = {"held-out": job.split(examples), "training": ~job.split(examples)}
+    held_out = np.asarray(job.split(examples))
+    subsets = {"held-out": held_out, "training": ~held_out}
     shares = {
         f"sequence accuracy, {mask.sum()} {name} examples": model.accuracy(examples[mask])
         for name, mask in subsets.items()
@@ -168,11 +170,11 @@ def model_card(model: Hooked, job: Job) -> str:
 
 def download(repo_id: str) -> Path:
     """Download the two files that `load_pretrained` reads, and no others, and return their folder."""
-    hub = import_extra("huggingface_hub", "hub")
     try:
+        hub = import_extra("huggingface_hub", "hub")
         return Path(hub.snapshot_download(repo_id, allow_patterns=[CONFIG, WEIGHTS]))
     except Exception as error:
-        raise UserError(f"name={repo_id}: {first_line(error)}") from error
+        raise UserError(f"name={repo_id}: no such folder here; on the Hub: {first_line(error)}") from error
 
 
 def import_extra(package: str, name: str) -> Any:

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from ..bundled import RESULTS
 from ..config.job import Job, read_job, read_run
-from ..errors import DAMAGED_FILE_ERRORS, UserError, bad_value, first_line, require_integer
+from ..errors import DAMAGED_FILE_ERRORS, UserError, bad_value, counted, first_line, require_integer
 from ..interp.hooked import Origin
 from ..models import weights
 from ..models.network import Network
 from ..models.references import is_reference_task, reference
 from ..models.transformer import Transformer
 from ..runs.directory import Run, run_directories
-from ..seeds import format_seeds
+from ..seeds import format_seeds, parse_seeds
 from ..tasks import Add, Task
 from .export import CONFIG, WEIGHTS, LoadedNetwork, download, short_name
 
@@ -83,10 +83,11 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
     Raises:
         UserError: if there is no such network or seed. The message lists those in `pretrained`.
     """
+    name = str(name)
     if os.path.isfile(os.path.join(name, CONFIG)):
         return _load_saved(Path(name), Path(name).name, seed)
-    if not os.path.exists(name) and re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)):
-        return _load_saved(download(str(name)), Path(name).name, seed)
+    if not os.path.exists(name) and re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        return _load_saved(download(name), Path(name).name, seed)
     folder = folder or PRETRAINED
     networks = pretrained(folder)
     if name not in networks:
@@ -143,12 +144,13 @@ def select_epochs(run: Run, seeds: Sequence[int], epochs: Epochs) -> list[int]:
     return sorted(wanted)
 
 
-def find_runs(pattern: str) -> list[Path]:
+def find_runs(pattern: str, key: str = "run") -> list[Path]:
     """The run directories that match a folder or a glob; a `UserError` if there are none."""
     if not (paths := run_directories(pattern)):
-        raise UserError(f"run={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
+        raise UserError(f"{key}={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
     if not (paths[0] / "config.yaml").exists() and (runs := run_directories(f"{glob.escape(pattern)}/*")):
-        raise UserError(f"run={pattern}: a folder of {len(runs)} runs; expected one of them, or run='{pattern}/*'")
+        several = f"a folder of {counted(len(runs), 'run')}"
+        raise UserError(f"{key}={pattern}: {several}; expected one of them, or {key}='{pattern}/*'")
     return paths
 
 
@@ -170,8 +172,8 @@ def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> L
     return LoadedNetwork(network, task=task, name=Path(path).name)
 
 
-def load_references(name: str, seeds: int | Sequence[int] = 0, task: Task | None = None) -> list[LoadedNetwork]:
-    """Write networks whose algorithm is known (`arith_erd.models.references`), a variant for each seed.
+def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task | None = None) -> list[LoadedNetwork]:
+    """Write networks whose algorithm is known (`arith_erd.models.references`), a variant for each seed, ascending.
 
     Args:
         task: must be the task that they were written for, addition of 7 bits, which is the default.
@@ -186,8 +188,7 @@ def load_references(name: str, seeds: int | Sequence[int] = 0, task: Task | None
         raise UserError(f"reference={name}: received {given}; expected task=add, task.bits=7 and reverse order")
     untrained = partial(Transformer, task.prompt_length, task.width)  # the references have the default size
     attributes: dict[str, Any] = {"task": task, "name": f"reference-{name}", "origin": Origin(make_untrained=untrained)}
-    seeds = [seeds] if isinstance(seeds, int) else seeds
-    return [LoadedNetwork(reference(name, seed).network, seed=seed, **attributes) for seed in seeds]
+    return [LoadedNetwork(reference(name, seed).network, seed=seed, **attributes) for seed in parse_seeds(seeds)]
 
 
 def _of_run(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> LoadedNetwork:

@@ -68,7 +68,7 @@ def zoo(*runs: str | Path) -> list[LabelledNetwork]:
         for name, algorithm in REFERENCE_ALGORITHMS.items()
         for seed in REFERENCE_SEEDS
     ]
-    paths = [path for pattern in runs for path in find_runs(str(pattern))]
+    paths = [path for pattern in runs for path in find_runs(str(pattern), "runs")]
     return [*networks, *(network for path in paths for network in _labelled_networks(Run(path)))]
 
 

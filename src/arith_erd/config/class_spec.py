@@ -55,7 +55,7 @@ def trust(*packages: str) -> None:
 
 def trust_modules_of(*classes: type) -> None:
     """Allow classes that the program itself has, such as those of a notebook. A file cannot do that."""
-    _trusted_packages.update(one.__module__ for one in classes)
+    _trusted_packages.update(one.__module__ for one in classes if not _is_allowed(one.__module__))
 
 
 def source_hashes(config: Mapping[str, Any]) -> dict[str, str]:

@@ -71,12 +71,14 @@ def fit(
         raise UserError(f"fit: overrides: received {overrides!r}; expected a list, such as ['data.batch_size=32']")
     option, recipe = option_for_class("task", public_path(type(task))), option_for_class("model", public_path(model))
     argument_keys = r"(task|split)\b.*|model|seed|trainer\.max_epochs|runs_dir|experiment"
-    argument_keys += "" if recipe else r"|model\.net\b.*"  # a class of one's own has its own defaults
+    if recipe is None:  # a class of one's own has its own defaults
+        argument_keys += r"|model\.net\b.*|ablation=(?!none$).*|scale=(?!full$).*"
     if repeated := [one for one in overrides if re.match(rf"[+~]*({argument_keys})(=|$)", one)]:
-        raise UserError(f"fit: overrides: {repeated[0]}: use an argument of fit instead, and one call for each run")
+        instead = "use an argument of fit instead (for a class of your own: model), and one call for each run"
+        raise UserError(f"fit: overrides: {repeated[0]}: {instead}")
     trust_modules_of(type(task), type(split), model)
     cli_overrides = [f"model={recipe or 'nanogpt'}", *([f"task={option}"] if option else [])]
-    cli_overrides += [f"seed='{format_seeds(parse_seeds(seeds if isinstance(seeds, int | str) else [*seeds]))}'"]
+    cli_overrides += [f"seed='{format_seeds(parse_seeds(seeds))}'"]
     cli_overrides += [] if epochs is None else [f"trainer.max_epochs={epochs}"]
     config = compose_config([*cli_overrides, *overrides])
     config |= {"task": group_of_object("task", task), "split": group_of_object("split", split)}
