@@ -210,8 +210,8 @@ def _load_state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[
             stacks = {k.removeprefix(prefix): v for k, v in saved["state_dict"].items() if k.startswith(prefix)}
             stacked = {name: torch.Size((len(job.seeds), *shape)) for name, shape in shapes.items()}
             stacks = weights.checked_state(stacks, stacked, str(run.path))
-            done = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])  # not those in metrics.csv
-            return {name: stack[job.seeds.index(seed)].clone() for name, stack in stacks.items()}, done
+            state = {name: stack[job.seeds.index(seed)].clone() for name, stack in stacks.items()}
+            return state, weights.epochs_done(saved)  # not those in metrics.csv
     except UserError:
         raise
     except Exception as error:  # damaged bytes can make an unpickler raise anything

@@ -147,6 +147,8 @@ def fit_threshold(scores: npt.NDArray[np.float64], is_sum: npt.NDArray[np.bool_]
 
 def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     settings = run.config()
+    if settings["data"].get("examples") is not None:  # right on the examples drawn is not right on all
+        return
     config = settings["model"]
     places = config["loss"].get("variables") or {}  # variable -> its site, and its coordinates there
     variables = [name for name in places if name != "prefix"]  # networks of either algorithm may follow the prefix
@@ -154,8 +156,6 @@ def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     sites = tuple(dict.fromkeys(str(place["site"]) for place in places.values() if "dims" in place))
     rule = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
     name = f"{settings['task']['bits']}-bit {config['name']} {'+'.join(variables) or 'none'} {rule}".strip()
-    if settings["data"].get("examples") is not None:  # right on the examples drawn is not right on all
-        return
     worst_interchange_accuracy: dict[int, float] = {}  # by seed, over its variables and tokens
     if places:
         tokens = pd.read_csv(run.tokens_file)

@@ -233,9 +233,7 @@ def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
     return _validated_job(Job, stored, overwrite=overwrite)
 
 
-def read_probe_job(
-    config: Mapping[str, Any], overrides: Collection[str] = (), non_default_options: str = ""
-) -> ProbeJob:
+def read_probe_job(config: Mapping[str, Any], overrides: Collection[str], non_default_options: str) -> ProbeJob:
     """The job of a resolved configuration of ``probe.py``; errors as in `read_job`, arguments as in `ProbeJob`."""
     groups = ("task", "split", "model", "seed")
     chosen = tuple(one for one in overrides if one.lstrip("+~").replace("=", ".").split(".")[0] in groups)

@@ -155,7 +155,7 @@ class SweepJob:
     checked: Job | ProbeJob | None = None
     status: str = "not finished"  # or "finished", "skipped", "failed"
     failure: str = ""  # a line; not the exception, whose frames would keep a whole model alive
-    exit_status: int = 0
+    exit_status: int = EXIT_FAILED  # of a job that is not finished
 
     @property
     def title(self) -> str:
@@ -206,7 +206,7 @@ def sweep(config: DictConfig, program: Program, run_job: TaskFunction) -> None:
             raise
         finally:
             print_results(jobs)
-    failed = {job.exit_status or EXIT_FAILED for job in jobs if job.status not in ("finished", "skipped")}
+    failed = {job.exit_status for job in jobs if job.status not in ("finished", "skipped")}
     raise SystemExit(EXIT_BUSY if failed == {EXIT_BUSY} else EXIT_FAILED if failed else 0)
 
 

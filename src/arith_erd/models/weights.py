@@ -144,6 +144,11 @@ def state_shapes(make: Callable[[], Network]) -> dict[str, torch.Size]:
         return {name: tensor.shape for name, tensor in make().state_dict().items()}
 
 
+def epochs_done(checkpoint: Any) -> int:
+    """The epochs that a checkpoint of Lightning says are finished, with their validation."""
+    return int(checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
+
+
 def is_float_tensor(tensor: Any) -> bool:
     """Whether it is a dense tensor of real floating-point numbers in memory (not on ``meta``)."""
     dense = isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_nested

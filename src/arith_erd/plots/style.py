@@ -5,6 +5,7 @@ Lines differ in dashes and points in shape, so no reader depends on colour.
 
 import contextlib
 import io
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 from PIL import Image
+
+from ..errors import counted
 
 BLUE, ORANGE, GREEN, GREY = "#1f5fa8", "#d9730d", "#2e7d4f", "#6b7280"
 INK, LIGHT = "#1f2937", "#9ca3af"
@@ -69,8 +72,7 @@ def set_panel_title(ax: Axes, title: str, note: str = "", pad: float = 6) -> Non
 
 def format_num_seeds(rows: pd.DataFrame) -> str:
     """The number of seeds, ``5 seeds``."""
-    number = rows["seed"].nunique()
-    return f"{number} seed{'s' if number != 1 else ''}"
+    return counted(rows["seed"].nunique(), "seed")
 
 
 def set_figure_title(figure: Figure, task: str, text: str, rows: pd.DataFrame) -> None:
@@ -92,7 +94,7 @@ def legend_below(figure: Figure, *extra_handles: Line2D, columns: int = 0) -> in
     layout: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
     if handles:
         figure.legend(handles=[*handles.values()], frameon=False, fontsize=9, handlelength=2.8, **layout)
-    return -(-len(handles) // max(columns, 1))
+    return math.ceil(len(handles) / max(columns, 1))
 
 
 def heat_map(

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, counted
 from ..plots.style import save_png, to_svg
 from ..system.cli_errors import one_line_errors
 from ..system.files import atomic_file, require_writable, write_atomically
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines += [f"left out: {name}: {problem}" for name, problem in data.problems.items()]
         lines += [f"unfinished: {line}" for line in page.unfinished(data)]
         for command, waiting in claims.missing_commands(results, load_paper(paper_file), options.runs[0]).items():
-            lines.append(f"missing, {len(waiting)} claim{'s' if len(waiting) > 1 else ''}: {command}")
+            lines.append(f"missing, {counted(len(waiting), 'claim')}: {command}")
         print("\n".join(lines), Path(options.out) / "index.html", sep="\n")
 
 

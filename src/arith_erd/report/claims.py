@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest, fisher_exact
 
+from ..errors import counted
 from ..plots.tables import UNIT_RANGES
 from ..seeds import format_seeds
 from ..stats import LEARNING_ACCURACY, MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Moments
@@ -294,7 +295,7 @@ def _describe_cause(result: Result) -> str:
         causes += [claim.cause or ("" if result.exact else outside)]
     elif result.verdict == "inconclusive":
         if result.n < result.min_seeds:
-            causes += [f"{result.n} seed{'s' if result.n != 1 else ''}, and a verdict takes {result.min_seeds}"]
+            causes += [f"{counted(result.n, 'seed')}, and a verdict takes {result.min_seeds}"]
         elif claim.compare == "ceiling":
             causes += ["a seed exceeds the ceiling of its validation set, so the argument is wrong"]
         else:

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from ..errors import counted
 from ..plots import style
 from ..plots.curves import draw_over_epochs, format_accuracy_axes
 from ..probes.discontinuity import Discontinuity, without_empty_cells
@@ -70,7 +71,7 @@ def curve_rows(data: RunData, last: int, **runs: str) -> pd.DataFrame:
     rows = data.metrics[data.metrics["replica"].isin(replicas.index) & (data.metrics["epoch"] <= last)]
     end = rows["epoch"].max()
     # At most 400 epochs, with the first and the last: more only enlarge the SVG.
-    kept = (rows["epoch"] % -(-end // 400) == 0) | rows["epoch"].isin([1, end])
+    kept = (rows["epoch"] % ((end + 399) // 400) == 0) | rows["epoch"].isin([1, end])
     return rows[kept] if rows["epoch"].nunique() > 1 else rows.iloc[:0]  # one epoch is no curve
 
 
@@ -84,7 +85,7 @@ def draw_ablations(paper: Paper, spec: PaperFigure, data: RunData, results: Resu
         for y, result in enumerate(row):
             _draw_ablation(ax, y, result)
         seeds = max(result.n for result in row)
-        style.set_panel_title(ax, title, f"up to {seeds} seed{'s' if seeds != 1 else ''}" if seeds else "not run")
+        style.set_panel_title(ax, title, f"up to {counted(seeds, 'seed')}" if seeds else "not run")
         style.format_axes(ax)
         ax.grid(visible=False, axis="y")
         ax.set(xscale="log", xlim=(15, 1900), xlabel="epochs to 95% of the validation sequences")

@@ -20,7 +20,7 @@ from ..plots.tables import format_digits, format_estimate, format_interval, form
 from ..seeds import format_seeds
 from ..stats import EXACT_METHOD, clopper_pearson
 from .claims import VERDICTS, Result, count_verdicts, missing_commands
-from .collect import AUTHORS_WEIGHTS, RunData
+from .collect import AUTHORS_WEIGHTS, DEFAULT_OPTIONS, RunData
 from .paper import Paper
 
 FINAL_COLUMNS = {"training": ("train_seq_acc", "accuracy"), "validation": ("val_seq_acc", "accuracy")}
@@ -61,7 +61,6 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    subscripts = lambda text: Markup(re.sub(r"VS_([tv])", r"VS<sub>\1</sub>", str(escape(text))))  # noqa: E731
     environment.filters |= {"escape_cell": escape_cell, "subscripts": subscripts}
     functions: tuple[Any, ...] = (count_verdicts, experiment_text, format_mean, format_seeds)
     functions += (interval_plot, notes, ours_texts, values_text)
@@ -84,6 +83,10 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
 def escape_cell(value: object) -> str:
     """Escape text for a table of Markdown, so that it adds no column, line, HTML or link."""
     return printable(str(value)).replace("|", "\\|").replace("<", "&lt;").replace("](", "]\\(")
+
+
+def subscripts(text: str) -> Markup:
+    return Markup(re.sub(r"VS_([tv])", r"VS<sub>\1</sub>", str(escape(text))))
 
 
 def unfinished(data: RunData) -> list[str]:
@@ -200,7 +203,7 @@ def notes(result: Result) -> list[str]:
 def experiment_text(first: pd.Series) -> str:
     """``addition, transformer, vs_v``: what sets an experiment apart, by its first replica, without the defaults."""
     words = [TASKS.get(first["task"], str(first["task"])).lower(), first["model"]]
-    words += [first[key] for key, default in (("split", "random"), ("ablation", "none")) if first[key] != default]
+    words += [first[key] for key in ("split", "ablation") if first[key] != DEFAULT_OPTIONS[key]]
     words += [f"plain {what}" for what in ("prompt", "completion") if first[f"{what}_order"] == "plain"]
     words += [] if pd.isna(first["stop_at"]) else [f"stop at {first['stop_at']:.0%}"]
     return ", ".join(map(str, words)) + (f" ({first['departs']})" if first["departs"] else "")

@@ -126,7 +126,7 @@ class Run:
         except (UserError, KeyError, TypeError, ValueError, OverflowError):
             return False
 
-    def skip_message(self, keep: str = "none", sources: Mapping[str, str] | None = None) -> str:
+    def skip_message(self, keep: str, sources: Mapping[str, str]) -> str:
         """The line printed for a finished run. It also says if other code trained it, or weights for ``keep`` lack."""
         summary, line = self.summary(), f"{self.path}: finished already, skipped{self.describe_code_changes(sources)}"
         seeds = [row["seed"] for row in summary["seeds"]]
@@ -141,7 +141,7 @@ class Run:
             line += f"; epochs without kept weights: {len(missing)} (overwrite=true trains again, keeping them)"
         return line
 
-    def describe_code_changes(self, sources: Mapping[str, str] | None = None) -> str:
+    def describe_code_changes(self, sources: Mapping[str, str]) -> str:
         """How the code, and ``sources`` (`source_hashes`), have changed since the run finished; empty if not at all."""
         summary, now, changes = self.summary(), git_commit() or "", ""
         then, before = summary.get("versions", {}).get("commit"), summary.get("sources", {})
@@ -149,7 +149,7 @@ class Run:
             changes += f"; trained at commit {then}, the code is now at {now}".replace("-dirty", " with changes")
         elif then and now.endswith("-dirty"):
             changes += "; cannot tell whether the code changed: both had uncommitted changes"
-        if other := [name for name, digest in (sources or {}).items() if before.get(name, digest) != digest]:
+        if other := [name for name, digest in sources.items() if before.get(name, digest) != digest]:
             changes += f"; the sources of {', '.join(other)} have changed since"
         return changes
 

@@ -72,6 +72,7 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
 
 def _config_columns(config: Mapping[str, Any]) -> Row:
     settings, hashed = flat_settings(config), hashed_config(config)
+    stop_at = settings["trainer.stop_at"]
     del hashed["seed"]
     # Equal for runs that follow the same weights, however long.
     trajectory = hashed | {"trainer": {"precision": hashed["trainer"]["precision"]}}
@@ -79,7 +80,7 @@ def _config_columns(config: Mapping[str, Any]) -> Row:
         **{group: require_name(f"{group}.name", settings[f"{group}.name"]) for group in NAMED_GROUPS},
         **{key: require_name(f"task.{key}", settings.get(f"task.{key}", "reverse")) for key in ORDER_KEYS},
         "max_epochs": np.int64(settings["trainer.max_epochs"]),
-        "stop_at": np.float64(settings["trainer.stop_at"]),
+        "stop_at": math.nan if stop_at is None else float(stop_at),
         "key": short_hash(hashed, 12),
         "trajectory": short_hash(trajectory, 12),
         "settings": settings,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..bundled import ROOT
+from ..errors import counted
 
 if TYPE_CHECKING:
     import torch
@@ -35,8 +36,7 @@ def device_name(device: "torch.device") -> str:
     import torch  # not at the top: reports and benchmarks ask for names and versions without loading it
 
     if device.type == "cpu":
-        threads = torch.get_num_threads()
-        return f"{cpu_name()}, {threads} thread{'s' if threads > 1 else ''}"
+        return f"{cpu_name()}, {counted(torch.get_num_threads(), 'thread')}"
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} {device.type}"
 
 

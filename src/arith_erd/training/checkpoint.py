@@ -20,7 +20,7 @@ from safetensors.torch import save
 
 from ..config.job import Job
 from ..errors import UserError, first_line
-from ..models.weights import is_float_tensor, load_tensors
+from ..models.weights import epochs_done, is_float_tensor, load_tensors
 from ..runs.directory import Run, hashed_config, short_hash
 from ..system import signals
 from ..system.files import atomic_file
@@ -96,7 +96,7 @@ def find_checkpoint(run: Run, module: LitPack) -> Path | None:
         (optimizer,) = saved["optimizer_states"]
         if saved_shapes != shapes or not _moments_fit(optimizer, module):
             raise ValueError("weights of another network")
-        epochs = int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
+        epochs = epochs_done(saved)
     except Exception as error:  # damaged bytes can make an unpickler raise anything
         hint = "if it is damaged, or of another version, delete it to start again"
         raise UserError(f"{path}: cannot be read ({first_line(error).partition('. ')[0]}); {hint}") from error

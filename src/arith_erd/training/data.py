@@ -1,5 +1,6 @@
 """The examples of a task as tensors on the device, and their batches."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ class TrainBatches:
         self.examples, self.seeds, self.batch_size, self.step = examples, seeds, batch_size, step
 
     def __len__(self) -> int:
-        return -(-len(self.examples[0]) // self.batch_size)
+        return math.ceil(len(self.examples[0]) / self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield prompts (R, B, P), completions (R, B, m), and targets (R, B, k) if there are any."""
@@ -85,7 +86,7 @@ class TaskData(L.LightningDataModule):
 
     @property
     def steps_per_epoch(self) -> int:
-        return -(-len(self.train[0]) // self.batch_size)
+        return math.ceil(len(self.train[0]) / self.batch_size)
 
     def train_dataloader(self) -> TrainBatches:
         trainer = self.trainer

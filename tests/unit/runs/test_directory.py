@@ -117,7 +117,7 @@ def test_finished_run_of_other_code_says_so(tmp_path, monkeypatch, then, now, sa
     run.create({"seed": 0})
     run.finish({"seeds": [], "versions": {"commit": then}})
     monkeypatch.setattr("arith_erd.runs.directory.git_commit", lambda: now)
-    assert run.skip_message() == f"{run.path}: finished already, skipped{said}"
+    assert run.skip_message("none", {}) == f"{run.path}: finished already, skipped{said}"
 
 
 def test_finished_run_says_which_trusted_packages_changed(tmp_path, monkeypatch):
@@ -133,9 +133,9 @@ def test_finished_run_says_which_trusted_packages_changed(tmp_path, monkeypatch)
     run.finish({"seeds": [], "versions": {"commit": None}, "sources": before})
     assert set(before) == {"mine", "one_file"}
     (tmp_path / "mine" / "inner" / "tasks.pyc").write_text("cached")
-    assert "sources" not in run.skip_message(sources=source_hashes(config))
+    assert "sources" not in run.skip_message("none", source_hashes(config))
     (tmp_path / "mine" / "inner" / "tasks.py").write_text("changed = True")
-    assert run.skip_message(sources=source_hashes(config)).endswith("; the sources of mine have changed since")
+    assert run.skip_message("none", source_hashes(config)).endswith("; the sources of mine have changed since")
 
 
 def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_path):
@@ -147,11 +147,11 @@ def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_pat
     for epoch, seed in ((1, 0), (1, 1), (2, 0)):
         run.weights_file(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
         run.weights_file(seed, epoch).touch()
-    assert "epochs without kept weights: 2 (overwrite=true" in run.skip_message("all")
-    assert "overwrite" not in run.skip_message()
-    assert "overwrite" not in run.skip_message("every:4")
+    assert "epochs without kept weights: 2 (overwrite=true" in run.skip_message("all", {})
+    assert "overwrite" not in run.skip_message("none", {})
+    assert "overwrite" not in run.skip_message("every:4", {})
     for damaged in (run.metrics_file, run.config_file):
         whole = damaged.read_text()
         damaged.write_text(whole[:-1] if damaged == run.metrics_file else "[")
-        assert "; it lacks a valid config.yaml or metrics.csv, so tables" in run.skip_message()
+        assert "; it lacks a valid config.yaml or metrics.csv, so tables" in run.skip_message("none", {})
         damaged.write_text(whole)
