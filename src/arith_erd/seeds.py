@@ -35,8 +35,7 @@ def parse_seeds(spec: object) -> tuple[int, ...]:
     >>> parse_seeds(3), parse_seeds([2, "0-1"])
     ((3,), (0, 1, 2))
     """
-    several = isinstance(spec, Iterable) and not isinstance(spec, str | Mapping)
-    parts: Any = spec if several else str(spec).split(",")
+    parts: Any = spec if isinstance(spec, Iterable) and not isinstance(spec, str | Mapping) else str(spec).split(",")
     seeds: list[int] = []
     for part in parts:
         match = re.fullmatch(r"\s*(\d{1,10})\s*(?:-\s*(\d{1,10})\s*)?", str(part))

@@ -206,8 +206,8 @@ def submitit():
     ("number", "hook", "batch", "place", "left"),
     [
         (signal.SIGTERM, "on_train_batch_end", 0, "epoch 3, after 1 of 3 steps", 5),
-        (signal.SIGHUP, "on_train_batch_end", 2, "epoch 3, after 3 of 3 steps", 3),
-        (signal.SIGINT, "on_validation_batch_end", 0, "epoch 3, after 3 of 3 steps", 3),
+        (signal.SIGHUP, "on_train_batch_end", 2, "epoch 3 trained, not yet evaluated", 3),
+        (signal.SIGINT, "on_validation_batch_end", 0, "epoch 3 trained, not yet evaluated", 3),
         (signal.SIGUSR2, "on_train_batch_end", 1, "epoch 3, after 2 of 3 steps", 4),
         (signal.SIGUSR2, "on_train_epoch_end", None, "epoch 4", 3),
     ],

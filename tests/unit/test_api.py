@@ -102,7 +102,7 @@ def test_overrides_of_what_an_argument_says_are_refused(override):
 )
 def test_a_task_of_other_sizes_than_its_file_is_trained(task, options, tmp_path):
     tiny = [*options, "model.net.num_layers=1", "model.net.d_model=8", "model.net.num_heads=2"]
-    (model,) = ae.fit(task, ae.NanoGPT, seeds="3", epochs=1, overrides=tiny, out=tmp_path)
+    (model,) = ae.fit(task, ae.NanoGPT, seeds=np.int64(3), epochs=1, overrides=tiny, out=tmp_path)
     assert (model.seed, str(model.task)) == (3, str(task))
 
 
@@ -167,13 +167,11 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
         (lambda: ae.fit(Forgetful(3)), "task=Forgetful: needs an attribute wide"),
         (lambda: ae.fit(ae.Add(bits=3), seeds=None), "^seed=null: expected at most"),
         (lambda: ae.load_pretrained(3), "^name=3: expected one of"),
-        (lambda: ae.zoo("nope"), "^runs=nope: no such folder"),
         (lambda: ae.fit(ae.Add), "fit: task: received the class Add; expected Task"),
         (lambda: ae.fit(ae.Add(bits=3), "nanogpt"), "fit: model: received 'nanogpt'"),
         (lambda: ae.fit(ae.Add(bits=3), split=lambda examples: examples.a > 4), "fit: split: received <function"),
         (lambda: ae.fit(ae.Add(bits=3), split="vs_v"), "fit: split: received 'vs_v'; expected a Split, such as"),
         (lambda: ae.probe("interchange", model, causal_model=ae.CausalModel(ae.Add(bits=4))), r"=Add\(bits=4\)"),
-        (lambda: ae.compose("train", ["task._target_=os.system"]), r"^task._target_=os.system((?!arith_erd\.).)*$"),
         (lambda: ae.compose("train", "task=mul"), "'task=mul'; expected .* then a list of overrides"),
     ):
         with pytest.raises(UserError, match=said):

@@ -149,8 +149,7 @@ def find_runs(pattern: str, key: str = "run") -> list[Path]:
     if not (paths := run_directories(pattern)):
         raise UserError(f"{key}={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
     if not (paths[0] / "config.yaml").exists() and (runs := run_directories(f"{glob.escape(pattern)}/*")):
-        several = f"a folder of {counted(len(runs), 'run')}"
-        raise UserError(f"{key}={pattern}: {several}; expected one of them, or {key}='{pattern}/*'")
+        raise UserError(f"{key}={pattern}: {counted(len(runs), 'run')} inside; expected one, or {key}='{pattern}/*'")
     return paths
 
 

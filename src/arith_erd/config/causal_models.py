@@ -1,4 +1,4 @@
-"""Build the causal model that an option names, or take the one that it is."""
+"""Build the causal model that an option names; an option that is one is returned."""
 
 from collections.abc import Callable
 

@@ -127,7 +127,7 @@ class ClassSpec:
                     accepted = annotation.__metadata__[0].description
                     raise bad_value(f"{key}.{argument}", arguments[argument], accepted) from error
         if nested := [*_nested_targets(arguments)]:
-            raise bad_value(f"{key}._target_", nested[0], f"{_accepted_targets()}, once, at the head of its group")
+            raise bad_value(f"{key}._target_", nested[0], "no `_target_` inside: only the group itself names a class")
         return replace(cls.from_name(f"{key}._target_", group.get("_target_")), arguments=arguments, name=name)
 
     @classmethod

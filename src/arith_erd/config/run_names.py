@@ -83,9 +83,9 @@ def non_default_parts(hashed: Mapping[str, Any]) -> list[str]:
 def _default_settings(hashed: Mapping[str, Any]) -> dict[str, Any]:
     """The default settings in ``conf/`` for the chosen task, split, model and ablation, and for the same classes.
 
-    For options that all tasks (or splits) have, the reference is the default task's (or split's) value, so that names
-    show every departure from it. Optimizer, schedule and loss are compared with the file of the same class, if there is
-    one. A model without a file is compared with the default model.
+    An option that every task has is compared with the default task's value; likewise for splits. So the name shows each
+    difference from the default command. Optimizer, schedule and loss are compared with the file of the same class, if
+    there is one. A model without a file is compared with the default model.
     """
     train = load_option("train")
     chosen = {group: name for one in train["defaults"] if isinstance(one, dict) for group, name in one.items()}

@@ -16,8 +16,7 @@ class Logger:
         """A run starts or resumes. ``folder`` is the run directory."""
 
     def log(self, rows: Sequence[Row]) -> None:
-        """Log one epoch: a row for each seed: the columns of ``metrics.csv``, ``learning_rate`` and,
-        on drawn examples, the accuracies of ``slices.csv``, as ``val_seq_acc/length=5``."""
+        """Log an epoch, a row per seed: columns of ``metrics.csv``, ``learning_rate``, ``val_seq_acc/length=5`` ..."""
 
     def finish(self, summaries: Sequence[Row]) -> None:
         """A run has ended. ``summaries`` are the ``seeds`` of ``summary.json``, empty if it failed."""

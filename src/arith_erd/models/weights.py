@@ -145,7 +145,6 @@ def state_shapes(make: Callable[[], Network]) -> dict[str, torch.Size]:
 
 
 def epochs_done(checkpoint: Any) -> int:
-    """The epochs that a checkpoint of Lightning says are finished, with their validation."""
     return int(checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
 
 

@@ -41,7 +41,7 @@ class Picture(ABC):
     numbers: str = ""
     """The format in which numbers are written into the figure, and in the table."""
     panels_per_row: int | str = 3
-    """Panels side by side, at most; or a column, of as many values."""
+    """Most panels in a row; or a column: as many as it has values."""
     size: tuple[float, float] = (4.2, 3.2)
     """Inches, of a panel without its cells."""
     cell: tuple[float, float] = (0, 0)
@@ -124,7 +124,7 @@ class Lines(Picture):
     """The mean or median over seeds, and their range as a band."""
 
     reference_lines: Mapping[str, str] = field(default_factory=dict)
-    """Thin lines for comparison -> the line that they belong to, whose colour they have, or nothing: in ink."""
+    """Reference line -> the line whose colour it takes; empty: ink."""
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         markers = "" if rows[self.x].nunique() > 20 else MARKERS
@@ -198,7 +198,7 @@ class Bars(Picture):
 class Dots(Picture):
     """For each ``line`` the mean of every column in ``marks``, and its range over seeds: shares, from 0 to 1.
 
-    A bar goes from the mean of one column to that of another; ``bars`` gives these, and colour and label.
+    A bar goes from the mean of one column to that of another. ``bars``: (from, to) -> (colour, label).
     """
 
     size: tuple[float, float] = (3.6, 0.9)

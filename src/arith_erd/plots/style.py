@@ -5,7 +5,6 @@ Lines differ in dashes and points in shape, so no reader depends on colour.
 
 import contextlib
 import io
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -83,7 +82,7 @@ def set_figure_title(figure: Figure, task: str, text: str, rows: pd.DataFrame) -
 
 
 def legend_below(figure: Figure, *extra_handles: Line2D, columns: int = 0) -> int:
-    """One legend for all axes, in as many columns as asked, or as the figure is wide enough for; returns its rows."""
+    """One legend for all axes, with ``columns``, or as many as fit; returns the number of rows."""
     labelled = [ax.get_legend_handles_labels() for ax in figure.axes]
     handles = {label: handle for pair in labelled for handle, label in zip(*pair, strict=True)}
     handles |= {str(handle.get_label()): handle for handle in extra_handles}
@@ -94,7 +93,7 @@ def legend_below(figure: Figure, *extra_handles: Line2D, columns: int = 0) -> in
     layout: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
     if handles:
         figure.legend(handles=[*handles.values()], frameon=False, fontsize=9, handlelength=2.8, **layout)
-    return math.ceil(len(handles) / max(columns, 1))
+    return int(np.ceil(len(handles) / max(columns, 1)))
 
 
 def heat_map(

@@ -59,7 +59,7 @@ class Result:
     estimate: Estimate | None = None
     authors_value: float | None = None  # measured on the authors' weights
     unfinished: int = 0
-    averaged_curve_epoch: int | None = None  # epochs until the curve averaged over the seeds gets there
+    averaged_curve_epoch: int | None = None  # at which the curve averaged over the seeds reaches the accuracy
     votes: Mapping[int, int] = field(default_factory=dict)  # seeds by the layer that they name, most first
     layer_gap: Estimate | None = None  # by how much the published layer is behind the best one
     learning_counts: Sequence[LearningCounts] = ()  # one for each kind of run, if some seed of any does not learn
@@ -97,8 +97,8 @@ Results: TypeAlias = Mapping[str, Result]  # claims beside ours, by id
 def evaluate_claims(paper: Paper, data: RunData) -> list[Result]:
     results = {claim.id: evaluate_claim(claim, data) for claim in paper.claims}
     for result in results.values():
-        if result.learning_counts and result.claim.mean_of and result.claim.unit == "points":  # those of its accuracy
-            same = results[result.claim.same_as]
+        if result.learning_counts and result.claim.mean_of and result.claim.unit == "points":
+            same = results[result.claim.same_as]  # points lost get the verdict of the accuracy they come from
             result.verdict, result.cause = same.verdict, same.cause
     return [*results.values()]
 

@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +30,7 @@ REPLICA_COLUMNS = {  # column -> type
 }
 _NO_METRICS = pd.DataFrame(columns=[*METRIC_COLUMNS, "run"]).astype(dict.fromkeys(METRIC_COLUMNS, "float64"))
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
-DEFAULT_OPTIONS = {
-    "split": "random",
-    "model": "transformer",
-    "ablation": "none",
-    **dict.fromkeys(ORDER_KEYS, "reverse"),
-}
+DEFAULT_OPTIONS = {"split": "random", "model": "transformer", "ablation": "none"} | dict.fromkeys(ORDER_KEYS, "reverse")
 
 
 @dataclass
@@ -50,7 +44,7 @@ class RunData:
 
     ``metrics`` has ``replica``, the index of that table, and the columns of ``metrics.csv``. ``problems`` maps paths to
     read errors. ``probes`` has the rows of each probe with ``task``, ``split``, ``source``, ``replica`` (-1 if there is
-    none) and ``departs``; of equal rows the first folder's. ``pictures`` has the pictures of runs and probes by name.
+    none) and ``departs``; of equal rows the first folder's. ``pictures`` has those of runs and probes, likewise.
     """
 
     replicas: pd.DataFrame
@@ -121,8 +115,7 @@ def _add_probes(
     tables: dict[str, list[pd.DataFrame]] = {}
     for folder, run, name in folders:
         pictures = [*folder.glob("*/figure.png"), *folder.glob("*/explorer.html")]  # explorer.html replaces figure.png
-        named = {f"{name}/{excerpt(path.parent.name)}": path for path in pictures}
-        data.pictures = named | data.pictures  # of equal names the first folder's
+        data.pictures = {f"{name}/{excerpt(path.parent.name)}": path for path in pictures} | data.pictures
         for path in sorted(folder.glob("*/rows.csv")):
             try:
                 probe, rows = _read_probe(path, run, replica_ids, data.replicas, setup)
@@ -131,10 +124,9 @@ def _add_probes(
                 data.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
                 continue
             parts = tables.setdefault(probe, [])
-            keys = [column for column in rows if rows[column].dtype.kind != "f"]  # what identifies a row
-            known = [part[keys].itertuples(index=False, name=None) for part in parts if {*keys} <= {*part}]
-            seen = {*chain.from_iterable(known)}
-            parts.append(rows[[row not in seen for row in rows[keys].itertuples(index=False, name=None)]])
+            ids = [column for column in rows if rows[column].dtype.kind != "f"]  # what identifies a row
+            seen = {row for part in parts if {*ids} <= {*part} for row in part[ids].itertuples(index=False, name=None)}
+            parts.append(rows[[row not in seen for row in rows[ids].itertuples(index=False, name=None)]])
     for probe, parts in tables.items():
         data.probes[probe] = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 

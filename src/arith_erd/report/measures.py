@@ -29,7 +29,7 @@ class Measure(StrictModel):
 
     runs: RunOptions
     minus: RunOptions | None = None  # options of other runs, whose measure is subtracted
-    over: RunOptions | None = None  # options of other runs, by whose measure it is divided
+    over: RunOptions | None = None  # options of the runs whose measure is the divisor
     more_than: RunOptions | None = None  # options of further runs, whose difference is subtracted from the first one
     planned: int = 0  # epochs that a run must have done; of `EpochsTo`, those for which it must have been planned
     source: ClassVar[str] = OUR_RUNS
@@ -150,7 +150,7 @@ class Ceiling(Measure):
 
 
 class Summary(Measure):
-    """A column of ``runs.csv``, if ``epoch`` is given for runs that ended there."""
+    """A column of ``runs.csv``; with ``epoch``, only of runs that ended at that epoch."""
 
     kind: Literal["summary"] = Field("summary", alias="from")
     column: str

@@ -34,7 +34,7 @@ PROVENANCE_COLUMNS = ("device", "torch", "arith_erd", "commit")
 def render(
     paper: Paper, data: RunData, results: Sequence[Result], svgs: Mapping[str, str], runs: Path, out: Path
 ) -> str:
-    """The page in the folder ``out``, from which links lead to what probes drew; its commands name ``runs``."""
+    """``index.html``. Links to pictures are relative to ``out``; commands name the folder ``runs``."""
     return _fill(
         "page.html.j2",
         paper,
@@ -120,12 +120,8 @@ def claims_table(results: Sequence[Result], data: RunData, paper: Paper, runs: P
         row |= {"ours": estimate and estimate.value, "low": low, "high": high}
         row |= {"method": estimate.method if estimate else "", "n": "exact" if result.exact and result.n else result.n}
         row |= {"seeds": result.seeds, "ours_says": " ".join(ours_texts(result)).strip(), "values": values_text(result)}
-        row |= {
-            "averaged_curve": result.averaged_curve_epoch,
-            "censored": result.censored,
-            "unfinished": result.unfinished,
-        }
-        row |= {"verdict": result.verdict, "verdict_before": result.old_verdict}
+        row |= {"averaged_curve": result.averaged_curve_epoch, "censored": result.censored}
+        row |= {"unfinished": result.unfinished, "verdict": result.verdict, "verdict_before": result.old_verdict}
         row |= {"cause": result.cause, "erratum": claim.erratum}
         row |= {"measured_on": result.source if result.n else "", "authors_weights": result.authors_value}
         row |= {key: ", ".join(sorted(set(used[key].dropna()))) for key in PROVENANCE_COLUMNS}

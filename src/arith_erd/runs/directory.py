@@ -16,8 +16,8 @@
 ================================  =====================================================================
 
 Accuracies are fractions in [0, 1], measured after the epoch with dropout off. ``seconds`` is the duration of the epoch.
-Epochs count from 1. ``tokens.csv`` has the accuracies given the right tokens before, ``slices.csv`` those of held-out
-examples by length and by longest carry chain.
+Epochs count from 1. ``tokens.csv`` has the accuracies under teacher forcing, ``slices.csv`` those of held-out examples
+by length and by longest carry chain.
 """
 
 import csv
@@ -97,7 +97,7 @@ class Run:
         return sorted(epoch for epoch in epochs if all(self.weights_file(seed, epoch).is_file() for seed in seeds))
 
     def missing_epochs(self, keep: str, seeds: Sequence[int], last: int) -> list[int]:
-        """The epochs up to ``last`` that ``keep`` includes, but without the weights of some seed."""
+        """The epochs up to ``last`` that ``keep`` includes and for which some seed has no weights."""
         return sorted({*epochs_to_keep(keep, last)} - {*self.saved_epochs(*seeds)})
 
     def delete_weights_after(self, epoch: int) -> None:
@@ -127,7 +127,7 @@ class Run:
             return False
 
     def skip_message(self, keep: str, sources: Mapping[str, str]) -> str:
-        """The line printed for a finished run. It also says if other code trained it, or weights for ``keep`` lack."""
+        """For a finished run. It also says if the code has changed, or weights that ``keep`` asks for are missing."""
         summary, line = self.summary(), f"{self.path}: finished already, skipped{self.describe_code_changes(sources)}"
         seeds = [row["seed"] for row in summary["seeds"]]
         try:

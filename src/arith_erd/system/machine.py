@@ -41,16 +41,14 @@ def device_name(device: "torch.device") -> str:
 
 
 def git_commit(checkout: Path = ROOT) -> str | None:
-    """The commit, as ``4575d76``, with ``-dirty`` if code has changed since; None without ``.git`` there."""
-    if not (checkout / ".git").exists():  # an installed package may lie inside the repository of another project
-        return None
+    """The commit, as ``4575d76``, with ``-dirty`` if code has changed since; None if the package has no ``.git``."""
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(checkout), *words]
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
     with contextlib.suppress(OSError):
-        if revision := git("describe", "--always", "--exclude=*"):
+        if (checkout / ".git").exists() and (revision := git("describe", "--always", "--exclude=*")):
             # New files count only in ``src`` and ``conf``, since others may be runs.
             changed = git("status", "--porcelain", "-uno") or git("status", "--porcelain", "--", ":/src", ":/conf")
             return f"{revision}-dirty" if changed else revision
@@ -82,7 +80,7 @@ def configure_matmul() -> None:
     """
     import torch
 
-    # By this function alone: else torch refuses to say which precision is set, and Lightning asks on a GPU.
+    # Use only this setter: after a mix of setters torch raises when Lightning asks for the precision on a GPU.
     torch.set_float32_matmul_precision("high")
     if "AMD" not in cpu_name() or not torch.backends.mkldnn.is_available():
         return

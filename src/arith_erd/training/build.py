@@ -88,13 +88,13 @@ def make_trainer(options: TrainerConfig, callbacks: list[L.Callback]) -> L.Train
 
 
 def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
-    """Let a pack's loss make its parameters, and test loss and network on a few examples, eager, with all replicas."""
+    """Create the loss's parameters. Then run network and loss on two examples per replica, without compilation."""
     net, loss, replicas = job.model.net, job.model.loss, len(pack.seeds)
     batch = [x[:TRIAL_EXAMPLES].expand(replicas, *x[:TRIAL_EXAMPLES].shape) for x in data.train]
     network = initialise(pack.make_network, pack.seeds[0] ^ 1)  # a network of another seed
     if state := sorted(network.state_dict().keys() - dict(network.named_parameters())):
         accepted = "parameters under one name each, and buffers with persistent=False"
-        raise net.error_about(f"also keeps {', '.join(state)}; expected {accepted}")
+        raise net.error_about(f"its state_dict also holds {', '.join(state)}; expected {accepted}")
     for name, module in network.named_modules():
         if isinstance(module, torch.nn.RNNBase):
             accepted = "expected a layer of arith_erd.models.baselines, as in model=lstm"

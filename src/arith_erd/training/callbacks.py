@@ -41,7 +41,7 @@ class MetricsWriter(L.Callback):
         if data.kinds:
             start_rows(run.slices_file, SLICE_COLUMNS, epochs)
         run.delete_weights_after(epochs)
-        # The run began with another ``checkpoint.keep``, or they were deleted.
+        # Weights are missing if the run began with another ``checkpoint.keep``, or if they were deleted.
         if missing := run.missing_epochs(self.keep, pl_module.pack.seeds, epochs):
             print(f"{run.path}: earlier epochs without kept weights: {len(missing)}; resuming cannot add them")
 

@@ -43,7 +43,7 @@ class CheckpointWriter(Checkpoint):
     def on_validation_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         if signals.pending():
             progress = trainer.fit_loop.epoch_loop.val_loop.batch_progress
-            progress.reset()  # to the first batch, half done: there Lightning starts a validation again
+            progress.reset()  # and mark the first batch as started: on resuming, Lightning repeats the validation
             progress.increment_ready()
             progress.increment_started()
             self.save(trainer)
@@ -66,14 +66,15 @@ class CheckpointWriter(Checkpoint):
 
 
 def progress_text(trainer: L.Trainer) -> str:
-    """The progress of a run as text: ``epoch 3``, or ``epoch 3, after 41 of 96 steps``."""
+    """``epoch 3``, ``epoch 3, after 41 of 96 steps``, or ``epoch 3 trained, not yet evaluated``."""
     steps = int(trainer.num_training_batches)
     taken = trainer.global_step - trainer.current_epoch * steps
-    return f"epoch {trainer.current_epoch + 1}" + (f", after {taken} of {steps} steps" if taken else "")
+    progress = " trained, not yet evaluated" if taken == steps else f", after {taken} of {steps} steps" if taken else ""
+    return f"epoch {trainer.current_epoch + 1}{progress}"
 
 
 class DirectCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint to the given path at once. Lightning writes elsewhere first; PyTorch raises no `OSError`."""
+    """Writes to the path itself. Lightning would write elsewhere first, and torch raise no `OSError` on a full disk."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         buffer = io.BytesIO()
@@ -105,7 +106,8 @@ def find_checkpoint(run: Run, module: LitPack) -> Path | None:
 
 
 def require_all_rows(run: Run, epochs: int, seeds: Sequence[int]) -> None:
-    """Raise a `UserError` unless ``metrics.csv`` has one row per seed for each of the first ``epochs`` (untrusted)."""
+    """Raise a `UserError` unless ``metrics.csv`` has one row per seed for each of the first ``epochs``."""
+    # The number comes from a file, so the count is compared before a list is made.
     found = sorted((row["epoch"], row["seed"]) for row in run.metrics() if row["epoch"] <= epochs)
     if len(found) != epochs * len(seeds) or found != [*product(range(1, epochs + 1), sorted(seeds))]:
         problem = f"has not exactly one row for each seed and epoch up to {epochs}"

@@ -94,7 +94,7 @@ class TaskData(L.LightningDataModule):
         return TrainBatches(self.train, self.seeds, self.batch_size, lambda: trainer.global_step)
 
     def val_dataloader(self) -> list[DataLoader]:
-        """Of both subsets, training first: prompts (B, P) and completions (B, m), the same for all replicas."""
+        """Batches of both subsets, training first: prompts (B, P) and completions (B, m), the same for all replicas."""
         size = evaluation_batch_size(self.train[0].device, len(self.seeds))
         subsets: Any = ([*zip(x[0].split(size), x[1].split(size), strict=True)] for x in (self.train, self.validation))
         return [DataLoader(batches, batch_size=None) for batches in subsets]

@@ -71,11 +71,9 @@ def fit(
         raise UserError(f"fit: overrides: received {overrides!r}; expected a list, such as ['data.batch_size=32']")
     option, recipe = option_for_class("task", public_path(type(task))), option_for_class("model", public_path(model))
     argument_keys = r"(task|split)\b.*|model|seed|trainer\.max_epochs|runs_dir|experiment"
-    if recipe is None:  # a class of one's own has its own defaults
-        argument_keys += r"|model\.net\b.*|ablation=(?!none$).*|scale=(?!full$).*"
+    argument_keys += "" if recipe else r"|model\.net\b.*|ablation=(?!none$).*|scale=(?!full$).*"  # has its own defaults
     if repeated := [one for one in overrides if re.match(rf"[+~]*({argument_keys})(=|$)", one)]:
-        instead = "use an argument of fit instead (for a class of your own: model), and one call for each run"
-        raise UserError(f"fit: overrides: {repeated[0]}: {instead}")
+        raise UserError(f"fit: overrides: {repeated[0]}: use an argument of fit or your class, one call for each run")
     trust_modules_of(type(task), type(split), model)
     cli_overrides = [f"model={recipe or 'nanogpt'}", *([f"task={option}"] if option else [])]
     cli_overrides += [f"seed='{format_seeds(parse_seeds(seeds))}'"]

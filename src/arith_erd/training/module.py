@@ -115,7 +115,7 @@ class LitPack(L.LightningModule):
         (self.validation_tokens if dataloader_idx else self.train_tokens).update(tokens.movedim(1, 0))
 
     def on_validation_epoch_end(self) -> None:
-        """Collect `rows`, `token_rows` and `slice_rows`. Nowhere else in an epoch does the host wait for the device."""
+        """Collect `rows`, `token_rows` and `slice_rows`. The host waits for the device only here."""
         epoch, seeds = self.current_epoch + 1, self.pack.seeds
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         finite = torch.stack([p.isfinite().flatten(1).all(dim=1) for p in self.pack.parameters()]).all(dim=0)  # (R,)

@@ -76,8 +76,8 @@ class Pack(nn.Module):
     def _compile(self) -> None:
         """Set up compilation at the first run, once the device is known.
 
-        On a CPU layers are compiled one by one, and replicas run in turn. Equal layers share their code, so a layer
-        inside which the loss reads stays eager (torch 2.13). Elsewhere the whole pack is one graph.
+        On a CPU layers are compiled one by one, and replicas run in turn. Equal layers share compiled code. So a layer
+        stays eager if the loss has hooks inside it (torch 2.13). Elsewhere the whole pack is one graph.
         """
         self._compile_pending = False
         # By default the ninth version of a function runs eager, and each size of a batch and kind of layer is one.
@@ -183,10 +183,10 @@ class Pack(nn.Module):
                 self._swap(before)
 
         if not self._one_by_one:
-            in_dims = (0, 0, *(0 if x.dim() == 3 else None for x in batch))
-            return vmap(of_replica, in_dims)(parameters, keys, *batch)  # None: not a stack
+            in_dims = (0, 0, *(0 if x.dim() == 3 else None for x in batch))  # None: the same batch for all replicas
+            return vmap(of_replica, in_dims)(parameters, keys, *batch)
         number = len(self.seeds)
-        # Without a copy of every gradient if there is one replica only.
+        # ``squeeze`` for one replica: ``unbind`` would copy every gradient.
         single = [[stack.squeeze(0)] if number == 1 else stack.unbind() for stack in parameters.values()]
         weights = [dict(zip(parameters, values, strict=True)) for values in zip(*single, strict=True)]
         each = (x.unbind() if x.dim() == 3 else [x] * number for x in batch)

@@ -142,7 +142,7 @@ def memory_errors_explained(job: Job, device: torch.device) -> Iterator[None]:
 
 
 def seed_summaries(run: Run, pack: Pack, data: TaskData) -> list[Row]:
-    """The summary of each replica. Only here are answers decoded, and only those that teacher forcing gets wrong."""
+    """The summary of each replica. Answers are decoded only here, and only those that teacher forcing gets wrong."""
     rows, summaries = run.metrics(), []
     prompt, completion = data.validation
     right = completion.cpu()
