@@ -72,7 +72,6 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
 
 def _config_columns(config: Mapping[str, Any]) -> Row:
     settings, hashed = flat_settings(config), hashed_config(config)
-    stop_at = settings["trainer.stop_at"]
     del hashed["seed"]
     # Equal for runs that follow the same weights, however long.
     trajectory = hashed | {"trainer": {"precision": hashed["trainer"]["precision"]}}
@@ -80,7 +79,7 @@ def _config_columns(config: Mapping[str, Any]) -> Row:
         **{group: require_name(f"{group}.name", settings[f"{group}.name"]) for group in NAMED_GROUPS},
         **{key: require_name(f"task.{key}", settings.get(f"task.{key}", "reverse")) for key in ORDER_KEYS},
         "max_epochs": np.int64(settings["trainer.max_epochs"]),
-        "stop_at": math.nan if stop_at is None else float(stop_at),
+        "stop_at": float("nan" if (stop_at := settings["trainer.stop_at"]) is None else stop_at),
         "key": short_hash(hashed, 12),
         "trajectory": short_hash(trajectory, 12),
         "settings": settings,
@@ -107,7 +106,7 @@ def _summary_columns(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.
 
 
 def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Sequence[str] = ()) -> pd.DataFrame:
-    """A table of the runs in a folder, of a glob, or in a list of run directories: a row for each run and seed.
+    """A table of the runs in a folder, of a glob, or in a list of these: a row for each run and seed.
 
     Columns: ``run`` (its name), each setting that differs between the runs by its dotted key, ``seed``, ``epochs`` done
     of ``max_epochs``, the columns of ``metrics.csv`` after the last of them (accuracies are fractions), ``state``,
@@ -122,16 +121,17 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
     >>> table = ae.load_table("runs/add-*")  # doctest: +SKIP
     >>> table.groupby("split.fraction")["val_seq_acc"].mean()  # doctest: +SKIP
     """
-    if isinstance(runs, str | Path):
-        inside = os.path.isdir(runs) and not _is_run(runs)
-        paths = sorted(Path(runs).iterdir() if inside else map(Path, glob(str(runs))))
-    else:
-        paths = [run.path if isinstance(run, Run) else Path(run) for run in runs]
+    paths: list[Path] = []
+    for one in [runs] if isinstance(runs, str | Path) else [run.path if isinstance(run, Run) else run for run in runs]:
+        inside = os.path.isdir(one) and not _is_run(one)
+        paths += sorted(Path(one).iterdir() if inside else map(Path, glob(str(one)))) or [Path(one)]
     directories = [Run(path) for path in paths if _is_run(path) and not path.name.startswith(".")]
     if not directories:
         received = runs if isinstance(runs, str | Path) else ", ".join(map(str, paths))
         raise UserError(f"{received}: no run there; expected a folder of runs, or a glob of run directories in quotes")
     backups = [run.backup for run in directories if _is_run(run.backup.path)]
+    if missing := [path for path in paths if not os.path.lexists(path)]:
+        raise UserError(f"{missing[0]}: no such folder; expected only folders that exist, or globs in quotes")
     rows = [row for run in directories for row in _run_rows(run)]
     rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in backups for row in _run_rows(run)]
     table = pd.DataFrame(rows)

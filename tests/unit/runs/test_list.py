@@ -143,6 +143,7 @@ def test_accuracies_by_a_setting_are_means_with_intervals_of_distinct_finished_s
         (". --by length", "--by length: expected finished runs that have it; found none"),
         (". --by seed --sort age", "--by=seed: expected neither --sort nor --reverse"),
         (". --by=", "--by=: expected a setting"),
+        (". nope", "nope: no such folder"),
         (". --plot x.png", "--plot=x.png: expected --by KEY too"),
         (". --by split.fraction --plot x.txt", "--plot=x.txt: expected a file that ends in .png"),
         (". --by split.fraction --plot no/x.png", "--plot=no/x.png: expected a file in a folder that exists"),
