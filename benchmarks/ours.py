@@ -20,7 +20,7 @@ from arith_erd.training.build import build_module, build_task_data, make_trainer
 from arith_erd.training.callbacks import EpochProgress, MetricsWriter
 from arith_erd.training.checkpoint import CheckpointWriter
 from arith_erd.training.data import TaskData, evaluation_batch_size
-from arith_erd.training.pack import wants_compile
+from arith_erd.training.pack import should_compile
 
 WARM_UP = 1024  # examples: 8 steps at the default batch size
 
@@ -118,7 +118,7 @@ def describe_environment(job: Job) -> dict[str, Any]:
     """Device, threads and versions, as torch sees them."""
     device = training_device(job)
     data = build_task_data(job)
-    compiled = wants_compile(job, device, data.steps_per_epoch, data.loss)
+    compiled = should_compile(job, device, data.steps_per_epoch, data.loss)
     return {"device": device_name(device), "compiled": compiled, "versions": versions()}
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from arith_erd.runs.directory import METRIC_COLUMNS, Row, Run, append_rows, start_rows
+from arith_erd.runs.directory import METRIC_COLUMNS, Row, Run, append_rows, truncate_rows
 
 
 def write_metrics(run: Run, rows: Iterable[Row]) -> None:
-    start_rows(run.metrics_file, METRIC_COLUMNS[2:], last=0)
+    truncate_rows(run.metrics_file, METRIC_COLUMNS[2:], last=0)
     append_rows(run.metrics_file, ([row[name] for name in METRIC_COLUMNS] for row in rows))
 
 

@@ -126,7 +126,7 @@ def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) ->
     wanted: dict[str, int] = {}
     for claim in (claim for claim in paper.claims if claim.measure.source == OUR_RUNS):
         needs = claim.measure.required_epochs
-        for _, runs in claim.measure.weighted_runs:
+        for _, runs in claim.measure.weighted_conditions:
             wanted[selection_key(runs)] = max(wanted.get(selection_key(runs), 0), needs, runs.get("min_epochs", 0))
     for figure in paper.figures:
         for task, line in product((figure.curves or {}).get("epochs", {}), (figure.curves or {}).get("lines", [])):

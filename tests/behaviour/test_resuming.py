@@ -16,7 +16,7 @@ from arith_erd.catalog.loading import load_run
 from arith_erd.errors import UserError
 from arith_erd.loggers import Csv
 from arith_erd.runs.directory import Run
-from arith_erd.system.signals import signals_caught
+from arith_erd.system.signals import catch_signals
 from arith_erd.training.callbacks import MetricsWriter
 from arith_erd.training.checkpoint import CheckpointWriter
 from arith_erd.training.module import LitPack
@@ -187,7 +187,7 @@ def signalled(monkeypatch, epoch: int, hook: str, batch: int | None = None, numb
 
 def stop(train, *overrides) -> None:
     """Train until the signal ends it."""
-    with pytest.raises(SystemExit), signals_caught():
+    with pytest.raises(SystemExit), catch_signals():
         train(*FOUR_EPOCHS, *overrides)
 
 

@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 from arith_erd.config.compose import compose
 from arith_erd.runs.directory import Run
 from arith_erd.system.files import PARTIAL_PREFIX
-from arith_erd.system.signals import signals_caught
+from arith_erd.system.signals import catch_signals
 from arith_erd.training import run_pack
 from arith_erd.training.__main__ import main as train
 from tests.behaviour.interruption import assert_same
@@ -118,7 +118,7 @@ class Victims:
             os.dup2(log, 2)
             sys.argv = [str(TRAIN), *words]
             run_pack.draw_learning_curves = lambda *_, **__: Figure((0.1, 0.1))  # would take half of such a run
-            with signals_caught():
+            with catch_signals():
                 if strike is not None:
                     strike(*arguments)
                 train()

@@ -16,10 +16,10 @@ from ..errors import UserError, first_line
 from ..interp.explorer import Page, export_network, write_page
 from ..interp.hooked import Hooked
 from ..models import NanoGPT
-from ..runs.directory import hashed_config
+from ..runs.directory import weights_config
 from ..system.files import atomic_file, require_writable, write_atomically
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 MODEL_CARD = """\
 ---
 {metadata}---
@@ -62,14 +62,14 @@ class LoadedNetwork(Hooked):
             wanted = "a network from fit, load_run or load_pretrained"
             raise UserError(f"save_pretrained: {self.name} has no configuration; expected {wanted}")
         # Only what can change the weights: no logger, and no folder of this machine.
-        settings = hashed_config(self.origin.job.resolved) | {"seed": self.seed}
+        settings = weights_config(self.origin.job.resolved) | {"seed": self.seed}
         config = {"job": settings, "epoch": self.origin.epoch}
         folder = Path(folder)
         require_writable("folder", folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with atomic_file(folder / WEIGHTS) as path:
+        with atomic_file(folder / WEIGHTS_FILE) as path:
             save_file(self.network.state_dict(), path)
-        write_atomically(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+        write_atomically(folder / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
         write_atomically(folder / "README.md", model_card(self, self.origin.job))
 
     def push_to_hub(self, repo_id: str, *, private: bool = False) -> str:
@@ -172,7 +172,7 @@ def download(repo_id: str) -> Path:
     """Download the two files that `load_pretrained` reads, and no others, and return their folder."""
     try:
         hub = import_extra("huggingface_hub", "hub")
-        return Path(hub.snapshot_download(repo_id, allow_patterns=[CONFIG, WEIGHTS]))
+        return Path(hub.snapshot_download(repo_id, allow_patterns=[CONFIG_FILE, WEIGHTS_FILE]))
     except Exception as error:
         raise UserError(f"name={repo_id}: no such folder here; on the Hub: {first_line(error)}") from error
 

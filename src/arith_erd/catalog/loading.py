@@ -15,17 +15,17 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ..bundled import RESULTS
-from ..config.job import Job, read_job, read_run
+from ..config.job import Job, job_of_run, read_job
 from ..errors import DAMAGED_FILE_ERRORS, UserError, bad_value, counted, first_line, require_integer
 from ..interp.hooked import Origin
 from ..models import weights
 from ..models.network import Network
 from ..models.references import is_reference_task, reference
 from ..models.transformer import Transformer
-from ..runs.directory import Run, run_directories
+from ..runs.directory import Run, matching_runs
 from ..seeds import format_seeds, parse_seeds
 from ..tasks import Add, Task
-from .export import CONFIG, WEIGHTS, LoadedNetwork, download, short_name
+from .export import CONFIG_FILE, WEIGHTS_FILE, LoadedNetwork, download, short_name
 
 PRETRAINED = RESULTS / "runs"
 Epochs = Literal["all"] | tuple[int, ...]
@@ -37,8 +37,8 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     `Origin.epoch` is the epoch of the weights, None for final ones. Nothing in the folder is trusted: its configuration
     can only name classes of this package, and weights are tensors.
 
-    >>> from arith_erd.catalog.loading import pretrained
-    >>> path = pretrained()["add-transformer"][0]  # a run directory, as results/runs/NAME
+    >>> from arith_erd.catalog.loading import list_pretrained
+    >>> path = list_pretrained()["add-transformer"][0]  # a run directory, as results/runs/NAME
     >>> load_run(path, seed=0).task.name, load_run(path, epoch=0).origin.epoch
     ('add', 0)
 
@@ -50,7 +50,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     Raises:
         UserError: if the folder does not hold a run, or the run lacks the seed or its weights.
     """
-    job = read_run(run := Run(path))
+    job = job_of_run(run := Run(path))
     seed = job.seeds[0] if seed is None else seed
     if isinstance(seed, bool | float) or seed not in job.seeds:  # 0.0 equals 0, but names no file
         raise UserError(f"seed={seed!r}: {run.path} has the seeds {', '.join(map(str, job.seeds))}")
@@ -61,7 +61,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     if epoch != 0:
         state, epoch = _load_state(run, job, seed, epoch)
         network.load_state_dict(state)
-    return _of_run(network, job, run.name, seed, epoch)
+    return _loaded_network(network, job, run.name, seed, epoch)
 
 
 def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | None = None) -> LoadedNetwork:
@@ -81,18 +81,18 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
         folder: of run directories, in which to look for a short name.
 
     Raises:
-        UserError: if there is no such network or seed. The message lists those in `pretrained`.
+        UserError: if there is no such network or seed. The message lists those in `list_pretrained`.
     """
     name = str(name)
-    if os.path.isfile(os.path.join(name, CONFIG)):
+    if os.path.isfile(os.path.join(name, CONFIG_FILE)):
         return _load_saved(Path(name), Path(name).name, seed)
     if not os.path.exists(name) and re.fullmatch(r"[\w.-]+/[\w.-]+", name):
         return _load_saved(download(name), Path(name).name, seed)
     folder = folder or PRETRAINED
-    networks = pretrained(folder)
+    networks = list_pretrained(folder)
     if name not in networks:
         accepted = f"one of {', '.join(networks)}" if networks else f"a name, but {folder} holds no finished run"
-        raise bad_value("name", name, f"{accepted}; or a folder with {CONFIG}, or USER/NAME on the Hub")
+        raise bad_value("name", name, f"{accepted}; or a folder with {CONFIG_FILE}, or USER/NAME on the Hub")
     seed = min(networks[name]) if seed is None else seed
     if seed not in networks[name]:
         raise bad_value("seed", seed, f"{', '.join(map(str, networks[name]))} for {name}")
@@ -101,25 +101,25 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
 
 def _load_saved(folder: Path, name: str, seed: int | None) -> LoadedNetwork:
     try:
-        saved = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        saved = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
         job, epoch = read_job(saved["job"]), saved["epoch"]
         if epoch is not None:
             require_integer("epoch", epoch, 0)
     except (OSError, *DAMAGED_FILE_ERRORS) as error:
-        raise UserError(f"{folder / CONFIG}: {first_line(error)}; expected a file from save_pretrained") from error
+        raise UserError(f"{folder / CONFIG_FILE}: {first_line(error)}; expected a file from save_pretrained") from error
     if seed not in (None, job.seeds[0]):
         raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
-    network = weights.network_from_file(job.network, folder / WEIGHTS, str(folder), CONFIG)
-    return _of_run(network, job, name, job.seeds[0], epoch)
+    network = weights.network_from_file(job.network, folder / WEIGHTS_FILE, str(folder), CONFIG_FILE)
+    return _loaded_network(network, job, name, job.seeds[0], epoch)
 
 
-def pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
+def list_pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
     """The trained networks in a folder: short name -> seed -> run directory."""
     runs: dict[str, dict[int, Path]] = defaultdict(dict)
     for path in sorted(folder.glob("*/summary.json")):
         run = Run(path.parent)
         try:
-            job = read_run(run)
+            job = job_of_run(run)
         except UserError:
             continue
         seeds = [seed for seed in job.seeds if run.weights_file(seed).is_file()]  # `results/` lacks some
@@ -144,18 +144,18 @@ def select_epochs(run: Run, seeds: Sequence[int], epochs: Epochs) -> list[int]:
     return sorted(wanted)
 
 
-def find_runs(pattern: str, key: str = "run") -> list[Path]:
+def require_runs(pattern: str, key: str = "run") -> list[Path]:
     """The run directories that match a folder or a glob; a `UserError` if there are none."""
-    if not (paths := run_directories(pattern)):
+    if not (paths := matching_runs(pattern)):
         raise UserError(f"{key}={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
-    if not (paths[0] / "config.yaml").exists() and (runs := run_directories(f"{glob.escape(pattern)}/*")):
+    if not (paths[0] / "config.yaml").exists() and (runs := matching_runs(f"{glob.escape(pattern)}/*")):
         raise UserError(f"{key}={pattern}: {counted(len(runs), 'run')} inside; expected one, or {key}='{pattern}/*'")
     return paths
 
 
 def load_seeds(path: Path | str, epoch: int | None = None) -> list[LoadedNetwork]:
     """Load every replica of a run, by ascending seed; errors and ``epoch`` are those of `load_run`."""
-    return [load_run(path, seed, epoch) for seed in read_run(Run(path)).seeds]
+    return [load_run(path, seed, epoch) for seed in job_of_run(Run(path)).seeds]
 
 
 def load_authors_weights(path: Path | str, task: Task) -> LoadedNetwork:
@@ -190,7 +190,7 @@ def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task 
     return [LoadedNetwork(reference(name, seed).network, seed=seed, **attributes) for seed in parse_seeds(seeds)]
 
 
-def _of_run(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> LoadedNetwork:
+def _loaded_network(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> LoadedNetwork:
     # A split of drawn examples says nothing about the other examples that a probe will draw.
     split = job.split if job.task.enumerable else None
     return LoadedNetwork(network, task=job.task, name=name, seed=seed, origin=Origin(split, job.network, epoch, job))

@@ -18,7 +18,7 @@ import pandas as pd
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..runs.directory import Run
-from .loading import find_runs, load_references, load_run
+from .loading import load_references, load_run, require_runs
 
 REFERENCE_ALGORITHMS = dict.fromkeys(("erd", "erd_decoy", "remainder"), "sum")
 REFERENCE_ALGORITHMS |= dict.fromkeys(
@@ -68,7 +68,7 @@ def zoo(*runs: str | Path) -> list[LabelledNetwork]:
         for name, algorithm in REFERENCE_ALGORITHMS.items()
         for seed in REFERENCE_SEEDS
     ]
-    paths = [path for pattern in runs for path in find_runs(str(pattern), "runs")]
+    paths = [path for pattern in runs for path in require_runs(str(pattern), "runs")]
     return [*networks, *(network for path in paths for network in _labelled_networks(Run(path)))]
 
 
@@ -150,18 +150,18 @@ def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     if settings["data"].get("examples") is not None:  # right on the examples drawn is not right on all
         return
     config = settings["model"]
-    places = config["loss"].get("variables") or {}  # variable -> its site, and its coordinates there
-    variables = [name for name in places if name != "prefix"]  # networks of either algorithm may follow the prefix
+    variable_sites = config["loss"].get("variables") or {}  # variable -> its site, and its coordinates there
+    variables = [name for name in variable_sites if name != "prefix"]  # either algorithm may follow it
     algorithm = next((name for name, names in ALGORITHM_VARIABLES.items() if {*variables} == {*names}), "")
-    sites = tuple(dict.fromkeys(str(place["site"]) for place in places.values() if "dims" in place))
-    rule = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
-    name = f"{settings['task']['bits']}-bit {config['name']} {'+'.join(variables) or 'none'} {rule}".strip()
+    sites = tuple(dict.fromkeys(str(place["site"]) for place in variable_sites.values() if "dims" in place))
+    causal_model = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
+    name = f"{settings['task']['bits']}-bit {config['name']} {'+'.join(variables) or 'none'} {causal_model}".strip()
     worst_interchange_accuracy: dict[int, float] = {}  # by seed, over its variables and tokens
-    if places:
+    if variable_sites:
         tokens = pd.read_csv(run.tokens_file)
-        last = tokens[(tokens["epoch"] == tokens["epoch"].max()) & tokens["split"].isin([*places])]
+        last = tokens[(tokens["epoch"] == tokens["epoch"].max()) & tokens["split"].isin([*variable_sites])]
         worst_interchange_accuracy = last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1).to_dict()
     for entry in run.summary()["seeds"]:
         seed, right = int(entry["seed"]), entry["train_seq_acc"] == entry["val_seq_acc"] == 1
-        if right and worst_interchange_accuracy.get(seed, 0.0 if places else 1.0) >= MIN_INTERCHANGE_ACCURACY:
-            yield LabelledNetwork(name, seed, algorithm, tuple(places), sites, run.path)
+        if right and worst_interchange_accuracy.get(seed, 0.0 if variable_sites else 1.0) >= MIN_INTERCHANGE_ACCURACY:
+            yield LabelledNetwork(name, seed, algorithm, tuple(variable_sites), sites, run.path)

@@ -141,11 +141,11 @@ class ClassSpec:
     def build(self, kind: type[T], *positional: Any, **named: Any) -> T:
         """Make an object of the class, a subclass of ``kind``. Arguments given here override those of the group."""
         make = self.import_class(kind)
-        with self.errors_attributed():
+        with self.attribute_errors():
             return make(*positional, **{**self.arguments, **named})
 
     @contextmanager
-    def errors_attributed(self) -> Iterator[None]:
+    def attribute_errors(self) -> Iterator[None]:
         """Within the block, which runs code of the class, every error becomes a `UserError` with file and line."""
         try:
             yield
@@ -176,7 +176,7 @@ class ClassSpec:
             raise self.error_about(f"expected {_accepted_targets()}, but there is none of that name")
         produced, home = member, str(getattr(member, "__module__", ""))
         if inspect.isfunction(member) and _is_allowed(home) and not _is_inside(home, ALLOWED_PACKAGES):
-            with self.errors_attributed():
+            with self.attribute_errors():
                 produced = inspect.signature(member, eval_str=True).return_annotation
             if produced is inspect.Signature.empty:
                 raise self.error_about(f"expected an annotated function, such as def {name}(..) -> {kind.__name__}")

@@ -200,7 +200,7 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
 
 
 @contextmanager
-def explained_errors(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
+def explain_hydra_errors(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
     """Hydra's errors within the block become a `UserError`. Hydra must be initialised around it, for the hints."""
     for override in overrides:
         group, _, value = override.removeprefix("~").partition("=")
@@ -277,7 +277,7 @@ def checked_job(config_name: str, composed: DictConfig, cli_overrides: Sequence[
 
 def compose_config(overrides: Sequence[str]) -> dict[str, Any]:
     """The resolved configuration of ``train.py`` with these overrides, its values not yet checked."""
-    with hydra_over_conf(), explained_errors("train", overrides):
+    with hydra_over_conf(), explain_hydra_errors("train", overrides):
         composed = hydra.compose("train", list(overrides), return_hydra_config=True)
         return checked_config("train", composed, overrides)[0]
 
@@ -296,6 +296,6 @@ def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) ->
     if config_name not in get_args(ConfigName) or isinstance(overrides, str):
         received = f"{config_name!r}, {overrides!r}"
         raise UserError(f'compose: received {received}; expected "train" or "probe", then a list of overrides')
-    with hydra_over_conf(), explained_errors(config_name, overrides):
+    with hydra_over_conf(), explain_hydra_errors(config_name, overrides):
         composed = hydra.compose(config_name, list(overrides), return_hydra_config=True)
         return checked_job(config_name, composed, overrides)

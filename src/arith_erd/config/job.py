@@ -1,6 +1,6 @@
 """Jobs: whole configurations as typed, checked objects. Parts that need torch stay a `ClassSpec`.
 
-`read_job`, `read_probe_job` and `read_run` report errors of a resolved configuration in one line.
+`read_job`, `read_probe_job` and `job_of_run` report errors of a resolved configuration in one line.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,13 +15,13 @@ from pydantic import PlainValidator, ValidationError, ValidationInfo
 from pydantic.dataclasses import dataclass as validated_dataclass
 
 from ..errors import UserError, bad_value, explain_validation_error, no_such_key
-from ..runs.directory import DEFAULT_POSITIONS, Run, flatten, run_directories
+from ..runs.directory import DEFAULT_POSITIONS, Run, flatten, matching_runs
 from ..seeds import format_seeds, parse_seeds
 from ..splits import LengthSplit, Split
 from ..tasks import Task
 from . import schema
 from .class_spec import ClassSpec
-from .run_names import find_run
+from .run_names import run_for_config
 from .schema import STRICT, Count, Switch, accepts, class_group, parsed_by
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _parse_task(group: Any) -> Task:
     """Build the task and make one example, since a task of your own may raise anything."""
     spec = _parse_named("task", group)
     task = spec.build(Task)
-    with spec.errors_attributed():
+    with spec.attribute_errors():
         task.examples(*[0] * task.num_operands)
     return task
 
@@ -65,7 +65,7 @@ def _parse_split(group: Any, info: ValidationInfo) -> Any:
     split: Split = spec.build(Split)
     if isinstance(split, LengthSplit) and task.min_bits is None:
         raise UserError("split=length: expected task.min_bits too, for operands of several lengths")
-    with spec.errors_attributed():
+    with spec.attribute_errors():
         held_out = np.asarray(split(task.examples(*[0] * task.num_operands)))
     if held_out.dtype != bool or held_out.shape != (1,):
         raise bad_value("split._target_", spec.target, "a split: True or False for each example")
@@ -162,7 +162,7 @@ class Job(BaseJob):
     @cached_property
     def run(self) -> Run:
         """The directory of the run, which need not exist yet."""
-        return find_run(self.runs_dir, self.resolved)
+        return run_for_config(self.runs_dir, self.resolved)
 
     @property
     def title(self) -> str:
@@ -212,16 +212,16 @@ class ProbeJob(BaseJob):
         """The folder of a result in a run directory. A result with other options has another folder."""
         return "-".join(filter(None, [self.result_name(epochs), self.non_default_options]))
 
-    def claim_folders(self, claimed: set[Path]) -> None:
+    def reserve_folders(self, taken: set[Path]) -> None:
         """Add the folders of the results to those of other jobs in a sweep; a `UserError` if one is taken already."""
-        runs = (run_directories(self.run) or [Path(self.run)]) if self.run else []
+        runs = (matching_runs(self.run) or [Path(self.run)]) if self.run else []
         folders = {path / "probes" / self.folder_name(self.epoch or ()) for path in runs}
         if self.out:  # the result of one run goes straight there, those of several side by side
             folders = {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
-        if clashes := sorted(folders & claimed):
+        if clashes := sorted(folders & taken):
             accepted = "a folder for each job, such as out='probes/${probe.name}'"
             raise bad_value("out", self.out or "null", f"{accepted}; {clashes[0]} would get the results of several")
-        claimed |= folders
+        taken |= folders
 
 
 JobClass = TypeVar("JobClass", bound=BaseJob)
@@ -240,7 +240,7 @@ def read_probe_job(config: Mapping[str, Any], overrides: Collection[str], non_de
     return _validated_job(ProbeJob, config, overrides=chosen, non_default_options=non_default_options)
 
 
-def read_run(run: Run) -> Job:
+def job_of_run(run: Run) -> Job:
     """The job that made a run directory; a `UserError` if its ``config.yaml`` is not a valid job."""
     config = run.config()
     try:

@@ -1,7 +1,7 @@
 """Names of run directories: readable parts, settings that differ from the defaults of ``conf/``, seeds, and a hash.
 
-Two runs are the same run if their hashes are equal. `find_run` therefore looks for the hash, and also finds runs of
-earlier versions, whose names show less.
+Two runs are the same run if their hashes are equal. `run_for_config` therefore looks for the hash, and also finds runs
+of earlier versions, whose names show less.
 """
 
 import re
@@ -15,7 +15,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from ..bundled import CONF
-from ..runs.directory import NAMED_GROUPS, Run, flat_settings, flatten, hashed_config, require_name, short_hash
+from ..runs.directory import NAMED_GROUPS, Run, flat_settings, flatten, require_name, short_hash, weights_config
 
 MAX_SETTINGS_LENGTH = 80  # characters of all settings together
 SETTING_LABELS: dict[str, dict[str, str]] = {  # group -> key -> label in a name; "" for values that need none
@@ -36,7 +36,7 @@ HIDDEN_KEYS = ("seed", "task._target_", "split._target_", "model.net._target_") 
 
 def run_name(resolved: Mapping[str, Any]) -> str:
     """The name of a resolved configuration's run: ``add-random-transformer-none-bits4-lr3e-4-seed0-4-1f0c2d3e``."""
-    hashed = hashed_config(resolved)
+    hashed = weights_config(resolved)
     parts = [require_name(f"{group}.name", hashed[group]["name"]) for group in NAMED_GROUPS]
     seeds = hashed["seed"].replace(",", "+")
     if len(seeds) > 40:
@@ -51,20 +51,20 @@ def non_default_probe_options(options: Mapping[str, Any], defaults: Mapping[str,
     return text if len(text) <= MAX_SETTINGS_LENGTH else short_hash(changed)
 
 
-def find_run(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
+def run_for_config(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
     """The run of a configuration: the directory with its name, else one with its hash, else a new one."""
     run = Run(runs_dir / run_name(resolved))
     if run.path.exists():
         return run
     with suppress(OSError):  # a folder that cannot be listed is refused when something is written
-        for path in sorted(runs_dir.glob(f"*-{short_hash(hashed_config(resolved))}")):
+        for path in sorted(runs_dir.glob(f"*-{short_hash(weights_config(resolved))}")):
             if (path / "config.yaml").is_file() and not path.name.startswith("."):
                 return Run(path)
     return run
 
 
 def non_default_parts(hashed: Mapping[str, Any]) -> list[str]:
-    """Settings of `hashed_config` that differ from ``conf/``: ``["bits4", "lr3e-4", "ep100", "no_fused"]``."""
+    """Settings of `weights_config` that differ from ``conf/``: ``["bits4", "lr3e-4", "ep100", "no_fused"]``."""
     settings, defaults = flat_settings(hashed), dict(flatten(_default_settings(hashed)))
     order = {key: index for index, key in enumerate(LABEL_OF_KEY)}
     parts = []

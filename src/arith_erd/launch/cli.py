@@ -37,7 +37,7 @@ from ..errors import UserError, bad_value
 from ..plots.tables import format_mean, format_table
 from ..runs.table import load_table
 from ..system.cli_errors import EXIT_BUSY, EXIT_FAILED, USER_CODE_NOTE, line_and_status, one_line_errors
-from ..system.signals import Interrupted, signals_caught
+from ..system.signals import Interrupted, catch_signals
 
 Program = Callable[[Any], Any]
 """Takes a `Job` or a `ProbeJob`, and returns the objective of a search."""
@@ -56,10 +56,10 @@ def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable
 
             def run_job(composed: DictConfig) -> Any:  # in the process of a launcher, or of a search
                 whole = OmegaConf.merge({"hydra": HydraConfig.get()}, composed)  # Hydra takes its own node away
-                with signals_caught():
+                with catch_signals():
                     return program(compose.checked_job(config_name, cast(DictConfig, whole), cli_overrides))
 
-            with one_line_errors(), signals_caught():
+            with one_line_errors(), catch_signals():
                 single_job = _handle_command_line(config_name, program, run_job)
                 if single_job is not None:
                     program(single_job)
@@ -87,7 +87,7 @@ def _handle_command_line(
     if refused := [option.replace("_", "-") for option in REFUSED_OPTIONS if getattr(options, option)]:
         raise UserError(f"--{refused[0]}: expected --config-dir, a folder of more options")
     # For what only prints too: composing starts the logging.
-    with compose.hydra_over_conf(options.config_dir) as our_hydra, compose.explained_errors(config_name, overrides):
+    with compose.hydra_over_conf(options.config_dir) as our_hydra, compose.explain_hydra_errors(config_name, overrides):
         if options.help:
             our_hydra.app_help(config_name, parser, options)
         elif options.hydra_help:
@@ -151,7 +151,7 @@ def option_lines(*, _root_: DictConfig) -> str:
 class SweepJob:
     number: int
     overrides: list[str]  # ["task=mul", "seed=4", "runs_dir=runs"]
-    varying: str  # the overrides that differ from other jobs: "task=mul seed=4"
+    varying_overrides: str  # the overrides that differ from other jobs: "task=mul seed=4"
     checked: Job | ProbeJob | None = None
     status: str = "not finished"  # or "finished", "skipped", "failed"
     failure: str = ""  # a line; not the exception, whose frames would keep a whole model alive
@@ -159,7 +159,7 @@ class SweepJob:
 
     @property
     def title(self) -> str:
-        return f"job {self.number} ({self.varying})" if self.varying else f"job {self.number}"
+        return f"job {self.number} ({self.varying_overrides})" if self.varying_overrides else f"job {self.number}"
 
     @property
     def finished(self) -> bool:
@@ -194,7 +194,7 @@ def sweep(config: DictConfig, program: Program, run_job: TaskFunction) -> None:
     if launcher == "hydra/launcher=slurm" and not shutil.which("srun"):
         raise UserError(f"{launcher}: there is no srun here; expected a machine of a Slurm cluster")
     jobs = checked_jobs(config)
-    with one_line_errors(), signals_caught():  # from here on a ValueError is no refusal of the configuration
+    with one_line_errors(), catch_signals():  # from here on a ValueError is no refusal of the configuration
         try:
             if local:
                 run_locally(jobs, program, fail_fast)
@@ -215,13 +215,13 @@ def checked_jobs(config: DictConfig) -> list[SweepJob]:
     loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
     params = dict(config.hydra.sweeper.params or {})  # those of a preset: {"task": "add,mul"}
     cli_overrides = [override for override in compose.job_overrides(config.hydra) if not override.startswith("item=")]
-    every, item = expand_sweep(loader, params, cli_overrides), config.get("item")
-    if not every:  # a glob matched nothing
+    all_jobs, item = expand_sweep(loader, params, cli_overrides), config.get("item")
+    if not all_jobs:  # a glob matched nothing
         raise UserError("-m: makes no job; expected at least one value for each key")
-    selected = {number: overrides for number, overrides in enumerate(every) if str(number) == str(item) or item is None}
+    selected = {n: overrides for n, overrides in enumerate(all_jobs) if str(n) == str(item) or item is None}
     if not selected:
-        numbers = f"an integer from 0 to {len(every) - 1}, for one of {len(every)} jobs"
-        raise bad_value("item", item, numbers if len(every) > 1 else "0, the only job")
+        numbers = f"an integer from 0 to {len(all_jobs) - 1}, for one of {len(all_jobs)} jobs"
+        raise bad_value("item", item, numbers if len(all_jobs) > 1 else "0, the only job")
     common = set.intersection(*map(set, selected.values())) if len(selected) > 1 else set()
     jobs = [
         SweepJob(number, overrides, " ".join(one for one in overrides if one not in common))
@@ -230,14 +230,14 @@ def checked_jobs(config: DictConfig) -> list[SweepJob]:
     folders: set[Path] = set()
     for job in jobs:
         try:
-            with signals_caught(), compose.explained_errors(config_name, job.overrides):
+            with catch_signals(), compose.explain_hydra_errors(config_name, job.overrides):
                 composed = loader.load_sweep_config(config, job.overrides)
                 if composed.hydra.sweeper.params and not params:
                     experiment = f"experiment={composed.hydra.runtime.choices.get('experiment')}"
                     raise UserError(f"{experiment}: is a sweep of its own; expected one experiment per command")
                 job.checked = compose.checked_job(config_name, composed, sys.argv[1:])
             if isinstance(job.checked, ProbeJob):
-                job.checked.claim_folders(folders)
+                job.checked.reserve_folders(folders)
             elif job.finished and not job.checked.overwrite:
                 job.status = "skipped"
         except Exception as error:  # whatever is wrong with one, all are looked at, and none is started
@@ -252,7 +252,7 @@ def run_locally(jobs: Sequence[SweepJob], program: Program, fail_fast: bool) -> 
     for job in jobs:
         print(job.title)
         try:
-            with signals_caught():
+            with catch_signals():
                 program(job.checked)
             job.succeed()
         except Exception as error:
@@ -289,7 +289,7 @@ def print_results(jobs: Sequence[SweepJob]) -> None:
     accuracies = [job.accuracy for job in jobs]
     if any(accuracies):
         table["validation [95%]"] = accuracies
-    print(format_table(table.assign(overrides=[job.varying for job in jobs])))
+    print(format_table(table.assign(overrides=[job.varying_overrides for job in jobs])))
     for job in jobs:
         if job.failure:
             print(f"job {job.number}: {job.failure}")

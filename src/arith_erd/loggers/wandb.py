@@ -92,10 +92,10 @@ class Wandb(Logger):
         )
 
     def _go_offline(self, why: str) -> None:
-        print(f"W&B: {why}; logging offline. To upload later: {self._sync('offline-run')}")
+        print(f"W&B: {why}; logging offline. To upload later: {self._sync_command('offline-run')}")
         self.mode, self.suffix, self.printed_sync = "offline", "-offline", True
 
-    def _sync(self, prefix: str) -> str:
+    def _sync_command(self, prefix: str) -> str:
         return f"wandb sync {shlex.quote(str(self.folder))}/wandb/{prefix}-*"
 
     def log(self, rows: Sequence[Row]) -> None:
@@ -136,7 +136,7 @@ class Wandb(Logger):
                 run.finish(exit_code=exit_code)
         if self.runs and self.mode == "offline" and not (self.failed or self.printed_sync):
             self.printed_sync = True
-            print(f"W&B: logged offline. To upload: {self._sync('offline-run')}")
+            print(f"W&B: logged offline. To upload: {self._sync_command('offline-run')}")
         self.runs = {}
 
     @contextmanager
@@ -145,7 +145,7 @@ class Wandb(Logger):
         try:
             yield
         except Exception as error:
-            outcome = outcome or f"logging may be incomplete. To upload what is there: {self._sync('*run')}"
+            outcome = outcome or f"logging may be incomplete. To upload what is there: {self._sync_command('*run')}"
             if not self.failed:
                 print(f"W&B: {_reason(error)}; {outcome}")
             self.failed = True

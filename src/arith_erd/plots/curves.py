@@ -56,7 +56,7 @@ class EpochCurves:
 
     def draw(self, title: str) -> Figure:
         """Median and range over seeds; dotted: the epochs that they ``reached``."""
-        look: dict[str, Any] = {"label": self.label, "percent": self.unit == "accuracy", "center": "median"}
+        look: dict[str, Any] = {"ylabel": self.label, "percent": self.unit == "accuracy", "statistic": "median"}
         figure = Lines("value", "epoch", "line", "panel", **look).draw(self.table)
         for ax, rows in zip(figure.axes, split_rows(self.table, "panel").values(), strict=False):
             for epoch in filter(None, {self.reached.get(seed) for seed in rows["seed"]}):

@@ -34,11 +34,11 @@ class Picture(ABC):
     panel: str = ""
     _: KW_ONLY
     title: str = ""
-    label: str = ""
+    ylabel: str = ""
     xlabel: str = ""
     percent: bool = False
     """Whether values are shares, from 0 to 1."""
-    numbers: str = ""
+    number_format: str = ""
     """The format in which numbers are written into the figure, and in the table."""
     panels_per_row: int | str = 3
     """Most panels in a row; or a column: as many as it has values."""
@@ -47,7 +47,7 @@ class Picture(ABC):
     cell: tuple[float, float] = (0, 0)
     """Inches that each value of x adds to the width of a panel, and each line to its height."""
     min_width: float = 0
-    center: str = "mean"
+    statistic: str = "mean"
     """What is drawn of the seeds' values: their mean or median."""
 
     def draw(self, rows: pd.DataFrame) -> Figure:
@@ -71,7 +71,7 @@ class Picture(ABC):
             if i % columns and any(names_here) and names_here == names_left:
                 ax.tick_params(labelleft=False)
             ax.set_xlabel(self.xlabel or ax.get_xlabel() if i + columns >= len(panels) else "")
-            ax.set_ylabel(self.label or ax.get_ylabel() if i % columns == 0 else "")
+            ax.set_ylabel(self.ylabel or ax.get_ylabel() if i % columns == 0 else "")
         for ax in axes.flat[len(panels) :]:
             ax.set_visible(False)
         legend = style.legend_below(figure)
@@ -101,7 +101,7 @@ def split_rows(rows: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
 class HeatMaps(Picture):
     """A cell for each mean: white at the first of ``color_range``, darkest at the second."""
 
-    numbers: str = ".2f"
+    number_format: str = ".2f"
     size: tuple[float, float] = (0, 0.6)
     cell: tuple[float, float] = (0.45, 0.3)
     min_width: float = 2.3
@@ -111,7 +111,7 @@ class HeatMaps(Picture):
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         table = self.pivot(rows, self.line)
-        texts = table.map(f"{{:{self.numbers}}}".format) if self.numbers else None
+        texts = table.map(f"{{:{self.number_format}}}".format) if self.number_format else None
         style.heat_map(ax, table, Normalize(*self.color_range), self.cmap, texts, 7)
         longest = max(len(line) for name in table for line in str(name).split("\n"))
         crowded = longest * self.font_size > 90 * self.cell[0]
@@ -131,7 +131,7 @@ class Lines(Picture):
         styles = self.line_styles(names or list(split_rows(rows, self.line)), markers)
         for name, part in split_rows(rows, self.line).items():
             by_seed = part.pivot_table(self.value, self.x, "seed", dropna=False)
-            style.draw_band(ax, by_seed, self.center, label=name, **styles[name])
+            style.draw_band(ax, by_seed, self.statistic, label=name, **styles[name])
         style.format_axes(ax, "y" if self.percent else "")
         ax.set(xlabel=self.x.replace("_", " "), ylabel=self.value.replace("_", " "))
         if self.percent:
@@ -182,11 +182,11 @@ class Bars(Picture):
             i = names.index(name)
             at = np.arange(len(places)) + width * (i + 0.5) - 0.4
             color = (*LINE_COLORS, style.LIGHT)[i % 4]
-            bars = ax.bar(at, by_seed.agg(self.center, axis=1), width, color=color, alpha=0.85, label=name)
+            bars = ax.bar(at, by_seed.agg(self.statistic, axis=1), width, color=color, alpha=0.85, label=name)
             if by_seed.shape[1] > 1:
                 ax.plot(at, by_seed, "_", color=style.INK, markersize=5)
-            if self.numbers:
-                ax.bar_label(bars, fmt=f"{{:{self.numbers}}}", fontsize=8)
+            if self.number_format:
+                ax.bar_label(bars, fmt=f"{{:{self.number_format}}}", fontsize=8)
         style.format_axes(ax, "y" if self.percent else "")
         ax.grid(visible=False, axis="x")
         ax.set_ylim(0, max(ax.get_ylim()[1], 0.01))

@@ -47,9 +47,9 @@ def format_axes(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
         getattr(ax, f"{percent}axis").set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
-def draw_band(ax: Axes, by_seed: pd.DataFrame, center: str = "median", **style: Any) -> None:
-    """Draw a table (x, seeds): the median, or another ``center``, over seeds as a line, their range as a band."""
-    line = by_seed.agg(center, axis=1)
+def draw_band(ax: Axes, by_seed: pd.DataFrame, statistic: str = "median", **style: Any) -> None:
+    """Draw a table (x, seeds): the median, or another ``statistic``, over seeds as a line, their range as a band."""
+    line = by_seed.agg(statistic, axis=1)
     if by_seed.shape[1] > 1:
         low, high = by_seed.min(axis=1), by_seed.max(axis=1)
         ax.fill_between(line.index, low, high, color=style["color"], alpha=0.18, linewidth=0)

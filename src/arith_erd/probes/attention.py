@@ -26,7 +26,7 @@ class Attention(NetworkProbe):
         *("weight", "key", "query", "panel"),
         title="mean attention, query (down) to key (across)",
         panels_per_row="head",
-        numbers="",
+        number_format="",
         cell=(0.12, 0.12),  # so that a name of 6 points fits beside each cell
         font_size=6,
     )

@@ -30,7 +30,7 @@ class Ceilings(Probe):
         *("ceiling", "ablation", "subset"),
         title="exact ceilings of the sequence accuracy",
         percent=True,
-        numbers=".2%",
+        number_format=".2%",
         cell=(2, 0),
     )
     units: ClassVar[dict[str, str]] = {"ceiling": "accuracy"}

@@ -47,8 +47,8 @@ class Discontinuity(Probe):
         *("percent", "output_bits", "input_bits", "task"),
         title="how far the answer jumps, percent of each row",
         xlabel="changed bits of the answer",
-        label="flipped bits of the operands",
-        numbers=".1f",
+        ylabel="flipped bits of the operands",
+        number_format=".1f",
         color_range=(0, 50),
     )
     units: ClassVar[dict[str, str]] = {"percent": "percent"}
@@ -59,7 +59,7 @@ class Discontinuity(Probe):
         self.task.require_enumerable("probe=discontinuity")
         noun = self.task.digit_noun
         axes = f"changed {noun} of the answer", f"flipped {noun} of the operands"
-        self.picture = replace(self.picture, xlabel=axes[0], label=axes[1])
+        self.picture = replace(self.picture, xlabel=axes[0], ylabel=axes[1])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         counts = change_counts(self.task)

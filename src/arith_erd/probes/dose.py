@@ -49,7 +49,7 @@ class Dose(NetworkProbe):
         *("answer", "delta", "site", "method"),
         title="does the answer follow when the value is steered?",
         xlabel="delta, units of the value",
-        label="answers that become value + delta",
+        ylabel="answers that become value + delta",
         percent=True,
         reference_lines=dict.fromkeys(CONTROL_LABELS.values(), ""),
         size=(4.6, 4.2),

@@ -43,7 +43,7 @@ class Errors(NetworkProbe):
         *("share", "name", "subset", "by"),
         title="wrong answers, and wrong tokens after the right prefix",
         xlabel=" ",
-        label="share that is wrong",
+        ylabel="share that is wrong",
         percent=True,
     )
     units: ClassVar[dict[str, str]] = {"value_error": "value", "hamming_error": "tokens", "share": "accuracy"}

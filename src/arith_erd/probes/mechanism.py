@@ -64,7 +64,7 @@ class Mechanism(NetworkProbe):
         *("value", "position", "network", "question"),
         title="which algorithm does the network run?",
         xlabel="bit of the answer",
-        numbers="z.1f",
+        number_format="z.1f",
         color_range=(0, 1.3),
         cell=(0.36, 0.32),
     )

@@ -36,7 +36,7 @@ class Patching(NetworkProbe):
     picture = HeatMaps(
         *("recovered", "position", "site", "panel"),
         title="share of the logit difference that one position recovers",
-        numbers="z.2f",
+        number_format="z.2f",
         color_range=(-0.5, 0.5),  # a patch can also move the logits the wrong way
         cmap="RdBu",
         **LAYOUT,

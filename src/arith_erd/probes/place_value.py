@@ -40,27 +40,27 @@ PANELS = {  # measures that begin so
         *("value", "place", "line"),
         title="Weight of each lower bit",
         xlabel="place, relative to t",
-        label="slope, relative to operand bit t - 1",
+        ylabel="slope, relative to operand bit t - 1",
         reference_lines=PLACE_VALUES,
     ),
     ONES: Lines(
         *("value", "c", "line"),
         title="Answer against c; grey: after right prefixes",
         xlabel="c = (operands below t - prefix) / 2^t",
-        label="answers 1",
+        ylabel="answers 1",
         percent=True,
     ),
     AGREEMENT: Lines(
         *("value", "bit", "line"),
         title="Agreement with a rule",
         xlabel="bit t of the answer",
-        label="answers as the rule gives them",
+        ylabel="answers as the rule gives them",
     ),
     SWAP: Lines(
         *("value", "layer", "line"),
         title="Layers 1 to l read another run",
         xlabel="decoder layer l",
-        label="bits t that flip",
+        ylabel="bits t that flip",
         percent=True,
     ),
 }
@@ -145,5 +145,5 @@ def draw_panel(ax: Axes, rows: pd.DataFrame, panel: str) -> None:
     if panel == SWAP:
         rows = rows.assign(layer=rows["site"].str.removeprefix("dec.").astype(int))
     picture.draw_panel(ax, rows)
-    ax.set(xlabel=picture.xlabel, ylabel=picture.label)
+    ax.set(xlabel=picture.xlabel, ylabel=picture.ylabel)
     style.set_panel_title(ax, picture.title)

@@ -122,7 +122,7 @@ class Probe(ABC):
         """The table on the terminal: the means in ``picture``, or each measure's mean over seeds with 95% interval."""
         if isinstance(self.picture, HeatMaps | Lines):
             keys = filter(None, (self.picture.panel, self.picture.line))
-            return format_cells(self.picture.pivot(self.shown(rows), *keys), self.picture.numbers or ".2f")
+            return format_cells(self.picture.pivot(self.shown(rows), *keys), self.picture.number_format or ".2f")
         return summary_table(rows, column_kinds(rows, self.units), self.across)
 
 

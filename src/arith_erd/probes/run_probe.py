@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.table import Table
 
 from ..config.compose import compose
-from ..config.job import ProbeJob, read_run
+from ..config.job import ProbeJob, job_of_run
 from ..errors import UserError, require_type
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
 from ..plots.style import save_png
 from ..plots.tables import column_kinds
-from ..runs.directory import Run, epochs_to, short_hash
+from ..runs.directory import Run, first_epoch_reaching, short_hash
 from ..seeds import format_seeds
 from ..system.files import atomic_file, require_writable, write_atomically
 from ..tasks import SAMPLE_SIZE
@@ -222,22 +222,22 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     table = pd.DataFrame(rows, columns=["epoch", *probe.columns] if probe.columns else None)
     if len(tables) == 1:
         return ProbeResult(probe, table)
-    reached = {seed: epochs_to(run.metrics(), seed, 0.95) for seed in read_run(run).seeds}
+    reached = {seed: first_epoch_reaching(run.metrics(), seed, 0.95) for seed in job_of_run(run).seeds}
     return ProbeResult(probe, table, replace(curves, table=pd.concat(tables, ignore_index=True), reached=reached))
 
 
 def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
     # These load torch, which a probe of a task does not need.
-    from ..catalog.loading import find_runs, load_seeds, select_epochs
+    from ..catalog.loading import load_seeds, require_runs, select_epochs
 
     if job.overrides:
         problem = "not accepted with run=, since task, split, model and seeds come from the run's own config.yaml"
         raise UserError(f"{job.overrides[0]}: {problem}")
-    runs = [Run(path) for path in find_runs(str(job.run))]
+    runs = [Run(path) for path in require_runs(str(job.run))]
     if job.out and len({run.name for run in runs}) < len(runs):
         raise UserError(f"out={job.out}: several of {job.run} have one name; expected out=null, or runs of one folder")
     for run in runs:
-        epochs = [] if job.epoch is None else select_epochs(run, read_run(run).seeds, job.epoch)
+        epochs = [] if job.epoch is None else select_epochs(run, job_of_run(run).seeds, job.epoch)
         models = load_seeds(run.path, *epochs[:1])
         folder = run.path / "probes" / job.folder_name(epochs)
         if job.out:  # one run's result goes straight there, several runs' side by side
@@ -245,7 +245,7 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
         weights = {}
         if job.epoch is None and not run.finished:
             done = models[0].origin.epoch or max((row["epoch"] for row in run.metrics()), default=0)
-            weights["unfinished"] = f"after epoch {done} of {read_run(run).trainer.max_epochs}"
+            weights["unfinished"] = f"after epoch {done} of {job_of_run(run).trainer.max_epochs}"
         yield ProbeTarget(job.probe.build(Probe, models=models), folder, models, run, epochs, weights)
 
 

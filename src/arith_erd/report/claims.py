@@ -58,31 +58,31 @@ class Result:
     cause: str = ""
     estimate: Estimate | None = None
     authors_value: float | None = None  # measured on the authors' weights
-    unfinished: int = 0
+    num_unfinished: int = 0
     averaged_curve_epoch: int | None = None  # at which the curve averaged over the seeds reaches the accuracy
     votes: Mapping[int, int] = field(default_factory=dict)  # seeds by the layer that they name, most first
     layer_gap: Estimate | None = None  # by how much the published layer is behind the best one
     learning_counts: Sequence[LearningCounts] = ()  # one for each kind of run, if some seed of any does not learn
 
     @property
-    def n(self) -> int:  # number of seeds of the kind of run that has the fewest
+    def num_seeds(self) -> int:  # number of seeds of the kind of run that has the fewest
         return min(map(len, self.samples))
 
     @property
-    def min_seeds(self) -> int:  # seeds that a verdict takes
-        return MIN_FOR_MEDIAN if self.claim.compare == "median" or self.learning_counts else MIN_SEEDS
+    def required_seeds(self) -> int:  # seeds that a verdict takes
+        return MIN_FOR_MEDIAN if self.claim.statistic == "median" or self.learning_counts else MIN_SEEDS
 
     @property
     def exact(self) -> bool:
-        return self.claim.compare == "value"
+        return self.claim.statistic == "value"
 
     @property
-    def censored(self) -> int:
+    def num_censored(self) -> int:
         return sum(int((sample["low"] != sample["high"]).sum()) for sample in self.samples)
 
     @property
     def seeds(self) -> str:
-        if self.source == TASK_ALONE or not self.n:
+        if self.source == TASK_ALONE or not self.num_seeds:
             return ""
         return " / ".join(format_seeds(tuple(sorted(set(sample["seed"].astype(int))))) for sample in self.samples)
 
@@ -104,29 +104,29 @@ def evaluate_claims(paper: Paper, data: RunData) -> list[Result]:
 
 
 def evaluate_claim(claim: Claim, data: RunData) -> Result:
-    measure, run_options = claim.measure, [runs for _, runs in claim.measure.weighted_runs]
+    measure, run_options = claim.measure, [runs for _, runs in claim.measure.weighted_conditions]
     result = Result(claim, measure.source, [measure.values(data, runs) for runs in run_options])
     if claim.old_claim:
         result.old_verdict = evaluate_claim(claim.old_claim, data).verdict
     if isinstance(measure, ProbeColumn):
         authors_samples = [measure.authors_values(data, runs) for runs in run_options]
         if all(map(len, authors_samples)):
-            terms = zip(measure.weighted_runs, authors_samples, strict=True)
+            terms = zip(measure.weighted_conditions, authors_samples, strict=True)
             result.authors_value = sum(weight * float(sample["low"].iloc[0]) for (weight, _), sample in terms)
-            if result.n == 0:
+            if result.num_seeds == 0:
                 result.samples, result.source = authors_samples, AUTHORS_WEIGHTS
     if measure.source != TASK_ALONE:
         for replicas in (data.select(runs) for runs in run_options):
             unfinished = replicas[~replicas["finished"]]
-            result.unfinished += len(unfinished.drop_duplicates(["trajectory", "seed"]))
-    if result.n == 0 and claim.compare != "ceiling":
+            result.num_unfinished += len(unfinished.drop_duplicates(["trajectory", "seed"]))
+    if result.num_seeds == 0 and claim.statistic != "ceiling":
         runs_without_value = [runs for runs, sample in zip(run_options, result.samples, strict=True) if sample.empty]
         result.cause = "; ".join(dict.fromkeys(measure.missing_reason(data, runs) for runs in runs_without_value))
         return result
     result.learning_counts = _count_learning(claim, data)
-    if isinstance(measure, EpochsTo) and claim.compare == "median":
+    if isinstance(measure, EpochsTo) and claim.statistic == "median":
         result.averaged_curve_epoch = measure.first_epoch_of_mean(data, result.samples[0])
-    if isinstance(measure, ProbeColumn) and claim.compare == "votes":
+    if isinstance(measure, ProbeColumn) and claim.statistic == "votes":
         result.votes, result.layer_gap = _count_votes(result, measure, data)
     result.estimate = _estimate(result)
     result.verdict = _verdict(result, result.estimate)
@@ -137,16 +137,16 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
 def _estimate(result: Result) -> Estimate:
     """The statistic of the claim, from its samples, or from the number of seeds that learn."""
     claim, measure = result.claim, result.claim.measure
-    weights = [weight for weight, _ in measure.weighted_runs]
+    weights = [weight for weight, _ in measure.weighted_conditions]
     bounds = [(sample["low"].to_numpy(), sample["high"].to_numpy()) for sample in result.samples]
     if isinstance(measure, Ceiling):
         return Estimate.exact(measure.ceiling())
-    if claim.compare == "median":
+    if claim.statistic == "median":
         return Estimate.of_median(bounds[0], whole_range=claim.by_old_rules)
-    if claim.compare == "ratio":
+    if claim.statistic == "ratio":
         return Estimate.of_ratio(*bounds)
     terms = [Moments.of(low, weight) for (low, _), weight in zip(bounds, weights, strict=True)]
-    if claim.compare == "value":
+    if claim.statistic == "value":
         return Estimate.exact(sum(term.weight * term.mean for term in terms))
     if result.learning_counts:
         # With several kinds of run the measure is a cost, training minus validation accuracy. More seeds that learn
@@ -154,7 +154,7 @@ def _estimate(result: Result) -> Estimate:
         signs = [1.0] if len(weights) == 1 else [-weight for weight in weights]
         counts = zip(signs, result.learning_counts, strict=True)
         return Estimate.of_shares([(sign, count.learning, count.n) for sign, count in counts])
-    if claim.compare == "prediction":
+    if claim.statistic == "prediction":
         return Estimate.of_prediction(terms[0], claim.mean_of, _value_range(claim, len(terms)))
     return Estimate.of_means(terms, _value_range(claim, len(terms)))
 
@@ -183,13 +183,13 @@ def _count_votes(result: Result, measure: ProbeColumn, data: RunData) -> tuple[d
 def _count_learning(claim: Claim, data: RunData) -> list[LearningCounts]:
     """The numbers of seeds that learn, if some do not and the claim is about networks that do; else empty."""
     measure = claim.measure
-    several = claim.mean_of or len(measure.weighted_runs) > 1
+    several = claim.mean_of or len(measure.weighted_conditions) > 1
     applies = claim.value >= LEARNING_ACCURACY if claim.unit == "accuracy" else several
-    compared = claim.compare in ("mean", "prediction") and not claim.by_old_rules
+    compared = claim.statistic in ("mean", "prediction") and not claim.by_old_rules
     if not compared or not isinstance(measure, Metrics) or not measure.tail or not applies:
         return []
     accuracy = measure.model_copy(update={"column": "val_seq_acc", "minus_column": "", "tail": "median"})
-    samples = [accuracy.values(data, runs)["low"].to_numpy() for _, runs in measure.weighted_runs]
+    samples = [accuracy.values(data, runs)["low"].to_numpy() for _, runs in measure.weighted_conditions]
     counts = [LearningCounts.of(sample) for sample in samples]
     return counts if any(count.learning < count.n for count in counts) else []
 
@@ -199,25 +199,25 @@ def _verdict(result: Result, estimate: Estimate) -> Verdict:
     if result.source == AUTHORS_WEIGHTS:
         return "inconclusive"
     if isinstance(measure, Ceiling):
-        reached = result.samples[0]["low"].to_numpy()
-        return ceiling_verdict(claim.accepted, estimate.low, measure.ceiling(validation_only=True), reached)
-    if claim.compare == "votes":
+        accuracies = result.samples[0]["low"].to_numpy()
+        return ceiling_verdict(claim.accepted_range, estimate.low, measure.ceiling(validation_only=True), accuracies)
+    if claim.statistic == "votes":
         if claim.by_old_rules:
             return votes_verdict(int(claim.value), result.votes)
         return layer_verdict(int(claim.value), result.votes, result.layer_gap.interval if result.layer_gap else None)
     if len(result.learning_counts) == 1:
         return share_verdict(claim.value, result.learning_counts[0], interval or (0.0, 1.0), claim.mean_of or 5)
-    if result.learning_counts and result.n < MIN_FOR_MEDIAN:
+    if result.learning_counts and result.num_seeds < MIN_FOR_MEDIAN:
         return "inconclusive"
-    if claim.compare == "prediction":
-        return mean_verdict(claim.value, claim.value - claim.accepted[0], estimate.low, interval)
-    return bound_verdict(claim.accepted, interval)
+    if claim.statistic == "prediction":
+        return mean_verdict(claim.value, claim.value - claim.accepted_range[0], estimate.low, interval)
+    return interval_verdict(claim.accepted_range, interval)
 
 
 # The rules, from numbers alone
 
 
-def bound_verdict(accepted: Interval, interval: Interval | None) -> Verdict:
+def interval_verdict(accepted: Interval, interval: Interval | None) -> Verdict:
     """Reproduced if the whole interval is within the accepted one, differs if it is outside."""
     if interval is None:
         return "inconclusive"
@@ -230,7 +230,7 @@ def bound_verdict(accepted: Interval, interval: Interval | None) -> Verdict:
 
 def mean_verdict(value: float, tolerance: float, ours: float, interval: Interval | None) -> Verdict:
     """Compare with a published mean: ours must be within the tolerance, and its interval within twice the tolerance."""
-    excluded = bound_verdict((value, value), interval) == "differs"
+    excluded = interval_verdict((value, value), interval) == "differs"
     return _near_verdict(value, tolerance, ours, interval, excluded)
 
 
@@ -238,7 +238,7 @@ def _near_verdict(value: float, tolerance: float, ours: float, interval: Interva
     """Reproduced if ours is within the tolerance, and its interval within twice that; differs if it is ``excluded``."""
     if abs(ours - value) > tolerance + ROUNDING:
         return "differs" if excluded else "inconclusive"
-    within = bound_verdict((value - 2 * tolerance, value + 2 * tolerance), interval)
+    within = interval_verdict((value - 2 * tolerance, value + 2 * tolerance), interval)
     return "inconclusive" if within == "differs" else within
 
 
@@ -266,19 +266,20 @@ def votes_verdict(layer: int, votes: Mapping[int, int]) -> Verdict:
 
 def layer_verdict(layer: int, votes: Mapping[int, int], gap: Interval | None) -> Verdict:
     """Combine the votes with the published layer's distance to the best: reproduced also if it is near the best."""
-    by_votes, by_distance = votes_verdict(layer, votes), bound_verdict((-np.inf, NEAR_CORRELATION), gap)
+    by_votes, by_distance = votes_verdict(layer, votes), interval_verdict((-np.inf, NEAR_CORRELATION), gap)
     if "reproduced" in (by_votes, by_distance):
         return "reproduced"
     return "differs" if by_votes == by_distance == "differs" else "inconclusive"
 
 
-def ceiling_verdict(accepted: Interval, exact: float, limit: float, reached: np.ndarray) -> Verdict:
+def ceiling_verdict(accepted: Interval, exact: float, validation_ceiling: float, accuracies: np.ndarray) -> Verdict:
     """Compare the exact ceiling with the published accuracy; at least three seeds must stay below their own limit."""
     if not accepted[0] <= exact <= accepted[1]:
         return "differs"
-    if not len(reached):
+    if not len(accuracies):
         return "not run"
-    return "reproduced" if len(reached) >= MIN_SEEDS and (reached <= limit + ROUNDING).all() else "inconclusive"
+    below = (accuracies <= validation_ceiling + ROUNDING).all()
+    return "reproduced" if len(accuracies) >= MIN_SEEDS and below else "inconclusive"
 
 
 def _describe_cause(result: Result) -> str:
@@ -290,13 +291,13 @@ def _describe_cause(result: Result) -> str:
             outside = "too few seeds name the published layer for a majority"
         elif result.learning_counts:
             outside = "the share of seeds that learn is not the published one"
-        elif claim.compare == "prediction":
+        elif claim.statistic == "prediction":
             outside = "the published number lies outside the prediction interval"
         causes += [claim.cause or ("" if result.exact else outside)]
     elif result.verdict == "inconclusive":
-        if result.n < result.min_seeds:
-            causes += [f"{counted(result.n, 'seed')}, and a verdict takes {result.min_seeds}"]
-        elif claim.compare == "ceiling":
+        if result.num_seeds < result.required_seeds:
+            causes += [f"{counted(result.num_seeds, 'seed')}, and a verdict takes {result.required_seeds}"]
+        elif claim.statistic == "ceiling":
             causes += ["a seed exceeds the ceiling of its validation set, so the argument is wrong"]
         else:
             no_interval = result.estimate is None or result.estimate.interval is None
@@ -304,13 +305,13 @@ def _describe_cause(result: Result) -> str:
             causes += ["too few seeds for an interval" if no_interval else crossing]
     if isinstance(measure, Ceiling):
         causes += [f"exact ceiling; that of the validation set is {measure.ceiling(validation_only=True):.2%}"]
-    if result.censored:
+    if result.num_censored:
         samples = pd.concat(result.samples)
         last_epochs = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))
         limit = f"{getattr(measure, 'accuracy', 0.95):.3g} when their runs ended, at epoch {str(last_epochs)[1:-1]}"
-        causes += [f"{result.censored} of {len(samples)} seeds censored: below {limit}"]
+        causes += [f"{result.num_censored} of {len(samples)} seeds censored: below {limit}"]
     causes += ["measured on the authors' weights only" if result.source == AUTHORS_WEIGHTS else ""]
-    causes += [f"{result.unfinished} more still training" if result.unfinished else ""]
+    causes += [f"{result.num_unfinished} more still training" if result.num_unfinished else ""]
     return "; ".join(filter(None, causes))
 
 

@@ -57,7 +57,7 @@ def build_report(entity: str, project: str, paper: Paper) -> wr.Report:
     for figure in paper.figures:
         claims = [claim for claim in paper.claims if claim.figure == figure.name and claim.measure.source == OUR_RUNS]
         if claims:
-            numbers = "; ".join(f"{claim.statement}: {claim.text}" for claim in claims)
+            numbers = "; ".join(f"{claim.statement}: {claim.published_text}" for claim in claims)
             commands = [wr.P([wr.InlineCode(paper.command(make, Path("runs")))]) for make in figure.make]
             blocks += [wr.H2(figure.title), wr.P(figure.caption), wr.P(f"The paper: {numbers}."), *commands]
             blocks.append(wr.PanelGrid(_runsets(claims), panels=_panels(claims)))
@@ -82,7 +82,7 @@ def _panels(claims: Sequence[Claim]) -> list[Any]:
 
 def _runsets(claims: Sequence[Claim]) -> list[Any]:
     """One set of runs per task: filtered by the options that all claims share, grouped by the others."""
-    arms = [{**DEFAULT_OPTIONS, **runs} for claim in claims for _, runs in claim.measure.weighted_runs]
+    arms = [{**DEFAULT_OPTIONS, **runs} for claim in claims for _, runs in claim.measure.weighted_conditions]
     sets = []
     for task in dict.fromkeys(arm["task"] for arm in arms):
         of_task = [arm for arm in arms if arm["task"] == task]

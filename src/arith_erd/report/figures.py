@@ -78,13 +78,13 @@ def curve_rows(data: RunData, last: int, **runs: str) -> pd.DataFrame:
 def draw_ablations(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
     """Draw epochs to 95% without one component, ours below the paper's; or an accuracy, if 95% is never reached."""
     rows = [[results[f"table3-{task}-{name}"] for name in paper.ablations] for task in style.TASKS]
-    if not any(result.n for row in rows for result in row):
+    if not any(result.num_seeds for row in rows for result in row):
         return None
     figure, axes = style.subplots(9, 3.6, 1, len(rows), sharey=True)
     for ax, title, row in zip(axes, style.TASKS.values(), rows, strict=True):
         for y, result in enumerate(row):
             _draw_ablation(ax, y, result)
-        seeds = max(result.n for result in row)
+        seeds = max(result.num_seeds for result in row)
         style.set_panel_title(ax, title, f"up to {counted(seeds, 'seed')}" if seeds else "not run")
         style.format_axes(ax)
         ax.grid(visible=False, axis="y")

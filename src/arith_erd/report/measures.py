@@ -37,7 +37,7 @@ class Measure(StrictModel):
     missing_message: ClassVar[str] = "no value in the runs of {runs}"  # message if they are finished and long enough
 
     @property
-    def weighted_runs(self) -> list[tuple[float, RunOptions]]:
+    def weighted_conditions(self) -> list[tuple[float, RunOptions]]:
         """Each kind of run with its weight in the difference. In a ratio the second one is the divisor."""
         other = self.minus or self.over
         terms = [(1.0, self.runs)] + ([(-1.0, {**self.runs, **other})] if other else [])
@@ -191,7 +191,7 @@ class EpochsTo(Measure):
         return int(reached[0]) if complete and len(reached) else None
 
 
-PLACE_REDUCTIONS: Mapping[str, Callable[[pd.Series, Any], Any]] = {  # functions of (values by place, ``at``)
+LAYER_REDUCTIONS: Mapping[str, Callable[[pd.Series, Any], Any]] = {  # functions of (values by layer, ``at``)
     "argmin": lambda values, at: values.idxmin(),
     "argmax": lambda values, at: values.idxmax(),
     "behind_min": lambda values, at: abs(values.min() - values.get(at, np.nan)),
@@ -205,7 +205,7 @@ class ProbeColumn(Measure):
     """A column of a probe's rows ``where`` other columns have these values, one value per replica.
 
     ``reduce`` makes one value from several rows: the largest, the mean ``weighted`` by the column ``along``, or a
-    function of `PLACE_REDUCTIONS`, where the column ``along`` has the places and ``at`` is one of them.
+    function of `LAYER_REDUCTIONS`, where the column ``along`` has the layers and ``at`` is one of them.
     """
 
     kind: Literal["probe"] = Field("probe", alias="from")
@@ -258,8 +258,8 @@ class ProbeColumn(Measure):
             return float(column.iloc[0]) if len(column) == 1 else np.nan
         if self.reduce == "max":
             return float(column.max())
-        by_place = rows.groupby(self.along)[self.column].mean().dropna()
-        return float(PLACE_REDUCTIONS[self.reduce](by_place, self.at)) if len(by_place) >= 3 else np.nan
+        by_layer = rows.groupby(self.along)[self.column].mean().dropna()
+        return float(LAYER_REDUCTIONS[self.reduce](by_layer, self.at)) if len(by_layer) >= 3 else np.nan
 
 
 AnyMeasure: TypeAlias = Annotated[Metrics | Ceiling | Summary | EpochsTo | ProbeColumn, Field(discriminator="kind")]

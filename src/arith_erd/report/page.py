@@ -98,10 +98,10 @@ def unfinished(data: RunData) -> list[str]:
 def interval_plot(result: Result) -> dict[str, float] | None:
     """Places in [4, 116] of a small plot: tolerance (bar), paper (tick in the middle), ours (dot and line)."""
     claim, estimate = result.claim, result.estimate
-    if estimate is None or result.votes or claim.accepted == (estimate.value, estimate.value):
+    if estimate is None or result.votes or claim.accepted_range == (estimate.value, estimate.value):
         return None
     low, high = estimate.interval or (estimate.low, estimate.high)
-    left, right = claim.accepted
+    left, right = claim.accepted_range
     differences = pd.Series({"left": left, "right": right, "ours": estimate.low, "from": low, "to": high}) - claim.value
     largest = differences[np.isfinite(differences)].abs().max() * 1.25 or max(abs(claim.value), 1.0)
     return (60 + 56 * (differences / largest).clip(-1, 1)).round(2).to_dict()
@@ -115,15 +115,16 @@ def claims_table(results: Sequence[Result], data: RunData, paper: Paper, runs: P
         used = data.replicas.loc[result.replicas, [*PROVENANCE_COLUMNS]]
         low, high = (estimate and estimate.interval) or (None, None)
         row: dict[str, Any] = {key: getattr(claim, key) for key in CLAIM_COLUMNS}
-        row |= {"paper": claim.value, "paper_says": claim.text}
-        row |= {"lowest": claim.accepted[0], "highest": claim.accepted[1]}
+        row |= {"paper": claim.value, "paper_says": claim.published_text}
+        row |= {"lowest": claim.accepted_range[0], "highest": claim.accepted_range[1]}
         row |= {"ours": estimate and estimate.value, "low": low, "high": high}
-        row |= {"method": estimate.method if estimate else "", "n": "exact" if result.exact and result.n else result.n}
+        row |= {"method": estimate.method if estimate else ""}
+        row |= {"n": "exact" if result.exact and result.num_seeds else result.num_seeds}
         row |= {"seeds": result.seeds, "ours_says": " ".join(ours_texts(result)).strip(), "values": values_text(result)}
-        row |= {"averaged_curve": result.averaged_curve_epoch, "censored": result.censored}
-        row |= {"unfinished": result.unfinished, "verdict": result.verdict, "verdict_before": result.old_verdict}
+        row |= {"averaged_curve": result.averaged_curve_epoch, "censored": result.num_censored}
+        row |= {"unfinished": result.num_unfinished, "verdict": result.verdict, "verdict_before": result.old_verdict}
         row |= {"cause": result.cause, "erratum": claim.erratum}
-        row |= {"measured_on": result.source if result.n else "", "authors_weights": result.authors_value}
+        row |= {"measured_on": result.source if result.num_seeds else "", "authors_weights": result.authors_value}
         row |= {key: ", ".join(sorted(set(used[key].dropna()))) for key in PROVENANCE_COLUMNS}
         rows.append(row | {"command": paper.command(claim.make, runs)})
     return pd.DataFrame(rows)
@@ -154,7 +155,7 @@ def ours_texts(result: Result) -> tuple[str, str]:
         hits = result.votes.get(int(claim.value), 0)
         share = format_interval(clopper_pearson(hits, sum(result.votes.values())), "accuracy")
         votes = ", ".join(f"{format_number(layer, claim.unit)}: {count}" for layer, count in result.votes.items())
-        return votes, f"({hits} of {result.n} for {format_number(claim.value, claim.unit)}, {share}%)"
+        return votes, f"({hits} of {result.num_seeds} for {format_number(claim.value, claim.unit)}, {share}%)"
     if estimate is None:
         return "", ""
     if len(result.learning_counts) == 1:
@@ -168,7 +169,7 @@ def ours_texts(result: Result) -> tuple[str, str]:
 
 def values_text(result: Result) -> str:
     """The value of every seed, ``27 37 34 >50``; several kinds of run are separated by a slash."""
-    if result.exact or not result.n:
+    if result.exact or not result.num_seeds:
         return ""
     unit = result.claim.unit
     if len(result.samples) > 1 and not getattr(result.claim.measure, "minus_column", ""):

@@ -19,7 +19,7 @@ from .measures import AnyMeasure, Ceiling, EpochsTo, ProbeColumn, StrictModel
 PAPER, MINI = (Path(__file__).with_name(f"{name}.yaml") for name in ("paper", "mini"))
 BOUND_RANGES = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
-Compare: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "ceiling"]
+Statistic: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "ceiling"]
 
 
 class Claim(StrictModel):
@@ -56,7 +56,7 @@ class Claim(StrictModel):
         return self
 
     @property
-    def accepted(self) -> tuple[float, float]:
+    def accepted_range(self) -> tuple[float, float]:
         """The smallest and largest value that count as reproduced; infinite without such a bound."""
         margin = float(str(self.tolerance or 0).removesuffix("%"))
         margin = abs(self.value) * margin / 100 if isinstance(self.tolerance, str) else margin
@@ -69,7 +69,7 @@ class Claim(StrictModel):
         return not self.same_as
 
     @property
-    def compare(self) -> Compare:
+    def statistic(self) -> Statistic:
         """The statistic to compare with the paper's number; see ``docs/verdicts.md``."""
         if self.measure.source != OUR_RUNS:
             return "value"
@@ -80,7 +80,7 @@ class Claim(StrictModel):
         return "ceiling" if isinstance(self.measure, Ceiling) else "prediction" if self.mean_of else "mean"
 
     @property
-    def text(self) -> str:
+    def published_text(self) -> str:
         """The paper's number, ``93.7%``, ``4.6 points`` or ``701K``; or its own words."""
         bound = {"at_most": "≤ ", "at_least": "≥ "}.get(self.bound or "", "") if self.tolerance is None else ""
         return self.paper or bound + format_number(self.value, self.unit, as_published=True)
@@ -175,6 +175,6 @@ def _parse_claim(entry: dict[str, Any], file: str) -> Claim:
         received = f"{key}={excerpt(str(first['input']))}: " if key else ""
         raise UserError(f"{file}: claim {entry.get('id', '?')}: {received}{first['msg']}") from error
     if isinstance(claim.measure, EpochsTo) and not claim.measure.planned:
-        planned = math.ceil(claim.accepted[1]) if math.isfinite(claim.accepted[1]) else 1
+        planned = math.ceil(claim.accepted_range[1]) if math.isfinite(claim.accepted_range[1]) else 1
         return claim.model_copy(update={"measure": claim.measure.model_copy(update={"planned": planned})})
     return claim

@@ -47,7 +47,7 @@ HASHED_TRAINER_KEYS = ("max_epochs", "stop_at", "precision")
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_+.-]{0,63}"
 NAME_DESCRIPTION = "a name of at most 64 letters, digits and _ + . -, the first a letter or a digit"
 # Keys added later, each with the value of all earlier runs.
-LATER_DEFAULTS: dict[str, Any] = {
+LEGACY_VALUES: dict[str, Any] = {
     "task.base": 2,
     "task.interleaved": False,
     "task.min_bits": None,
@@ -220,13 +220,13 @@ class Run:
         self.error_file.unlink(missing_ok=True)
 
 
-def run_directories(pattern: str) -> list[Path]:
+def matching_runs(pattern: str) -> list[Path]:
     """The run directories that match a folder or a glob."""
     paths = [pattern] if os.path.isdir(pattern) else glob.glob(pattern)
     return sorted(Path(path) for path in paths if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))
 
 
-def start_rows(path: Path, names: Sequence[str], last: int) -> None:
+def truncate_rows(path: Path, names: Sequence[str], last: int) -> None:
     """Rewrite a file with its rows up to epoch ``last``, and the columns ``names`` after epoch and seed."""
     try:
         lines = [line for line in _whole_lines(path)[1:] if 1 <= int(line.partition(",")[0]) <= last]
@@ -256,7 +256,7 @@ def _whole_lines(path: Path) -> list[str]:
     return text[: text.rfind("\n") + 1].splitlines()
 
 
-def epochs_to(rows: Iterable[Row], seed: int, accuracy: float) -> int | None:
+def first_epoch_reaching(rows: Iterable[Row], seed: int, accuracy: float) -> int | None:
     """The first epoch at which a seed's validation sequence accuracy is at least ``accuracy``; None if none is."""
     return min((r["epoch"] for r in rows if r["seed"] == seed and r["val_seq_acc"] >= accuracy), default=None)
 
@@ -274,14 +274,14 @@ def epochs_to_keep(keep: str, last: int) -> Sequence[int]:
     return range(step, last + 1, step)
 
 
-def hashed_config(resolved: Mapping[str, Any]) -> dict[str, Any]:
+def weights_config(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved configuration that can change the weights, with the seeds in canonical form.
 
     Two runs with equal results of this function are the same run. Left out are paths, logger, launcher, checkpointing,
-    device, compilation, and each key of `LATER_DEFAULTS` that has the value there, so that runs from before that key
+    device, compilation, and each key of `LEGACY_VALUES` that has the value there, so that runs from before that key
     keep their names.
     """
-    return without_later_defaults(
+    return without_legacy_values(
         {
             **{key: resolved[key] for key in HASHED_GROUPS},
             "trainer": {key: resolved["trainer"][key] for key in HASHED_TRAINER_KEYS},
@@ -291,12 +291,12 @@ def hashed_config(resolved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration by dotted key, without keys of `LATER_DEFAULTS` at their first values; a list is one value.
+    """A configuration by dotted key, without keys of `LEGACY_VALUES` at their first values; a list is one value.
 
     >>> flat_settings({"task": {"name": "add", "bits": 7, "base": 2}, "seed": [0, 1]})
     {'task.name': 'add', 'task.bits': 7, 'seed': [0, 1]}
     """
-    return dict(flatten(without_later_defaults(config)))
+    return dict(flatten(without_legacy_values(config)))
 
 
 def flatten(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -308,15 +308,15 @@ def flatten(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return items
 
 
-def without_later_defaults(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A configuration without keys of `LATER_DEFAULTS` at their first values, as the first version wrote it."""
+def without_legacy_values(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A configuration without keys of `LEGACY_VALUES` at their first values, as the first version wrote it."""
     result = {}
     for key, value in node.items():
         name = f"{prefix}{key}"
         positions = DEFAULT_POSITIONS.get(str(node.get("_target_")))
-        first = positions if name == "model.net.positions" else LATER_DEFAULTS.get(name, ...)
+        first = positions if name == "model.net.positions" else LEGACY_VALUES.get(name, ...)
         if value != first:
-            result[key] = without_later_defaults(value, f"{name}.") if isinstance(value, dict) else value
+            result[key] = without_legacy_values(value, f"{name}.") if isinstance(value, dict) else value
     return result
 
 

@@ -22,16 +22,16 @@ from .directory import (
     FINISHED,
     HASHED_GROUPS,
     HASHED_TRAINER_KEYS,
-    LATER_DEFAULTS,
+    LEGACY_VALUES,
     METRIC_COLUMNS,
     NAMED_GROUPS,
     Row,
     Run,
     flat_settings,
     flatten,
-    hashed_config,
     require_name,
     short_hash,
+    weights_config,
 )
 
 ORDER_KEYS = ("prompt_order", "completion_order")
@@ -71,7 +71,7 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
 
 
 def _config_columns(config: Mapping[str, Any]) -> Row:
-    settings, hashed = flat_settings(config), hashed_config(config)
+    settings, hashed = flat_settings(config), weights_config(config)
     del hashed["seed"]
     # Equal for runs that follow the same weights, however long.
     trajectory = hashed | {"trainer": {"precision": hashed["trainer"]["precision"]}}
@@ -187,9 +187,9 @@ def _run_rows(run: Run) -> list[Row]:
 
 
 def _settings_for_table(settings: Mapping[str, Any]) -> Row:
-    """Settings that can change the weights, with those of `LATER_DEFAULTS`; lists as text, for grouping."""
+    """Settings that can change the weights, with those of `LEGACY_VALUES`; lists as text, for grouping."""
     positions = DEFAULT_POSITIONS.get(settings["model.net._target_"])
-    first = dict(flatten(LATER_DEFAULTS)) | {"model.net.positions": positions}
+    first = dict(flatten(LEGACY_VALUES)) | {"model.net.positions": positions}
     hashed = (*(f"{group}." for group in HASHED_GROUPS), *(f"trainer.{key}" for key in HASHED_TRAINER_KEYS))
     return {
         key: str(value) if isinstance(value, list | dict) else value

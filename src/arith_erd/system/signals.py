@@ -40,8 +40,8 @@ class SignalQueue:
         self.catching = self.deferring = False
 
     @contextlib.contextmanager
-    def signals_caught(self) -> Iterator[None]:
-        """Turn the first of `SIGNALS` into `Interrupted`: raised at once, or within `deferred` by `raise_pending`.
+    def catch_signals(self) -> Iterator[None]:
+        """Turn the first of `SIGNALS` into `Interrupted`: raised at once, or within `defer_signals` by `raise_pending`.
 
         A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP). After a signal any
         other exception of the block becomes `Interrupted` too, since it may come from the clean-up of third-party code.
@@ -75,7 +75,7 @@ class SignalQueue:
                 self.received, self.catching = None, False
 
     @contextlib.contextmanager
-    def deferred(self) -> Iterator[None]:
+    def defer_signals(self) -> Iterator[None]:
         """Within the block signals, third-party handlers' too, wait for `raise_pending` or the end of the block."""
         if self.deferring or not _in_main_thread():
             yield  # the outer block checks
@@ -134,7 +134,7 @@ class SignalQueue:
 
 
 _queue = SignalQueue()
-signals_caught, deferred = _queue.signals_caught, _queue.deferred
+catch_signals, defer_signals = _queue.catch_signals, _queue.defer_signals
 pending, raise_pending = _queue.pending, _queue.raise_pending
 
 

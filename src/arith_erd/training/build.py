@@ -28,7 +28,7 @@ from ..system.machine import configure_matmul
 from .checkpoint import DirectCheckpointIO
 from .data import TaskData
 from .module import LitPack, step_scheduler
-from .pack import Pack, wants_compile
+from .pack import Pack, should_compile
 
 TRIAL_EXAMPLES = 2  # for each replica; with a single one, a loss per example would look like a loss per replica
 TRIAL_STEPS = 3
@@ -41,12 +41,12 @@ def build_module(job: Job, device: torch.device, data: TaskData | None = None) -
     """Make the pack of a job's seeds, still on the CPU; a `UserError` if network or recipe cannot train a pack."""
     configure_matmul()
     data = data or build_task_data(job)
-    compile = wants_compile(job, device, data.steps_per_epoch, data.loss)
+    compile = should_compile(job, device, data.steps_per_epoch, data.loss)
     if compile:
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, data.loss)
     check_network_and_loss(job, pack, data)
-    optimizer = checked_optimizer(job, device)
+    optimizer = optimizer_factory(job, device)
     module = LitPack(pack, optimizer, job.model.gradient_clip, *checked_scheduler(job, data, optimizer))
     if job.trainer.precision == "64-true":
         module.double()  # Lightning would do so only after loading a checkpoint, whose digits it would cut
@@ -56,7 +56,7 @@ def build_module(job: Job, device: torch.device, data: TaskData | None = None) -
 def build_task_data(job: Job) -> TaskData:
     """The task's table, divided by the split, with the targets of the loss; a `UserError` if one part is empty."""
     data = TaskData(job.task, job.split, job.seeds, job.data.batch_size, job.model.loss.build(Loss), job.data.examples)
-    held_out, total = len(data.validation[0]), data.size
+    held_out, total = len(data.validation[0]), data.num_examples
     if not 0 < held_out < total:
         split = f"split={job.option_names['split']}: {job.split}"
         raise UserError(f"{split}: holds out {held_out:,} of {total:,} examples; expected at least 1, and not all")
@@ -99,7 +99,7 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
         if isinstance(module, torch.nn.RNNBase):
             accepted = "expected a layer of arith_erd.models.baselines, as in model=lstm"
             raise net.error_about(f"{name} is an nn.{type(module).__name__}, which vmap cannot batch; {accepted}")
-    with net.errors_attributed():  # vmap refuses random numbers
+    with net.attribute_errors():  # vmap refuses random numbers
         logits = pack.dry_run(*batch[:2])
     expected = (*batch[1].shape, job.task.vocab_size)
     if logits.shape != expected:
@@ -108,7 +108,7 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
     for name, buffer in network.named_buffers():
         if not torch.equal(buffer, buffers[name]):
             raise net.error_about(f"its buffer {name} is random or changes; expected a constant buffer, or a parameter")
-    with loss.errors_attributed():
+    with loss.attribute_errors():
         pack.setup_loss(*(x[:TRIAL_EXAMPLES] for x in data.train[:2]))
         losses = pack.dry_run(*batch, loss=True)
     if losses.shape != (replicas,):
@@ -117,10 +117,10 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
         raise loss.error_about("does not depend on a parameter that requires gradients; expected at least one")
 
 
-def checked_optimizer(job: Job, device: torch.device) -> MakeOptimizer:
+def optimizer_factory(job: Job, device: torch.device) -> MakeOptimizer:
     """A function that makes the optimizer; a `UserError` if options are wrong, or replicas influence each other."""
     make = partial(job.model.optimizer.build, Optimizer)
-    with job.model.optimizer.errors_attributed():  # it may raise anything at a tensor or a gradient that it cannot use
+    with job.model.optimizer.attribute_errors():  # it may raise anything at a tensor or a gradient that it cannot use
         independent = replicas_are_independent(make, device)
     if not independent:
         raise job.model.optimizer.error_about(

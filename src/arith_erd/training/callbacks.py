@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ..loggers import Logger
-from ..runs.directory import METRIC_COLUMNS, SLICE_COLUMNS, Row, Run, append_rows, epochs_to_keep, start_rows
+from ..runs.directory import METRIC_COLUMNS, SLICE_COLUMNS, Row, Run, append_rows, epochs_to_keep, truncate_rows
 from .checkpoint import progress_text, save_weights
 
 
@@ -20,26 +20,26 @@ class MetricsWriter(L.Callback):
     def __init__(self, run: Run, logger: Logger, keep: str = "none") -> None:
         self.run, self.logger, self.keep = run, logger, keep
         self.started = 0.0  # `time.perf_counter` at the beginning of the epoch
-        self.spent = 0.0  # seconds spent on this epoch before an interruption
+        self.seconds_before_resume = 0.0  # seconds spent on this epoch before an interruption
         self.learning_rate = 0.0  # rate of the last step: at the end of an epoch the optimizer has the next one
 
     def state_dict(self) -> dict[str, Any]:
         return {"seconds": time.perf_counter() - self.started, "learning_rate": self.learning_rate}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.spent = float(state_dict["seconds"])
+        self.seconds_before_resume = float(state_dict["seconds"])
         self.learning_rate = float(state_dict.get("learning_rate", 0.0))
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        self.started = time.perf_counter() - self.spent
+        self.started = time.perf_counter() - self.seconds_before_resume
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         run, epochs = self.run, trainer.current_epoch
         if trainer.global_step > 0:
             print(f"{run.path}: resuming from {progress_text(trainer)}")
-        start_rows(run.metrics_file, METRIC_COLUMNS[2:], epochs)
-        start_rows(run.tokens_file, ("split", *data.task.answer_names), epochs)
-        if data.kinds:
-            start_rows(run.slices_file, SLICE_COLUMNS, epochs)
+        truncate_rows(run.metrics_file, METRIC_COLUMNS[2:], epochs)
+        truncate_rows(run.tokens_file, ("split", *data.task.answer_names), epochs)
+        if data.slice_keys:
+            truncate_rows(run.slices_file, SLICE_COLUMNS, epochs)
         run.delete_weights_after(epochs)
         # Weights are missing if the run began with another ``checkpoint.keep``, or if they were deleted.
         if missing := run.missing_epochs(self.keep, pl_module.pack.seeds, epochs):
@@ -76,29 +76,29 @@ class StopAtAccuracy(L.Callback):
 
     def __init__(self, run: Run, accuracy: float) -> None:
         self.run, self.accuracy = run, accuracy
-        self.ended: dict[int, tuple[Row, list[torch.Tensor]]] = {}  # last row and final weights by replica
+        self.stopped: dict[int, tuple[Row, list[torch.Tensor]]] = {}  # last row and final weights by replica
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         # At epoch 0 the old rows, perhaps damaged, are about to be overwritten, so they are not read.
         if epoch := trainer.current_epoch:
-            self._end(trainer, pl_module, [row for row in self.run.metrics() if row["epoch"] == epoch])
+            self._stop(trainer, pl_module, [row for row in self.run.metrics() if row["epoch"] == epoch])
 
     @torch.no_grad()
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *_: Any) -> None:
-        for index, (_row, weights) in self.ended.items():
+        for index, (_row, weights) in self.stopped.items():
             for parameter, weight in zip(pl_module.pack.parameters(), weights, strict=True):
                 parameter[index] = weight
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        for index, (row, _weights) in self.ended.items():
+        for index, (row, _weights) in self.stopped.items():
             pl_module.rows[index] = {**row, "epoch": trainer.current_epoch + 1}
-        self._end(trainer, pl_module, pl_module.rows)
+        self._stop(trainer, pl_module, pl_module.rows)
 
-    def _end(self, trainer: L.Trainer, pl_module: Any, rows: list[Row]) -> None:
+    def _stop(self, trainer: L.Trainer, pl_module: Any, rows: list[Row]) -> None:
         for index, row in enumerate(rows):
-            if index not in self.ended and row["val_seq_acc"] >= self.accuracy:
-                self.ended[index] = row, [p[index].detach().clone() for p in pl_module.pack.parameters()]
-        trainer.should_stop = trainer.should_stop or (bool(rows) and len(self.ended) == len(rows))
+            if index not in self.stopped and row["val_seq_acc"] >= self.accuracy:
+                self.stopped[index] = row, [p[index].detach().clone() for p in pl_module.pack.parameters()]
+        trainer.should_stop = trainer.should_stop or (bool(rows) and len(self.stopped) == len(rows))
 
 
 class EpochProgress(L.Callback):

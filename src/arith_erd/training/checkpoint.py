@@ -21,7 +21,7 @@ from safetensors.torch import save
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..models.weights import epochs_done, is_float_tensor, load_tensors
-from ..runs.directory import Run, hashed_config, short_hash
+from ..runs.directory import Run, short_hash, weights_config
 from ..system import signals
 from ..system.files import atomic_file
 from .module import LitPack
@@ -124,7 +124,7 @@ def continue_shorter_run(job: Job, module: LitPack, sources: Mapping[str, str]) 
         if other.checkpoint_file.is_file() and other.finished:
             epochs = other.summary().get("epochs", 0)  # of a run that ``trainer.stop_at`` ended not those of its hash
             same = job.resolved | {"trainer": job.resolved["trainer"] | {"max_epochs": epochs}}
-            if other.name.endswith(f"-{short_hash(hashed_config(same))}") and epochs < job.trainer.max_epochs:
+            if other.name.endswith(f"-{short_hash(weights_config(same))}") and epochs < job.trainer.max_epochs:
                 shorter_runs[epochs] = other
     for epochs, shorter in sorted(shorter_runs.items(), reverse=True):
         try:

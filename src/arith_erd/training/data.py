@@ -44,10 +44,10 @@ class TrainBatches:
 
 
 class TaskData(L.LightningDataModule):
-    """A task's table, or ``drawn`` examples of it, divided by a split into ``train`` and ``validation``.
+    """A task's table, or ``sample_size`` examples of it, divided by a split into ``train`` and ``validation``.
 
-    For drawn examples ``slices`` (N, G) marks to which of the G ``kinds``, such as ``("length", 5)``, each example of
-    ``validation`` belongs.
+    For drawn examples ``slice_masks`` (N, G) marks to which of the G ``slice_keys``, such as ``("length", 5)``, each
+    example of ``validation`` belongs.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class TaskData(L.LightningDataModule):
         seeds: Sequence[int],
         batch_size: int = 128,
         loss: Loss | None = None,
-        drawn: int | None = None,
+        sample_size: int | None = None,
     ) -> None:
         super().__init__()
         self.task, self.seeds, self.batch_size = task, tuple(seeds), batch_size
         self.loss = loss or CrossEntropy()
-        examples = task.examples() if drawn is None else task.sample(drawn)
-        self.size = len(examples)
+        examples = task.examples() if sample_size is None else task.sample(sample_size)
+        self.num_examples = len(examples)
         held_out = np.asarray(split(examples))
         self.held_out = np.flatnonzero(held_out)
         tokens = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
@@ -73,16 +73,16 @@ class TaskData(L.LightningDataModule):
         self.train: Batch = tuple(x[~held_out] for x in (*tokens, *extra))
         self.validation: Batch = tuple(x[held_out] for x in tokens)
         kinds = {} if task.enumerable else {name: kind[held_out] for name, kind in task.slices(examples).items()}
-        self.kinds = [(name, int(value)) for name, kind in kinds.items() for value in np.unique(kind)]
-        columns = [torch.from_numpy(kinds[name] == value) for name, value in self.kinds]
-        self.slices = torch.stack(columns, dim=1).double() if columns else torch.empty(len(self.validation[0]), 0)
+        self.slice_keys = [(name, int(value)) for name, kind in kinds.items() for value in np.unique(kind)]
+        columns = [torch.from_numpy(kinds[name] == value) for name, value in self.slice_keys]
+        self.slice_masks = torch.stack(columns, dim=1).double() if columns else torch.empty(len(self.validation[0]), 0)
 
     def setup(self, stage: str) -> None:
         if self.trainer is not None:
             device = self.trainer.strategy.root_device
             self.train = tuple(x.to(device) for x in self.train)
             self.validation = tuple(x.to(device) for x in self.validation)
-            self.slices = self.slices.to(device)
+            self.slice_masks = self.slice_masks.to(device)
 
     @property
     def steps_per_epoch(self) -> int:

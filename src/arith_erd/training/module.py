@@ -43,14 +43,14 @@ class LitPack(L.LightningModule):
     def __init__(
         self,
         pack: Pack,
-        optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer],
+        make_optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer],
         gradient_clip: float | None = None,
-        schedule: Callable[[torch.optim.Optimizer], LRScheduler] | None = None,
+        make_scheduler: Callable[[torch.optim.Optimizer], LRScheduler] | None = None,
         interval: str = "step",
     ) -> None:
         super().__init__()
-        self.pack, self.make_optimizer, self.gradient_clip = pack, optimizer, gradient_clip
-        self.make_scheduler, self.interval = schedule, interval
+        self.pack, self.make_optimizer, self.gradient_clip = pack, make_optimizer, gradient_clip
+        self.make_scheduler, self.interval = make_scheduler, interval
         # The tokens (N, R, m) predicted in an evaluation. To look for nan would make the host wait at each batch.
         self.train_tokens, self.validation_tokens = CatMetric("disable"), CatMetric("disable")
         # In the checkpoint, which may be written in the middle of an epoch.
@@ -140,11 +140,11 @@ class LitPack(L.LightningModule):
         for index, seed in enumerate(seeds):
             reported = self.pack.loss.report(partial(self.pack.replica, index), data.held_out)
             self.token_rows += [(epoch, seed, name, [*values]) for name, values in reported.items()]
-        if data.kinds:
+        if data.slice_keys:
             right = sequence_correct(val, data.validation[1]).double()  # (R, N)
-            by_kind = right @ data.slices / data.slices.sum(dim=0)  # (R, G)
+            by_kind = right @ data.slice_masks / data.slice_masks.sum(dim=0)  # (R, G)
             for seed, values in zip(seeds, by_kind.tolist(), strict=True):
-                for (name, kind), accuracy in zip(data.kinds, values, strict=True):
+                for (name, kind), accuracy in zip(data.slice_keys, values, strict=True):
                     self.slice_rows.append((epoch, seed, name, kind, accuracy))
 
 

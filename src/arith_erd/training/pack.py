@@ -30,7 +30,7 @@ from ..models.network import Network, shift_right
 from ..models.weights import initialise
 from ..seeds import RandomStream, derive_seed
 
-Keys = tuple[Tensor, ...]  # the dropout keys of one step: one for each site of the network
+DropoutKeys = tuple[Tensor, ...]  # the dropout keys of one step: one for each site of the network
 
 MIN_OPERATIONS_TO_COMPILE = 20e12  # operations from which compiling pays on a CPU; see benchmarks/README.md
 LARGE_NETWORK = 100_000  # parameters from which a replica keeps two CPU cores busy by itself
@@ -69,7 +69,7 @@ class Pack(nn.Module):
         keys = [[derive_seed(seed, RandomStream.DROPOUT, half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
         self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
         self._evaluate, self._train = self._logits, self._losses
-        self._one_by_one = len(seeds) == 1  # without vmap, which on a CPU makes slower batched products
+        self._sequential = len(seeds) == 1  # without vmap, which on a CPU makes slower batched products
         self.compiled = self._compile_pending = compile
         self._graphs = compile and cuda_graphs
 
@@ -88,7 +88,7 @@ class Pack(nn.Module):
         chosen = compile_options(device, self._graphs)
         (skeleton,) = self._skeleton
         if compiles_layers(skeleton, len(self.seeds), device):
-            self._one_by_one, sites = True, skeleton.sites()
+            self._sequential, sites = True, skeleton.sites()
             hooked_later = [sites[layer] for layer in layers(sites)] if self.loss.compiles == "layers" else []
             stacks = [module for module in skeleton.children() if isinstance(module, nn.ModuleList)]
             for region in [layer for stack in stacks for layer in stack] or [skeleton]:
@@ -119,13 +119,13 @@ class Pack(nn.Module):
     def dry_run(self, prompt: Tensor, completion: Tensor, *targets: Tensor, loss: bool = False) -> Tensor:
         """Logits (R, B, m, V) or losses (R,) of the first step, always by vmap and without compilation."""
         self._skeleton[0].train()
-        one_by_one, self._one_by_one = self._one_by_one, False
+        sequential, self._sequential = self._sequential, False
         try:
             if loss:
                 return self._losses(self._stacks(), self._dropout_keys(0), prompt, completion, *targets)
             return self._logits(self._stacks(), self._dropout_keys(0), prompt, shift_right(completion))
         finally:
-            self._one_by_one = one_by_one
+            self._sequential = sequential
 
     def setup_loss(self, prompt: Tensor, completion: Tensor) -> None:
         """Let the loss make its parameters, from a few examples (B, P), (B, m). Each replica gets a copy of them."""
@@ -147,11 +147,11 @@ class Pack(nn.Module):
             before[name], registry[leaf] = registry[leaf], value
         return before
 
-    def _dropout_keys(self, step: int) -> Keys:
+    def _dropout_keys(self, step: int) -> DropoutKeys:
         """The dropout keys of a step, a tensor (R, 2) for each site, so that equal layers share kernels."""
         return dropout_keys(self.replica_keys, step, len(self._key_names)).unbind(1)
 
-    def _prepare(self, step: int | None) -> Keys:
+    def _prepare(self, step: int | None) -> DropoutKeys:
         """The dropout keys of a step; compiles before the first one, and sets the mode, training or evaluation."""
         if self._compile_pending:
             self._compile()
@@ -162,18 +162,18 @@ class Pack(nn.Module):
             torch.compiler.cudagraph_mark_step_begin()
         return self._dropout_keys(step or 0)
 
-    def _logits(self, parameters: dict[str, Tensor], keys: Keys, prompt: Tensor, answer_in: Tensor) -> Tensor:
+    def _logits(self, parameters: dict[str, Tensor], keys: DropoutKeys, prompt: Tensor, answer_in: Tensor) -> Tensor:
         return self._map_replicas(lambda network, *tokens: network(*tokens), parameters, keys, prompt, answer_in)
 
-    def _losses(self, parameters: dict[str, Tensor], keys: Keys, *batch: Tensor) -> Tensor:
+    def _losses(self, parameters: dict[str, Tensor], keys: DropoutKeys, *batch: Tensor) -> Tensor:
         return self._map_replicas(self.loss, parameters, keys, *batch)
 
     def _map_replicas(
-        self, function: Callable[..., Tensor], parameters: dict[str, Tensor], keys: Keys, *batch: Tensor
+        self, function: Callable[..., Tensor], parameters: dict[str, Tensor], keys: DropoutKeys, *batch: Tensor
     ) -> Tensor:
         """Apply a function of a network and its part of a batch to each replica -> (R, ...)."""
 
-        def of_replica(weights: dict[str, Tensor], own_keys: Keys, *own_batch: Tensor) -> Tensor:
+        def of_replica(weights: dict[str, Tensor], own_keys: DropoutKeys, *own_batch: Tensor) -> Tensor:
             (skeleton,) = self._skeleton
             constants = {name: registry[leaf] for name, (registry, leaf) in self._constant_slots.items()}
             before = self._swap(weights | constants | dict(zip(self._key_names, own_keys, strict=True)))
@@ -182,7 +182,7 @@ class Pack(nn.Module):
             finally:
                 self._swap(before)
 
-        if not self._one_by_one:
+        if not self._sequential:
             in_dims = (0, 0, *(0 if x.dim() == 3 else None for x in batch))  # None: the same batch for all replicas
             return vmap(of_replica, in_dims)(parameters, keys, *batch)
         number = len(self.seeds)
@@ -194,7 +194,7 @@ class Pack(nn.Module):
         return torch.stack([of_replica(*one) for one in zip(weights, own_keys, *each, strict=True)])
 
     @property
-    def parameters_each(self) -> int:
+    def num_parameters_each(self) -> int:
         """The number of learnable parameters of one replica."""
         return self.stacked.num_parameters // len(self.seeds)
 
@@ -219,7 +219,7 @@ def _slot(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
 # Compiling
 
 
-def wants_compile(job: Job, device: torch.device, steps_per_epoch: int, loss: Loss) -> bool:
+def should_compile(job: Job, device: torch.device, steps_per_epoch: int, loss: Loss) -> bool:
     """Whether to compile. ``auto`` compiles on CUDA, and on a CPU with a C++ compiler if the run is long enough."""
     with torch.device("meta"):
         network = job.network()

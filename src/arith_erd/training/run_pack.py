@@ -18,7 +18,7 @@ from ..loggers import Logger
 from ..models.network import Network, greedy_tokens, teacher_forced_tokens
 from ..plots.curves import draw_learning_curves
 from ..plots.style import save_png
-from ..runs.directory import Row, Run, epochs_to
+from ..runs.directory import Row, Run, first_epoch_reaching
 from ..seeds import format_seeds
 from ..stats import TokenCounts, stuck_status
 from ..system import signals
@@ -44,7 +44,7 @@ def train_pack(job: Job) -> None:
     stopping = [] if stop_at is None else [StopAtAccuracy(run, stop_at)]  # first, since it repeats rows
     trainer = make_trainer(job.trainer, [*stopping, metrics_writer, EpochProgress(), checkpoint_writer])
     device = trainer.strategy.root_device
-    with memory_errors_explained(job, device):
+    with explain_memory_errors(job, device):
         require_memory(job, device)
         data = build_task_data(job)
         module = build_module(job, device, data)
@@ -52,7 +52,7 @@ def train_pack(job: Job) -> None:
 
     if job.overwrite:
         run.move_to_backup()
-    with locked(run.path), errors_recorded(run), memory_errors_explained(job, device):
+    with locked(run.path), record_errors(run), explain_memory_errors(job, device):
         if run.finished:  # by the process that held the lock until now
             print(run.skip_message(job.checkpoint.keep, sources))
             return
@@ -64,7 +64,7 @@ def train_pack(job: Job) -> None:
         checkpoint = find_checkpoint(run, module)
         run.create(job.resolved)
         seeds = f"seed{'s' if len(job.seeds) > 1 else ''} {format_seeds(job.seeds)}"
-        print(f"{run.path}: {module.pack.parameters_each:,} parameters, {seeds}, on {device_name(device)}")
+        print(f"{run.path}: {module.pack.num_parameters_each:,} parameters, {seeds}, on {device_name(device)}")
         if module.pack.compiled:
             print(f"{run.path}: compiling, which takes a minute or more the first time", flush=True)
 
@@ -72,13 +72,13 @@ def train_pack(job: Job) -> None:
         summaries: list[Row] = []
         try:
             logger.start(run.name, job.seeds, job.resolved, run.path)
-            with signals.deferred():
+            with signals.defer_signals():
                 trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
             require_all_rows(run, trainer.current_epoch, job.seeds)
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)
             with atomic_file(run.curves_file) as partial:
-                slices = pd.read_csv(run.slices_file) if data.kinds else None
+                slices = pd.read_csv(run.slices_file) if data.slice_keys else None
                 save_png(draw_learning_curves(run.metrics(), job.title, slices), partial)
             summaries += seed_summaries(run, module.pack, data)
         finally:
@@ -93,7 +93,7 @@ def train_pack(job: Job) -> None:
 
 
 @contextmanager
-def errors_recorded(run: Run) -> Iterator[None]:
+def record_errors(run: Run) -> Iterator[None]:
     """If a run fails, write ``error.txt`` into its directory: the message of a `UserError`, else the traceback."""
     try:
         yield
@@ -124,7 +124,7 @@ def require_memory(job: Job, device: torch.device) -> None:
 
 
 @contextmanager
-def memory_errors_explained(job: Job, device: torch.device) -> Iterator[None]:
+def explain_memory_errors(job: Job, device: torch.device) -> Iterator[None]:
     """Turn a failed allocation, on a CPU or a GPU, into a `UserError`."""
     try:
         yield
@@ -154,7 +154,7 @@ def seed_summaries(run: Run, pack: Pack, data: TaskData) -> list[Row]:
         error = data.task.decode(decoded.numpy()) - data.task.decode(right.numpy())
         summary["val_token_acc_autoregressive"] = float((decoded == right)[right != PAD].double().mean())
         summary["val_mae"] = float(np.abs(error).mean())
-        summary["epochs_to_95"] = epochs_to(rows, seed, 0.95)
+        summary["epochs_to_95"] = first_epoch_reaching(rows, seed, 0.95)
         summary["never_learnt"] = never_learnt(network, data)
         summaries.append(summary)
     return summaries
@@ -175,7 +175,7 @@ def never_learnt(network: Network, data: TaskData) -> list[str]:
 
 def write_summary(run: Run, pack: Pack, data: TaskData, summaries: list[Row], sources: Mapping[str, str]) -> None:
     """Write ``summary.json``; device, versions and sources are those of the process that finishes the run."""
-    rows, parameters = run.metrics(), pack.parameters_each
+    rows, parameters = run.metrics(), pack.num_parameters_each
     epochs = rows[-1]["epoch"]
     tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.answer_length)
     run.finish(

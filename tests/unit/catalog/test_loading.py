@@ -10,13 +10,13 @@ from safetensors.torch import load_file, save_file
 
 from arith_erd.catalog.loading import (
     PRETRAINED,
-    find_runs,
+    list_pretrained,
     load_pretrained,
     load_references,
     load_run,
     load_seeds,
     load_weights,
-    pretrained,
+    require_runs,
 )
 from arith_erd.errors import UserError
 from arith_erd.models import Transformer
@@ -53,11 +53,11 @@ def test_loaded_network_is_the_trained_replica_and_has_its_reported_accuracy(tra
 
 def test_runs_are_found_by_folder_or_glob_and_missing_runs_and_seeds_refused_in_one_line(trained_pack, tmp_path):
     path = trained_pack.path
-    assert find_runs(f"{path.parent}/add-*") == find_runs(str(path)) == [path]
+    assert require_runs(f"{path.parent}/add-*") == require_runs(str(path)) == [path]
     assert [model.seed for model in load_seeds(path)] == [3, 5]
     for call, said in (
-        (lambda: find_runs(f"{tmp_path}/nothing-*"), r"^run=.*nothing-\*: no such folder"),
-        (lambda: find_runs(str(path.parent)), r"^run=\S+: 1 run inside; expected one, or run='\S+/\*'"),
+        (lambda: require_runs(f"{tmp_path}/nothing-*"), r"^run=.*nothing-\*: no such folder"),
+        (lambda: require_runs(str(path.parent)), r"^run=\S+: 1 run inside; expected one, or run='\S+/\*'"),
         (lambda: load_run(tmp_path), "not a run directory"),
         (lambda: load_run(path, 4), r"^seed=4: .* has the seeds 3, 5$"),
         (lambda: load_run(path, 3.0), r"^seed=3\.0: .* has the seeds 3, 5$"),
@@ -128,7 +128,7 @@ def test_weights_under_our_own_names_load_from_a_file(suffix, tmp_path):
 
 def test_finished_runs_are_found_by_name_and_seed_and_others_refused(trained_pack: Run) -> None:
     folder = trained_pack.path.parent
-    assert pretrained(folder) == {"add-transformer": {3: trained_pack.path, 5: trained_pack.path}}
+    assert list_pretrained(folder) == {"add-transformer": {3: trained_pack.path, 5: trained_pack.path}}
     loaded, expected = load_pretrained("add-transformer", 5, folder), load_run(trained_pack.path, 5)
     assert (loaded.name, loaded.seed) == (expected.name, 5)
     for name, seed, said in ("sub-mlp", 3, "add-transformer"), ("add-transformer", 4, "3, 5 for add-transformer"):
@@ -136,7 +136,7 @@ def test_finished_runs_are_found_by_name_and_seed_and_others_refused(trained_pac
             load_pretrained(name, seed, folder)
 
 
-CHECKED = {name: min(runs) for name, runs in pretrained().items()}
+CHECKED = {name: min(runs) for name, runs in list_pretrained().items()}
 
 
 def test_networks_behind_the_results_are_in_the_repository() -> None:

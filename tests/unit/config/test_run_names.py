@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from arith_erd.config.compose import compose
-from arith_erd.config.run_names import LABEL_OF_KEY, find_run, run_name
+from arith_erd.config.run_names import LABEL_OF_KEY, run_for_config, run_name
 from arith_erd.runs.directory import Run, flat_settings
 from tests.values import put
 
@@ -65,15 +65,15 @@ def test_name_stays_short_however_much_departs(config):
 def test_run_with_another_name_is_found_by_its_hash(tmp_path, config):
     """As earlier versions named it."""
     config = put(config, "task.bits", 4)
-    new = find_run(tmp_path, config)
+    new = run_for_config(tmp_path, config)
     assert new.path == tmp_path / run_name(config)
     old = Run(tmp_path / run_name(config).replace("-bits4", ""))
     old.path.mkdir()
-    assert find_run(tmp_path, config).path == new.path  # no run yet
+    assert run_for_config(tmp_path, config).path == new.path  # no run yet
     old.create(config)
-    assert find_run(tmp_path, config).path == old.path
+    assert run_for_config(tmp_path, config).path == old.path
     new.create(config)
-    assert find_run(tmp_path, config).path == new.path
+    assert run_for_config(tmp_path, config).path == new.path
 
 
 CONFIG = compose("train", ["logger=wandb", "task=random_output", "model=nanogpt"]).resolved

@@ -29,7 +29,7 @@ def test_accuracy_is_the_median_of_the_last_ten_epochs_of_each_seed(synthetic) -
     rows.loc[rows["epoch"] == 50, "val_seq_acc"] = 0.5  # the last epoch wobbles
     rows.to_csv(run.path / "metrics.csv", index=False)
     result = one(synthetic, "fig3-add-vs_v")
-    assert (result.n, result.seeds) == (5, "0-4")
+    assert (result.num_seeds, result.seeds) == (5, "0-4")
     assert result.estimate.interval == pytest.approx(Estimate.of_prediction(Moments.of(VS_V)).interval)
     assert values_text(result) == "92.00% 93.00% 94.00% 95.00% 96.00%"
     assert (result.old_verdict, result.verdict) == ("differs", "reproduced")
@@ -67,7 +67,7 @@ def test_exact_ceiling_is_confirmed_by_three_seeds_of_100_epochs(synthetic) -> N
     synthetic.run("ablation=no_attention", seeds="0-2", epochs=100, reach=None, final=[0.008, 0.009, 0.0085])
     result = one(synthetic, "table3-add-no_attention")
     assert (ours_texts(result)[0], values_text(result)) == ("0.78%", "0.80% 0.90% 0.85%")
-    assert (result.verdict, result.n) == ("reproduced", 3)
+    assert (result.verdict, result.num_seeds) == ("reproduced", 3)
     assert "that of the validation set is 0.95%" in result.cause
     synthetic.run("ablation=no_attention", seeds="3", epochs=100, reach=None, final=0.02)
     assert "the argument is wrong" in one(synthetic, "table3-add-no_attention").cause
@@ -76,7 +76,7 @@ def test_exact_ceiling_is_confirmed_by_three_seeds_of_100_epochs(synthetic) -> N
 def test_censored_seed_enters_the_median_as_a_bound(synthetic) -> None:
     synthetic.run(epochs=100, reach=[38.0, 39.0, 40.0, 41.0, None], final=[1.0, 1.0, 1.0, 1.0, 0.8])
     result = one(synthetic, "table3-add-none")
-    assert (result.n, result.censored) == (5, 1)
+    assert (result.num_seeds, result.num_censored) == (5, 1)
     assert result.estimate.value == 40  # the third of five, whatever the fifth is
     assert result.estimate.interval == (38, np.inf)
     assert "1 of 5 seeds censored: below 0.95 when their runs ended, at epoch 100" in result.cause
@@ -87,10 +87,10 @@ def test_trial_too_short_is_not_a_censored_seed(synthetic) -> None:
     synthetic.run(seeds="0", epochs=50, reach=39.0)
     synthetic.run(seeds="1-5", epochs=2, reach=None, final=0.01)
     result = one(synthetic, "table3-add-none")
-    assert (result.n, result.censored, result.verdict) == (1, 0, "inconclusive")
+    assert (result.num_seeds, result.num_censored, result.verdict) == (1, 0, "inconclusive")
     synthetic.run("task=mul", seeds="0", epochs=100, reach=90.0)  # nor one that got there: that would bias the seeds
     early = one(synthetic, "table3-mul-none")
-    assert (early.n, early.verdict) == (0, "not run")
+    assert (early.num_seeds, early.verdict) == (0, "not run")
     assert early.cause.startswith("the longest run of mul has 100 of ")
 
 
@@ -108,7 +108,7 @@ def test_ratio_of_unpaired_seeds_keeps_its_bound(synthetic) -> None:
 def test_probe_of_another_task_matches_no_claim(synthetic) -> None:
     synthetic.discontinuity()
     good = one(synthetic, "appendixA-cell")
-    assert (good.verdict, good.n, good.exact) == ("reproduced", 1, True)
+    assert (good.verdict, good.num_seeds, good.exact) == ("reproduced", 1, True)
     synthetic.discontinuity(options={"task.bits": 4})
     assert one(synthetic, "appendixA-cell").verdict == "not run"
 
@@ -124,7 +124,7 @@ def test_probe_of_another_task_matches_no_claim(synthetic) -> None:
     ],
 )
 def test_whole_interval_lies_on_one_side(interval, verdict: str) -> None:
-    assert claims.bound_verdict((0.90, 0.94), interval) == verdict
+    assert claims.interval_verdict((0.90, 0.94), interval) == verdict
 
 
 @pytest.mark.parametrize(

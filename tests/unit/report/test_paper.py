@@ -26,8 +26,8 @@ def test_every_claim_can_be_measured_and_its_own_number_counts_as_reproduced(fil
     paper = load_paper(file)
     counted = {claim.id for claim in paper.claims if claim.counted}
     for claim in paper.claims:
-        assert claim.accepted[0] - 1e-5 <= claim.value <= claim.accepted[1], claim.id
-        for _, runs in claim.measure.weighted_runs:
+        assert claim.accepted_range[0] - 1e-5 <= claim.value <= claim.accepted_range[1], claim.id
+        for _, runs in claim.measure.weighted_conditions:
             assert set(runs) <= {"task", "min_epochs", *DEFAULT_OPTIONS}, claim.id
         if isinstance(claim.measure, Metrics):
             assert {claim.measure.column, claim.measure.minus_column or "epoch"} <= set(METRIC_COLUMNS), claim.id

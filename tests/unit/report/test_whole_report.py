@@ -118,7 +118,7 @@ def test_every_claim_has_a_row_and_what_is_missing_a_command(whole_report) -> No
     by_id = {result.claim.id: result for result in verdicts}
     assert by_id["appD-after"].verdict == "differs"
     assert ours_texts(by_id["discontinuity"]) == ("8 bits", "")
-    lacking = [result.claim.id for result in verdicts if result.n == 0 and not result.claim.id.startswith("table3-mul")]
+    lacking = [r.claim.id for r in verdicts if r.num_seeds == 0 and not r.claim.id.startswith("table3-mul")]
     commands = {paper.command(by_id[name].claim.make, RUNS) for name in lacking}
     assert commands <= set(missing_commands(verdicts, paper, RUNS))
     rows = claims_table(verdicts, found, paper, RUNS)

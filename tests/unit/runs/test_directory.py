@@ -6,7 +6,7 @@ import pytest
 
 from arith_erd.config.class_spec import source_hashes
 from arith_erd.errors import UserError
-from arith_erd.runs.directory import METRIC_COLUMNS, Run, append_rows, epochs_to, epochs_to_keep
+from arith_erd.runs.directory import METRIC_COLUMNS, Run, append_rows, epochs_to_keep, first_epoch_reaching
 from tests.rows import write_metrics
 
 
@@ -71,7 +71,7 @@ def test_folder_that_is_not_a_run_is_refused(tmp_path):
 def test_epochs_to_is_the_first_epoch_at_which_that_seed_got_there():
     accuracies = {0: [0.1, 0.95, 0.9, 0.99], 1: [0.2, 0.3, 0.4, 0.5]}
     rows = [row(e, seed, val_seq_acc=x) for seed, values in accuracies.items() for e, x in enumerate(values, start=1)]
-    found = [epochs_to(rows, *asked) for asked in ((0, 0.95), (0, 0.96), (1, 0.5), (1, 0.95))]
+    found = [first_epoch_reaching(rows, *asked) for asked in ((0, 0.95), (0, 0.96), (1, 0.5), (1, 0.95))]
     assert found == [2, 4, 4, None]
 
 

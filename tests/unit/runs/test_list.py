@@ -7,7 +7,7 @@ import pytest
 from arith_erd.errors import UserError
 from arith_erd.runs.__main__ import list_runs as listed
 from arith_erd.runs.__main__ import main
-from arith_erd.runs.directory import METRIC_COLUMNS, Run, without_later_defaults
+from arith_erd.runs.directory import METRIC_COLUMNS, Run, without_legacy_values
 from arith_erd.runs.table import load_table
 from arith_erd.stats import Estimate, Moments
 from arith_erd.system.files import locked
@@ -102,7 +102,7 @@ def swept(tmp_path, config):
         ("d", 0.5, {"seed3": 0.0}),
     ):
         given = config | {"split": config["split"] | {"fraction": fraction}}
-        run = begun(tmp_path, name, without_later_defaults(given) if name == "a" else given, **seeds)  # a: as in 0.1.0
+        run = begun(tmp_path, name, without_legacy_values(given) if name == "a" else given, **seeds)  # a: as in 0.1.0
         for seed in range(3):
             run.weights_file(seed).touch()
         if name != "d":

@@ -11,7 +11,7 @@ import pytest
 
 from arith_erd.system import signals
 from arith_erd.system.cli_errors import EXIT_FAILED, EXIT_INTERNAL, USER_CODE_NOTE, line_and_status
-from arith_erd.system.signals import Interrupted, deferred, raise_pending, requeue, signals_caught
+from arith_erd.system.signals import Interrupted, catch_signals, defer_signals, raise_pending, requeue
 from tests.behaviour.interruption import Listener
 
 
@@ -35,14 +35,14 @@ def handlers_as_before():
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 128 + signal.SIGUSR1), (signal.SIGINT, 130)]
 )
 def test_exit_status_names_the_signal(number, status):
-    with pytest.raises(Interrupted) as stop, signals_caught():
+    with pytest.raises(Interrupted) as stop, catch_signals():
         send(number)
     assert (stop.value.code, stop.value.signal) == (status, number)
 
 
 def test_current_step_finishes_first():
     done = []
-    with pytest.raises(Interrupted), signals_caught(), deferred():
+    with pytest.raises(Interrupted), catch_signals(), defer_signals():
         send(signal.SIGTERM)
         done.append("the step")
         raise_pending()
@@ -55,7 +55,7 @@ def test_current_step_finishes_first():
 def test_signal_that_somebody_else_has_decided_about_stays_with_them(number, handler):
     before = signal.signal(number, handler)
     try:
-        with signals_caught():
+        with catch_signals():
             assert signal.getsignal(number) is handler
             send(number)
     finally:
@@ -80,12 +80,12 @@ def test_third_party_handler_runs_between_steps_and_training_continues(listener,
     """Installed before our signals are caught or while they are; or nobody catches them, as in a script of Python."""
     with contextlib.ExitStack() as blocks:
         if installed != "alone":
-            blocks.enter_context(signals_caught())
+            blocks.enter_context(catch_signals())
         if installed == "within":
             signal.signal(other, later := Listener())
             blocks.callback(signal.signal, other, listener)
             listener = later
-        blocks.enter_context(deferred())
+        blocks.enter_context(defer_signals())
         send(other)
         assert signals.pending()
         assert not listener.heard
@@ -102,7 +102,7 @@ def test_program_does_not_wait_for_the_step(cli, sent, status):
 import os, time
 from arith_erd.system import cli_errors, signals
 signals.GRACE_SECONDS = 0.2
-with signals.signals_caught(), signals.deferred():
+with signals.catch_signals(), signals.defer_signals():
     for number in {[int(number) for number in sent]}:
         os.kill(os.getpid(), number)
     time.sleep(30)

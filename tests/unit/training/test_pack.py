@@ -22,7 +22,7 @@ from arith_erd.models.weights import initialise
 from arith_erd.tasks import Add
 from arith_erd.training.data import TrainBatches
 from arith_erd.training.module import LitPack, accuracies
-from arith_erd.training.pack import AddBiasLater, Pack, wants_compile
+from arith_erd.training.pack import AddBiasLater, Pack, should_compile
 
 TASK = Add(3)
 SEEDS = (5, 0, 9)
@@ -206,7 +206,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 )
 def test_auto_compiles_on_cuda_and_long_runs_on_a_cpu(overrides, device, steps, compiles, monkeypatch):
     monkeypatch.setattr("arith_erd.training.pack._has_compiler", lambda: True)
-    assert wants_compile(compose("train", overrides), device, steps, CrossEntropy()) is compiles
+    assert should_compile(compose("train", overrides), device, steps, CrossEntropy()) is compiles
 
 
 def test_loss_that_hooks_layers_is_compiled_layer_by_layer_or_not_at_all(monkeypatch):
@@ -214,16 +214,16 @@ def test_loss_that_hooks_layers_is_compiled_layer_by_layer_or_not_at_all(monkeyp
     hooks, never = InterchangeTraining({"carry": {"site": "dec.1", "dims": [0, 3]}}), CrossEntropy()
     never.compiles = False
     one_graph = compose("train", ["model.net.d_model=16", "seed=0-9", "trainer.compile=true"])
-    assert wants_compile(compose("train", []), CPU, 96, hooks)
-    assert not wants_compile(compose("train", []), CUDA, 96, hooks)
-    assert not wants_compile(compose("train", []), CPU, 96, never)
+    assert should_compile(compose("train", []), CPU, 96, hooks)
+    assert not should_compile(compose("train", []), CUDA, 96, hooks)
+    assert not should_compile(compose("train", []), CPU, 96, never)
     with pytest.raises(UserError, match=r"^trainer\.compile=true: .* with this loss cannot be compiled"):
-        wants_compile(one_graph, CPU, 96, hooks)
+        should_compile(one_graph, CPU, 96, hooks)
 
 
 def test_auto_does_not_compile_without_a_compiler(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda program: None)
-    assert not wants_compile(compose("train", []), CPU, 96, CrossEntropy())
+    assert not should_compile(compose("train", []), CPU, 96, CrossEntropy())
 
 
 def products(graph: torch.fx.GraphModule) -> int:
