@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..errors import UserError, bad_value, printable
+from ..errors import UserError, bad_value, counted, printable
 from ..plots.tables import format_measure, format_table
 from ..system.cli_errors import one_line_errors
 from ..system.files import atomic_file
@@ -21,12 +21,12 @@ last epoch: the mean over the seeds, and the worst seed. The age is in seconds s
 def main() -> None:
     parser = argparse.ArgumentParser(prog="arith-runs", description=__doc__)
     parser.add_argument("runs", nargs="*", default=["runs"], help="a folder of runs, or run directories; default: runs")
-    parser.add_argument("--sort", metavar="COLUMN", default="run", help="by which column; default: run")
+    parser.add_argument("--sort", metavar="COLUMN", default="run", help="column to sort by; default: run")
     parser.add_argument("--reverse", action="store_true", help="largest first")
-    parser.add_argument(
-        "--by", metavar="KEY,...", help="accuracy of finished runs by settings, as split.fraction, or by length"
-    )
-    parser.add_argument("--plot", metavar="FILE", type=Path, help="with --by: draw it too, against the first setting")
+    by = "mean accuracy of finished runs for each value of these settings, such as split.fraction, or of length"
+    parser.add_argument("--by", metavar="KEY,...", help=by)
+    plot = "with --by: also draw the means against the first setting, as PNG"
+    parser.add_argument("--plot", metavar="FILE", type=Path, help=plot)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
     output.add_argument("--json", action="store_true", help="print JSON, likewise")
@@ -91,7 +91,7 @@ def accuracy_by_settings(table: pd.DataFrame, keys: list[str]) -> tuple[pd.DataF
     if finished.empty:
         raise UserError(f"--by {','.join(keys)}: expected finished runs that have it; found none")
     if unfinished := table["path"].nunique() - finished["path"].nunique():
-        print(f"left out, since they are not finished: {unfinished}", file=sys.stderr)
+        print(f"left out {counted(unfinished, 'unfinished run')}", file=sys.stderr)
     groups = finished.groupby(keys, dropna=False)
     if pooled := [key for key in known if key not in keys and (groups[key].nunique(dropna=False) > 1).any()]:
         print(f"averaged over {', '.join(pooled)}; add these keys to --by to separate them", file=sys.stderr)

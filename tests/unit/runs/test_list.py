@@ -132,7 +132,7 @@ def test_accuracies_by_a_setting_are_means_with_intervals_of_distinct_finished_s
     assert few["accuracy"] == pytest.approx(0.9)
     assert (few["low"], few["high"]) == pytest.approx((low, min(high, 1.0)))
     assert many == {"split.fraction": 0.5, "seeds": 3, "accuracy": 0.5, "low": 0.5, "high": 0.5}
-    assert said.err == "left out, since they are not finished: 1\n"
+    assert said.err == "left out 1 unfinished run\n"
     assert drawn.read_bytes().startswith(b"\x89PNG")
 
 
