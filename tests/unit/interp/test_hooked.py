@@ -311,7 +311,7 @@ def test_what_does_not_fit_is_one_line() -> None:
         (lambda: model.run(CLEAN, Replace("dec.1", 0, None)), r"^Replace at dec\.1: a value of type NoneType"),
         (lambda: model.run(CLEAN, Erase("dec.2", None, lambda x: x[:, 1:])), r"^Erase at dec\.2: .* \(64, 63\)"),
         (lambda: Interchange("dec.2", 0).with_source({"dec.1": x}), r"^Interchange at dec\.2: .* has dec\.1"),
-        (lambda: model.run(CLEAN, Replace("dec.1", True, x)), r"^position=True: expected one of a0"),
+        (lambda: model.run(CLEAN, Replace("dec.1", True, x)), r"^position=true: expected one of a0"),
         (lambda: model.accuracy(TASK.examples([], [])), r"received no examples; expected one or more"),
         (lambda: model.run([3, 5]), r"^Transformer: received list; expected task\.examples"),
         (lambda: model.run(CLEAN, Steer("dec.2", 0, x, head=0)), r"head=0: expected None at a site without heads"),

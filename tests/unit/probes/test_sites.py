@@ -83,7 +83,7 @@ def test_wrong_options_are_refused_with_their_key() -> None:
         (lambda: Attention([without]), r"^probe=attention: test has no attention"),
         (lambda: Patching([model], source="noise"), r"^probe\.source=noise"),
         (lambda: Patching([model], pairs=0), r"^probe\.pairs=0"),
-        (lambda: LogitLens([model], pairs=True), r"^probe\.pairs=True"),
+        (lambda: LogitLens([model], pairs=True), r"^probe\.pairs=true"),
     ):
         with pytest.raises(UserError, match=message):
             make()
