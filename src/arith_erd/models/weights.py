@@ -1,7 +1,6 @@
 """Weights: initial ones from a seed, and those from untrusted files, such as the authors', read as tensors only."""
 
 import warnings
-import zipfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -53,10 +52,6 @@ def load_tensors(path: Path) -> Any:
     """
     if path.suffix == ".safetensors":
         return load_file(path)
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
-                raise ValueError("compressed: PyTorch never compresses, and a small file may expand to terabytes")
     with warnings.catch_warnings(action="ignore"):  # our own error is enough
         return torch.load(path, map_location="cpu", weights_only=True)
 

@@ -1,9 +1,7 @@
 """Whatever strangers' runs and probes say: the report is made, and nothing in it acts."""
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from arith_erd.errors import UserError
 from arith_erd.plots.tables import column_kinds
 from arith_erd.report.__main__ import build
 from tests.values import put
@@ -73,21 +70,3 @@ def test_whatever_is_said_stays_text(synthetic, tmp_path: Path, text: str) -> No
     page, markdown = ((report / name).read_text() for name in ("index.html", "claims.md"))
     assert Page(page).acting == ["script"]  # its own
     assert not re.search(r"<(script|img|svg)|(?<!\\)\]\((?!\d+ of)", markdown)
-
-
-@pytest.mark.slow
-def test_report_follows_no_link(synthetic, tmp_path: Path) -> None:
-    synthetic.run(seeds="0", epochs=2)
-    runs, out, victim = synthetic.root, tmp_path / "report", tmp_path / "victim"
-    victim.write_text("precious")
-    (out / "figures").mkdir(parents=True)
-    for name in ("claims.md", "index.html", "figures/fig1.png"):
-        (out / name).symlink_to(victim)
-    build([runs], out)
-    assert victim.read_text() == "precious"
-    assert sorted(os.listdir(out)) == ["claims.csv", "claims.md", "figures", "index.html", "runs.csv"]
-    assert not (out / "claims.md").is_symlink()
-    shutil.rmtree(out / "figures")
-    (out / "figures").symlink_to(tmp_path)
-    with pytest.raises(UserError, match="figures is a link"):
-        build([runs], out)

@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,15 +27,6 @@ def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write_atomically(target, "new")
     assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
     assert target.read_text() == "new"
-
-
-def test_several_writers_of_one_file_all_succeed(tmp_path: Path):
-    texts = [f"{n}" * 100_000 for n in range(4)]
-    with ThreadPoolExecutor(4) as pool:
-        for _ in range(25):
-            list(pool.map(lambda text: write_atomically(tmp_path / "rows.csv", text), texts))
-            assert (tmp_path / "rows.csv").read_text() in texts
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
 def test_error_names_the_file_and_not_its_temporary_name(tmp_path: Path):

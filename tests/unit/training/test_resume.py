@@ -1,8 +1,5 @@
 """Runs with more epochs, runs that are overwritten, files that cannot be read, and what counts as finished."""
 
-import errno
-from unittest.mock import Mock
-
 import pytest
 
 from arith_erd.config.compose import compose
@@ -122,24 +119,3 @@ def test_refused_command_leaves_the_old_run(train, runs_dir, monkeypatch):
         train("overwrite=true")
     assert {path: path.read_bytes() for path in before} == before
     assert [path.name for path in runs_dir.iterdir()] == [old.name]
-
-
-@pytest.mark.slow
-def test_checkpoint_that_cannot_be_read_is_kept(train, whole, monkeypatch):
-    power_cut(train, CheckpointWriter, 3, True, *FOUR_EPOCHS)
-    unreadable = Mock(side_effect=OSError(errno.EMFILE, "cannot"))
-    with monkeypatch.context() as patch:
-        patch.setattr("arith_erd.training.checkpoint.load_tensors", unreadable)
-        with pytest.raises(UserError, match=r"last\.ckpt: cannot be read \(OSError: .*cannot\); if it is damaged"):
-            train(*FOUR_EPOCHS)
-    assert_same(train(*FOUR_EPOCHS), whole)
-
-
-def test_finished_run_whose_summary_cannot_be_read_is_not_trained_again(train):
-    run = train("checkpoint.keep_last=false")
-    run.summary_file.unlink()
-    run.summary_file.symlink_to(run.summary_file)  # a circle
-    before = {path: path.read_bytes() for path in run.path.rglob("*.*") if path.is_file() and path.name != "error.txt"}
-    with pytest.raises(OSError, match="symbolic links"):
-        train("checkpoint.keep_last=false")
-    assert {path: path.read_bytes() for path in before} == before
