@@ -73,9 +73,10 @@ class Amnesic(NetworkProbe):
       ``baseline_operand_bits``: error of the same probe on the operands' digits instead of the embedding.
     - ``seq_acc_before``, ``_after``: fitted and measured on all pairs, as in the paper. ``seq_acc_after_unseen``:
       fitted on a random half, measured on the other.
-    - Controls, with mean and worst accuracy on 1,024 pairs: ``control_rank_*`` erases ``rank`` random orthonormal
-      directions; ``control_variance_*`` erases as many as remove the same variance, the last one in part;
-      ``control_signs_*`` erases a random concept in the same way (`flip_signs`).
+    - Controls, with mean and worst accuracy on 1,024 pairs, which are held-out ones of ``RandomSplit(seed=seed)``:
+      ``control_rank_*`` erases ``rank`` random orthonormal directions; ``control_variance_*`` erases as many as remove
+      the same variance, the last one in part; ``control_signs_*`` erases a random concept in the same way
+      (`flip_signs`).
     """
 
     picture = Dots(
