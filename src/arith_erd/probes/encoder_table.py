@@ -46,7 +46,7 @@ class EncoderTable(NetworkProbe):
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         table, split = self.task.examples(), model.origin.split
         rows = np.sort(np.random.default_rng([self.seed, 3]).permutation(len(table))[: self.pairs])
-        in_training = ~split(table)[rows] if split else np.ones(len(rows), dtype=bool)
+        in_training = ~np.asarray(split(table))[rows] if split else np.ones(len(rows), dtype=bool)
         examples = table[rows]
         logits, cache = model.run_with_cache(examples, self.sites)
         prompt, completion = (torch.as_tensor(x, device=logits.device) for x in (examples.prompt, examples.completion))
