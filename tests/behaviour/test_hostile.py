@@ -39,7 +39,6 @@ HYDRA = (  # what an experiment says, and what the message names
     ('hydra: {sweeper: {params: {trust: "[json]"}}}', "hydra.sweeper.params.trust"),
     ('hydra: {sweeper: {params: {"task@hydra.callbacks": add}}}', "hydra.callbacks"),
     ('hydra: {sweeper: {params: {task: "add,mul\\ntrust=[json]"}}}', ""),
-    ('hydra: {overrides: {task: ["trust=[json]"]}}', "hydra.overrides"),
     ("hydra: {searchpath: [file://CANARY]}", "hydra.searchpath"),
     ("defaults: [/task@hydra.callbacks: add]", "hydra.callbacks"),
     ("trust: [json]", "trust"),

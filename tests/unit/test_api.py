@@ -15,7 +15,6 @@ import arith_erd as ae
 from arith_erd import UserError
 from arith_erd.bundled import CONF
 from arith_erd.probes.logit_lens import LogitLens
-from arith_erd.training.fit import group_of_object
 
 
 def test_importing_loads_neither_torch_nor_hydra():
@@ -104,12 +103,6 @@ def test_a_task_of_other_sizes_than_its_file_is_trained(task, options, tmp_path)
     tiny = [*options, "model.net.num_layers=1", "model.net.d_model=8", "model.net.num_heads=2"]
     (model,) = ae.fit(task, ae.NanoGPT, seeds=np.int64(3), epochs=1, overrides=tiny, out=tmp_path)
     assert (model.seed, str(model.task)) == (3, str(task))
-
-
-@pytest.mark.parametrize("task", [ae.Add(bits=4), ae.Mul(bits=3, prompt_order="plain")])
-def test_an_object_is_described_as_its_file_describes_it(task):
-    options = [f"task={task.name}", f"task.bits={task.bits}", f"task.prompt_order={task.prompt_order}"]
-    assert group_of_object("task", task) == ae.compose("train", options).resolved["task"]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ A family (`families`) says which variables base and source share and in which th
 or at all. Pairs are rows of ``CausalModel.examples``, all combinations of operands.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -49,7 +50,12 @@ class CounterfactualDataset:
 
     def __repr__(self) -> str:
         where = "" if self.digit is None else f" at digit {self.digit}"
-        return f"CounterfactualDataset({len(self)} pairs, {self.family}{where})"
+        distinct = f" ({self.num_distinct} distinct)" * (self.num_distinct < len(self))
+        return f"CounterfactualDataset({len(self)} pairs{distinct}, {self.family}{where})"
+
+    @property
+    def num_distinct(self) -> int:
+        return len(np.unique(np.stack([self.base, self.source]), axis=1).T)
 
     @classmethod
     def of(cls, causal_model: CausalModel, base: Examples, source: Examples) -> "CounterfactualDataset":
@@ -142,7 +148,7 @@ class CounterfactualDataset:
         """Split into parts that share no operand. Their sizes are the given shares of the dataset's, which sum to 1.
 
         Each value of an operand belongs to one part. Few of the old pairs lie within a part, so each part gets new
-        pairs of the same family.
+        pairs of the same family: in a small task some of them many times. A warning says if fewer than 50 differ.
 
         Raises:
             UserError: for shares that do not sum to 1, or if a part has too few operands for the family.
@@ -167,6 +173,9 @@ class CounterfactualDataset:
             except UserError as error:
                 problem = f"a share of {share:g} leaves {n} of {len(self)} pairs and {len(pool)} examples, too few"
                 raise UserError(f"{problem}: {error}") from error
+        if fewest := min((part.num_distinct for part in parts if part.num_distinct < min(50, len(part))), default=0):
+            advice = "more bits, a larger share, or part(rows) of these pairs give more"
+            warnings.warn(f"split: a part has only {fewest} distinct pairs; {advice}", stacklevel=2)
         return tuple(parts)
 
 

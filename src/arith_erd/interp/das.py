@@ -20,7 +20,7 @@ from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .erasure import MIN_RELATIVE_DEVIATION, mean_projection, whiten
 from .hooked import Hooked
-from .interchange import InterchangeEvaluation, checked_pairs, finite_cache, select_position
+from .interchange import InterchangeEvaluation, finite_cache, prepare_pairs, select_position
 from .interventions import Position, Subspace
 from .sites import SitePositions
 
@@ -66,13 +66,14 @@ def fit_das(
     """
     for name, number, least in (("rank", rank, 1), ("steps", steps, 0), ("batch_size", batch_size, 1)):
         require_integer(name, number, least)
-    train, variable = checked_pairs(model, causal_model, train, variable)
+    train, variable = prepare_pairs(model, causal_model, train, variable)
     position = None if position == "all" else position
     rows = np.unique(np.concatenate([train.base, train.source]))
     config = DASConfig(steps=steps, batch_size=batch_size)
     search = DASSearch(model, causal_model, site, position, rows, config, seed)
     if rank > search.whitened.rank:
-        accepted = f"at most {search.whitened.rank}, the directions in which {site} varies at position {position}"
+        at = "all positions" if position is None else f"position {position}"
+        accepted = f"at most {search.whitened.rank}, the directions in which {site} varies at {at}"
         raise bad_value("rank", rank, accepted)
     if math.isnan(search.evaluation(train, variable).no_intervention()):
         where = "" if train.digit is None else f", as {model.task.answer_positions[train.digit]} is"

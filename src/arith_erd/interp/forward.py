@@ -66,7 +66,7 @@ def run_batch(
 def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:
     """Raise a `UserError` unless an output has examples on axis 0 and positions on axis 1."""
     if x.dim() < 3 or len(x) != len(inputs[0]):
-        accepted = f"expected {len(inputs[0])} examples on axis 0, positions on axis 1, and channels"
+        accepted = f"expected {len(inputs[0])} examples on axis 0, positions on axis 1 (1 if it has none), and channels"
         raise UserError(f"site={site}: its output has the shape {tuple(x.shape)}; {accepted}")
 
 

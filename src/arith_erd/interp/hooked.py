@@ -5,19 +5,21 @@ All of this uses forward hooks, so the networks know nothing of interventions, a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ..digits import ZERO, Array
+from ..digits import ONE, ZERO, Array
 from ..errors import UserError, bad_value, require_type
 from ..models.network import Network, greedy_decode, sequence_correct, shift_right
 from ..splits import Split
 from ..tasks import Examples, Task
 from .forward import ForwardPass, require_layout, run_batch, split_batches
-from .hooks import cache_outputs
+from .hooks import edit_outputs
 from .interventions import Intervention, as_interventions
 from .sites import SitePositions, layers, require_sites
 
@@ -55,10 +57,11 @@ class Hooked:
 
     Args:
         network: any module that returns logits (N, t, V) for a prompt (N, P) and decoder inputs (N, t), the tokens
-            ``<start> r_0 .. r_(t-2)``. `run` calls it once, with t = m; `predict` calls it with t = 1, 2, .. m. The
-            network is put into evaluation mode, here and at every run.
-        sites: name -> submodule whose output is read and replaced: examples on axis 0, positions on axis 1. By default
-            ``network.sites()``.
+            ``<start> r_0 .. r_(t-2)``. Logits must depend on no later token. `run` calls it once, with t = m; `predict`
+            with t = 1, 2, .. m, or with t = m under interventions. It is put into evaluation mode, here and at every
+            run.
+        sites: name -> submodule whose output is read and replaced: examples on axis 0, positions on axis 1; of a tuple
+            only the first element. By default ``network.sites()``.
         task: the task of the network; needed for `Examples`, names of positions and `predict`.
         name: name of the run, or of the file of weights.
         seed: seed of the replica.
@@ -124,6 +127,7 @@ class Hooked:
         length = self.task.answer_length
         if not (interventions := as_interventions(interventions)):
             return self.task.decode(greedy_decode(self.network.eval(), prompt, length).cpu().numpy())
+        self._require_causal(self.task.examples(*[0] * self.task.num_operands))
         tokens = prompt.new_full((len(prompt), length), ZERO)  # those not yet decoded change none before them
         for t in range(length):
             tokens[:, t] = self.run((prompt, shift_right(tokens)), interventions)[:, t].argmax(-1)
@@ -140,7 +144,19 @@ class Hooked:
         if not isinstance(examples, Examples):
             raise UserError(f"accuracy: received {type(examples).__name__}; expected examples, then interventions")
         completion, logits = torch.as_tensor(examples.completion), self.run(examples, interventions).cpu()
+        self._require_causal(examples)
         return float(sequence_correct(logits.argmax(-1), completion).double().mean())
+
+    def _require_causal(self, examples: Examples) -> None:
+        """Raise a `UserError` if the logits depend on a later token of the answer, which teacher forcing gives away."""
+        if isinstance(self.network, Network):
+            return
+        prompt, answer_in = self.inputs(examples[np.arange(min(len(examples), 8))])
+        other = answer_in.clone()
+        other[:, -1] = ZERO + ONE - answer_in[:, -1].clamp(ZERO, ONE)
+        before, after = (self.run((prompt, x))[:, :-1] for x in (answer_in, other))
+        if not torch.allclose(before, after, rtol=1e-3, atol=1e-3):
+            raise UserError(f"{self.name}: its logits depend on later tokens of the answer; expected a causal network")
 
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: for examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
@@ -191,13 +207,14 @@ class Hooked:
         logits: list[Tensor] = []
         cached: dict[str, list[Tensor]] = {site: [] for site in sites}
         for batch, tensors in split_batches(self.inputs(inputs), batch_size):
-            with cache_outputs(self.sites, sites) as outputs:
+
+            def store(site: str, x: Tensor, tensors: Sequence[Tensor] = tensors) -> None:
+                require_layout(site, x, tensors)
+                own = x.shape[1] if include_prompt else SitePositions.in_run(site, x, tensors).num_own
+                cached[site].append(x[:, -own:].clone())  # now, since the network may change x in place
+
+            with edit_outputs(self.sites, {site: partial(store, site) for site in sites}, prepend=False):
                 logits.append(run_batch(self, interventions, batch, tensors))
-            for site, output in outputs.items():
-                require_layout(site, output, tensors)
-                positions = SitePositions.in_run(site, output, tensors)
-                own = output.shape[1] if include_prompt else positions.num_own
-                cached[site].append(output[:, -own:].clone())  # a clone frees the rest
         return torch.cat(logits), {site: torch.cat(batches) for site, batches in cached.items()}
 
     def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH_SIZE) -> ForwardPass:

@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from ..errors import UserError
 from ..models.network import position_axis
@@ -27,7 +28,12 @@ def edit_outputs(
         if site in ran:
             raise UserError(f"site={site}: ran twice in this forward pass; expected a submodule that runs once")
         ran.add(site)
-        x, axis = output if isinstance(output, Tensor) else output[0], position_axis(module)
+        x = output[0] if isinstance(output, tuple | list) and output else output
+        if not isinstance(x, Tensor):
+            raise UserError(
+                f"site={site}: returned a {type(x).__name__}; expected a tensor, or a tuple that begins with one"
+            )
+        axis = position_axis(module)
         if (x := edits[site](x.movedim(axis, 1) if x.dim() > 1 else x)) is None:
             return None
         return x.movedim(1, axis) if isinstance(output, Tensor) else (x.movedim(1, axis), *output[1:])
@@ -42,7 +48,7 @@ def edit_outputs(
 
 @contextmanager
 def cache_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, Tensor]]:
-    """Within the context a forward pass stores the outputs of sites (B, T, ...), after interventions."""
+    """Within the context a forward pass stores the outputs of sites (B, T, ...), uncopied, after interventions."""
     outputs: dict[str, Tensor] = {}
     with edit_outputs(modules, {site: partial(outputs.__setitem__, site) for site in sites}, prepend=False):
         yield outputs
@@ -50,11 +56,11 @@ def cache_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Ite
 
 @contextmanager
 def record_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, list[Any]]]:
-    """Within the context: site -> its outputs, one for each time that it runs; sites in the order in which they end."""
+    """Within the context: site -> copies of its outputs, one for each run; sites in the order in which they end."""
     outputs: dict[str, list[Any]] = defaultdict(list)
 
     def hook(site: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        outputs[site].append(output)
+        outputs[site].append(_copied(output))
 
     with ExitStack() as stack:
         for site in sites:
@@ -64,8 +70,13 @@ def record_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> It
 
 @contextmanager
 def replay_outputs(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
-    """Within the context these modules return stored outputs and compute nothing; hooks on them still run."""
+    """Within the context these modules return copies of stored outputs and compute nothing; hooks on them still run."""
     with ExitStack() as stack:
         for module, output in outputs.items():
-            stack.enter_context(patch.object(module, "forward", lambda *_, output=output, **__: output))
+            stack.enter_context(patch.object(module, "forward", lambda *_, output=output, **__: _copied(output)))
         yield
+
+
+def _copied(output: Any) -> Any:
+    """A copy, since the network may change the output of a module in place, as ``x += y`` does."""
+    return tree_map_only(Tensor, Tensor.clone, output)

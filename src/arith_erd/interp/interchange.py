@@ -69,7 +69,7 @@ def interchange_accuracy(
         UserError: for an unknown site, position or variable, an interchange that changes no answer, or a causal model
             or data of another task.
     """
-    data, variable = checked_pairs(model, causal_model, data, variable)
+    data, variable = prepare_pairs(model, causal_model, data, variable)
     if (intervention is None) == (not sites):
         received = "neither" if intervention is None else "both"
         raise UserError(f"interchange_accuracy: received {received}; expected either an intervention or sites")
@@ -113,7 +113,7 @@ def interchange_accuracy(
     return pd.DataFrame(rows)
 
 
-def checked_pairs(
+def prepare_pairs(
     model: Hooked, causal_model: CausalModel, data: CounterfactualDataset, variable: str | None
 ) -> tuple[CounterfactualDataset, str]:
     """Pairs with the answers of a causal model, and the variable to interchange, by default the one that they vary.

@@ -57,7 +57,7 @@ class SitePositions:
     num_own: int
 
     @classmethod
-    def of(cls, site: str, length: int, prompt: int, answer: int) -> Self:
+    def from_lengths(cls, site: str, length: int, prompt: int, answer: int) -> Self:
         """``length`` is T; the network has read ``prompt`` tokens and then ``answer``: P, and m or fewer."""
         owns_all = site.startswith("enc.") or length < answer or length == prompt
         own = length if owns_all else answer
@@ -67,16 +67,16 @@ class SitePositions:
     def in_run(cls, site: str, x: "Tensor", inputs: "Sequence[Tensor]") -> Self:
         """Those of an output x in a forward pass, with inputs prompt (B, P) and decoder's (B, t), or others."""
         answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else x.shape[1]
-        return cls.of(site, x.shape[1], inputs[0].shape[1], answer)
+        return cls.from_lengths(site, x.shape[1], inputs[0].shape[1], answer)
 
     @classmethod
     def in_task(cls, site: str, x: "Tensor", task: "Task") -> Self:
         """Those of activations x, cached while the network read all tokens of a task's prompts and answers."""
-        return cls.of(site, x.shape[1], task.prompt_length, task.answer_length)
+        return cls.from_lengths(site, x.shape[1], task.prompt_length, task.answer_length)
 
     def hold_only_prompt(self, task: "Task") -> bool:
         """Whether they are those of the prompt alone, as in an encoder."""
-        as_many = task.answer_length != self.num_own == task.prompt_length
+        as_many = self.num_own == task.prompt_length and self.num_own != task.answer_length
         return self.site.startswith("enc.") or (as_many and not self.site.startswith("dec."))
 
     def by_name(self, task: "Task") -> dict[int | str, int]:

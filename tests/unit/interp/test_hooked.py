@@ -333,6 +333,35 @@ def test_what_does_not_fit_is_one_line() -> None:
             call()
 
 
+class InPlace(nn.Module):
+    """Adds the rectified output of a layer to that of another in place; reads later tokens if asked."""
+
+    def __init__(self, causal: bool = True) -> None:
+        super().__init__()
+        self.embed, self.first, self.out = nn.Embedding(5, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 5)
+        self.second, self.act, self.causal = nn.Linear(8, 8), nn.ReLU(inplace=True), causal
+
+    def forward(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
+        x, _ = self.first(self.embed(torch.cat([prompt, answer_in], dim=1)))
+        x += self.act(self.second(x))
+        x = x if self.causal else x + x.mean(1, keepdim=True)
+        return self.out(x[:, -answer_in.shape[1] :])
+
+
+def test_a_network_that_changes_outputs_in_place_is_read_and_resumed_as_it_runs() -> None:
+    network = InPlace()
+    model = Hooked(network, {"first": network.first, "second": network.second}, task=TASK)
+    logits, cache = model.run_with_cache(CLEAN)
+    resumed = model.resume_from("first", CLEAN)
+    for again in (model.run(CLEAN, [Replace(site, None, cache[site])]) for site in cache):
+        assert equal(again, logits)
+    assert all(equal(resumed(), logits) for _ in range(3))
+    blind = Hooked(InPlace(causal=False), {}, task=TASK)
+    for call in (blind.accuracy, lambda: blind.predict(1, 2, interventions=[Steer("first", 0, ZEROS)])):
+        with pytest.raises(UserError, match=r"^InPlace: its logits depend on later tokens of the answer; expected"):
+            call()
+
+
 def test_every_run_is_in_evaluation_mode() -> None:
     model = hooked("nanogpt")
     for run in (lambda: model.run(CLEAN), lambda: model.resume_from("dec.1", CLEAN), lambda: model.predict([1], [2])):

@@ -201,12 +201,6 @@ def test_bad_job_is_refused_before_the_first_one(command, ran, capsys, tmp_path,
     assert not (tmp_path / "runs").exists()
 
 
-def test_sweep_without_a_job_is_refused(command, ran, capsys):
-    assert command(finish, "-m", "seed=glob(*)") == EXIT_FAILED
-    assert not ran
-    assert re.match(r"error: -m: makes no job; expected", capsys.readouterr().err)
-
-
 @pytest.mark.parametrize(
     ("arguments", "folder"),
     [

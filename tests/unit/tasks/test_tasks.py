@@ -281,11 +281,6 @@ def test_each_token_is_the_digit_that_its_name_says(task):
     assert [names[i] for i in task.answer_positions] == [f"r{i}" for i in range(task.width)]
 
 
-def test_interleaved_operands_alternate():
-    assert Add(2, interleaved=True).prompt_names == ["a0", "b0", "a1", "b1"]
-    assert Add3(2, "plain", interleaved=True).prompt_names == ["a1", "b1", "c1", "a0", "b0", "c0"]
-
-
 def test_scratchpad_has_the_carries_first():
     task = AddScratchpad(3)
     assert task.answer_names == ["c1", "c2", "c3", "r0", "r1", "r2", "r3"]
