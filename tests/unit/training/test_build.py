@@ -220,7 +220,7 @@ BAD = {  # name -> base, a method by its name, and the message with three seeds
     "Drawing": (Good, "middle", lambda self, x: x + torch.rand(()), NOISE),
     "OwnGain": (Good, "more", drawn, "its buffer gain is random or changes; expected a constant buffer"),
     "Recurrent": (Good, "more", lambda self: self.add_module("memory", nn.LSTM(4, 4)), r"memory is an nn\.LSTM, which"),
-    "Tied": (Good, "more", tied, r"state_dict also holds mix\.weight; expected parameters under one name each"),
+    "Tied": (Good, "more", tied, r"its state_dict also holds mix\.weight; expected parameters under one name each"),
     "OfEachToken": (
         CrossEntropy,
         "forward",
