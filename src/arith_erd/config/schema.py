@@ -71,8 +71,13 @@ LOSS_ARGUMENTS: Mapping[str, Any] = {
     "causal_model": Annotated[str | None, accepts("a function or class of your own package, or null", min_length=1)],
 }
 LOGGER_ARGUMENTS: Mapping[str, Any] = {  # here because W&B is slow to import, and its own check would come late
-    "project": Annotated[str, accepts("text, the name of a W&B project", min_length=1)],
-    "entity": Annotated[str | None, accepts("text, a W&B user or team, or null", min_length=1)],
+    # Names of digits are numbers in YAML and on the command line.
+    "project": Annotated[
+        str, accepts("text, the name of a W&B project", None, min_length=1, coerce_numbers_to_str=True)
+    ],
+    "entity": Annotated[
+        str | None, accepts("text, a W&B user or team, or null", None, min_length=1, coerce_numbers_to_str=True)
+    ],
     "mode": Annotated[Literal["offline", "online", "disabled"], accepts("offline or online or disabled", None)],
     "artifacts": Switch,
     "timeout": Annotated[float, accepts("seconds above 0", gt=0, le=MAX_FLOAT)],

@@ -146,7 +146,9 @@ def sample_sources(
         drawn = order[group_start[group_id] + (rng.random(len(pending)) * group_size[group_id]).astype(np.int64)]
         differs = (varied[:, drawn] != varied[:, base_index[pending]]).all(axis=0)
         sources[pending[differs]] = pool[drawn[differs]]
-    for i in np.flatnonzero(sources < 0):  # few members of its group fit, or none: look at all
+    # Few members of a base's group fit, or none: look at all, unless a varied variable has one value in the group.
+    counts = [np.bincount(np.unique(np.stack([group, values]), axis=1)[0]) for values in varied]
+    for i in np.flatnonzero((sources < 0) & np.all([x[group[base_index]] > 1 for x in counts], axis=0)):
         start, size = (x[group[base_index[i]]] for x in (group_start, group_size))
         members = order[start : start + size]
         fitting = members[(varied[:, members] != varied[:, [base_index[i]]]).all(axis=0)]

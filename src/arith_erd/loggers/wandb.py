@@ -68,8 +68,8 @@ class Wandb(Logger):
 
     def _init(self, name: str, seed: int, seeds: int, config: dict[str, Any] | None) -> Any:
         return wandb.init(
-            project=self.project,
-            entity=self.entity,
+            project=str(self.project),  # logger.project=3 is a number on the command line
+            entity=None if self.entity is None else str(self.entity),
             group=name,
             name=f"{name}/seed={seed}",
             # Fixed, so that a resumed run or a probe continues it.

@@ -98,7 +98,7 @@ class ControlledDAS(DASSearch):
         """Scores of interchanges that cannot transfer the variable.
 
         ``iia_random`` (and ``_max``): random subspaces of the same rank in the span of real activations.
-        ``iia_flipped`` (and ``_max``): the subspace with random signs (`sign_flipped`), NaN if there are none.
+        ``iia_flipped`` (and ``_max``): the subspace with random signs; NaN if there are none.
         """
         row, count = dict[str, float](), self.config.num_controls
         evaluation = self.evaluation(test.part(slice(self.config.num_control_pairs)), variable)

@@ -90,7 +90,7 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
     # Above the panel, where it covers no line.
     accuracy.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2, fontsize=9)
     task, _, options = title.partition(", ")
-    style.set_figure_title(figure, task, f"{options}; median and range", table)
+    style.set_figure_title(figure, task, f"{options}; median, and range or every seed", table)
     return figure
 
 
@@ -154,7 +154,8 @@ def draw_over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, colo
     look["marker"] = "o" if rows["epoch"].nunique() == 1 else ""
     by_seed = pivot_forward_filled(rows, column)
     if column.endswith("acc") and (by_seed.max() < LEARNING_ACCURACY).nunique() > 1:
-        labels = ["one seed", *"_" * (by_seed.shape[1] - 1)]
+        first = "_" if "one seed" in ax.get_legend_handles_labels()[1] else "one seed"
+        labels = [first, *"_" * (by_seed.shape[1] - 1)]
         ax.plot(by_seed.index, by_seed, color=color, linewidth=0.6, alpha=0.6, label=labels)
         by_seed = by_seed.median(axis=1).to_frame()
     style.draw_band(ax, by_seed, **look)

@@ -121,10 +121,12 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
     >>> table = ae.load_table("runs/add-*")  # doctest: +SKIP
     >>> table.groupby("split.fraction")["val_seq_acc"].mean()  # doctest: +SKIP
     """
+    sources = [runs] if isinstance(runs, str | Path) else [run.path if isinstance(run, Run) else run for run in runs]
     paths: list[Path] = []
-    for one in [runs] if isinstance(runs, str | Path) else [run.path if isinstance(run, Run) else run for run in runs]:
-        inside = os.path.isdir(one) and not _is_run(one)
-        paths += sorted(Path(one).iterdir() if inside else map(Path, glob(str(one)))) or [Path(one)]
+    for source in sources:  # a folder beside runs, as in runs/*, is not looked into
+        inside = os.path.isdir(source) and not any(map(_is_run, sources))
+        paths += sorted(Path(source).iterdir() if inside else map(Path, glob(str(source)))) or [Path(source)]
+    paths = [*dict.fromkeys(paths)]
     directories = [Run(path) for path in paths if _is_run(path) and not path.name.startswith(".")]
     if not directories:
         received = runs if isinstance(runs, str | Path) else ", ".join(map(str, paths))

@@ -64,7 +64,7 @@ OTHERS = (
     *("loss=cross_entropy_and_value model.loss.target=''", "overwrite=1", "trust=3", "trust=[a/b]"),
     *("logger=wandb logger.mode=on", "logger=wandb logger.mode=null", "logger=wandb logger.timeout=0"),
     *("logger=wandb logger.timeout=soon", "logger=wandb logger.timeout=inf", "logger=wandb logger.artifacts=maybe"),
-    *("logger=wandb logger.project=''", "logger=wandb logger.entity=3"),
+    *("logger=wandb logger.project=''", "logger=wandb logger.entity=[3]"),
     *("trainer.epochs=3", "lr=1", "+model.net.dropuot=0"),
     *("optimizer=sgd model.optimizer.momentum=5", "+seeds=3", "epochs.sub=3", "~seed", "~task.bits"),
     *("~trainer.stop_at", "~data", "trainer.max_epochs=${epochs.sub}", "trainer.max_epochs=${nowhere}"),
