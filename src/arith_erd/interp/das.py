@@ -132,9 +132,7 @@ class DASSearch:
         random = torch.randn(self.whitened.rank, rank, generator=generator, dtype=torch.float64).to(axes)
         columns = torch.linalg.qr(torch.cat([axes.T @ start.to(axes), random], dim=1)[:, :rank])[0].cpu()
         with torch.random.fork_rng(devices=[]):  # the parametrization completes the columns to a basis at random
-            rotation = nn.Linear(
-                rank, self.whitened.rank, bias=False
-            )  # its weight is (r, rank), with orthonormal columns
+            rotation = nn.Linear(rank, self.whitened.rank, bias=False)  # orthonormal columns, (r, rank)
             torch.manual_seed(self.seed)
             rotation.weight = nn.Parameter(columns)
             parametrizations.orthogonal(rotation, orthogonal_map="householder")

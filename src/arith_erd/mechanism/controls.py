@@ -123,12 +123,9 @@ class ControlledDAS(DASSearch):
         if not probe.rank:
             return dict.fromkeys(ANGLE_COLUMNS, math.nan)
         generator = torch.Generator().manual_seed(self.seed)
-        random = torch.randn(
-            NUM_RANDOM_ANGLES, self.whitened.rank, subspace.rank, generator=generator, dtype=torch.float64
-        )
-        of_random = [
-            principal_angles(self.whitened.axes @ columns.to(self.whitened.axes), probe.left)[0] for columns in random
-        ]
+        shape, axes = (NUM_RANDOM_ANGLES, self.whitened.rank, subspace.rank), self.whitened.axes
+        random = torch.randn(shape, generator=generator, dtype=torch.float64).to(axes)
+        of_random = [principal_angles(axes @ columns, probe.left)[0] for columns in random]
         angles = [principal_angles(subspace.directions, directions)[0] for directions in (probe.right, probe.left)]
         return dict(zip(ANGLE_COLUMNS, map(float, (*angles, *np.quantile(of_random, (0.05, 0.95)))), strict=True))
 

@@ -196,10 +196,8 @@ def measure_agreements(model: Hooked, column_sums: ColumnSums, count: int) -> It
         inputs = sample_inputs(rng, column_sums, t, count, zero_column=False)
         scored = inputs.scoring_half(rng)
         bits = inputs.network_bits(model)
-        expected = {}
-        for name in (
-            ("local_remainder", "graded_carry", "remainder") if column_sums.is_addition else ("local_remainder",)
-        ):
+        expected, names = {}, ("local_remainder", "graded_carry", "remainder")
+        for name in names if column_sums.is_addition else names[:1]:
             candidates = (np.arange(2**t) + 0.5) / 2**t
             accuracy = [(predict_by_rule(name, inputs, x) == bits)[~scored].mean() for x in candidates]
             middle = np.median(candidates[np.isclose(accuracy, max(accuracy))])

@@ -188,9 +188,8 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[Car
     deltas = [sample_shifts(examples.answer, task.bits, rng) for _ in range(2)]
     for site in sites:
         resumed, encoder = model.resume_from(site, examples), site.startswith("enc.")
-        carry, value = torch.einsum(
-            "tkmn,ntc->kmtc", slope_estimators[encoder], cache[site].cpu().double()
-        )  # (m, T, C)
+        x = cache[site].cpu().double()
+        carry, value = torch.einsum("tkmn,ntc->kmtc", slope_estimators[encoder], x)  # (m, T, C)
         inverted = _steps((1 - 2 * carries) * inverted_bits, carry)  # (N, T, C)
         noise = torch.from_numpy(rng.standard_normal(inverted.shape))
         noise *= inverted.norm(dim=-1, keepdim=True) / noise.norm(dim=-1, keepdim=True)
