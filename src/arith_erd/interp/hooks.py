@@ -48,9 +48,13 @@ def edit_outputs(
 
 @contextmanager
 def cache_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, Tensor]]:
-    """Within the context a forward pass stores the outputs of sites (B, T, ...), uncopied, after interventions."""
+    """Within the context a forward pass stores copies of the outputs of sites (B, T, ...), after interventions."""
     outputs: dict[str, Tensor] = {}
-    with edit_outputs(modules, {site: partial(outputs.__setitem__, site) for site in sites}, prepend=False):
+
+    def store(site: str, x: Tensor) -> None:
+        outputs[site] = _copied(x)
+
+    with edit_outputs(modules, {site: partial(store, site) for site in sites}, prepend=False):
         yield outputs
 
 

@@ -45,9 +45,9 @@ class EncoderTable(NetworkProbe):
     @torch.no_grad()
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         table, split = self.task.examples(), model.origin.split
-        rows = np.sort(np.random.default_rng([self.seed, 3]).permutation(len(table))[: self.pairs])
+        examples = table.sample(self.pairs, self.seed)
+        rows = np.ravel_multi_index(tuple(examples.operands.T), self.task.shape)  # in the table, which the split splits
         in_training = ~np.asarray(split(table))[rows] if split else np.ones(len(rows), dtype=bool)
-        examples = table[rows]
         logits, cache = model.run_with_cache(examples, self.sites)
         prompt, completion = (torch.as_tensor(x, device=logits.device) for x in (examples.prompt, examples.completion))
         for site, x in cache.items():

@@ -242,7 +242,7 @@ def _near_verdict(value: float, tolerance: float, ours: float, interval: Interva
     return "inconclusive" if within == "differs" else within
 
 
-def share_verdict(value: float, counts: LearningCounts, interval: Interval, mean_of: int = 5) -> Verdict:
+def share_verdict(value: float, counts: LearningCounts, interval: Interval, mean_of: int) -> Verdict:
     """Compare the share of seeds that learn with the share that a published mean of ``mean_of`` runs implies."""
     if counts.n < MIN_FOR_MEDIAN:
         return "inconclusive"

@@ -66,7 +66,11 @@ def test_patched_with_itself_nothing_changes_and_with_another_run_it_equals_a_wh
         patched = model.run(CLEAN, patch)
         assert equal(resumed(patch), patched)
         if site.endswith(("pattern", ".z", ".result")):  # each head in turn
-            assert equal(model.run(CLEAN, [replace(patch[0], head=head) for head in range(2)]), patched)
+            heads = [replace(patch[0], head=head) for head in range(2)]
+            assert equal(model.run(CLEAN, heads), patched)
+            one = model.run_with_cache(CLEAN, site, heads[0])[1][site]  # (N, k, nh, ..)
+            assert equal(one[:, :, 1], cache[site][:, :, 1])
+            assert position is not None or equal(one[:, :, 0], other[site][:, :, 0])
         if position is None:
             assert not equal(patched, clean)
             assert site != residual_stream(model.sites)[-1] or equal(patched, logits)  # the whole stream is exchanged

@@ -15,6 +15,7 @@ import arith_erd as ae
 from arith_erd.catalog.loading import load_run
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
+from arith_erd.interp.hooked import Origin
 from arith_erd.models.references import DECOYS, POST_HOC, REFERENCES
 from arith_erd.probes import run_probe
 from arith_erd.probes.errors import Errors
@@ -100,7 +101,10 @@ def test_epochs_that_are_not_there_are_refused(whole: Run, tmp_path: Path) -> No
 
 
 def test_curves_of_token_means_keep_whole_answers_apart_from_their_tokens() -> None:
-    result = ae.probe("encoder_table", NETWORKS[0])
+    origin = Origin(split=lambda table: (np.arange(64) % 4 == 0).tolist())  # of the whole table, whatever the sample
+    model = ae.Hooked(NETWORKS[0].network, task=Add(3), origin=origin)
+    assert set(ae.probe("encoder_table", model, pairs=16).rows["n"]) == {16}
+    result = ae.probe("encoder_table", model)
     whole = result.rows.query("answer == 'all'")["accuracy"].mean()
     curves = result.probe.epoch_curves(result.rows).table.set_index("line")["value"]
     assert curves["all"] == pytest.approx(whole)

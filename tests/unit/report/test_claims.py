@@ -155,7 +155,8 @@ def test_published_mean_of_runs_is_compared_with_a_prediction(ours: float, inter
 )
 def test_where_some_seeds_do_not_learn_their_share_is_compared(hits, n, published, verdict: str) -> None:
     accuracies = np.array([1.0] * hits + [0.3] * (n - hits))
-    assert claims.share_verdict(published, claims.LearningCounts.of(accuracies), clopper_pearson(hits, n)) == verdict
+    counts = claims.LearningCounts.of(accuracies)
+    assert claims.share_verdict(published, counts, clopper_pearson(hits, n), mean_of=5) == verdict
 
 
 def test_votes_near_layers_and_a_ceiling_outside() -> None:

@@ -40,16 +40,6 @@ def test_exit_status_names_the_signal(number, status):
     assert (stop.value.code, stop.value.signal) == (status, number)
 
 
-def test_current_step_finishes_first():
-    done = []
-    with pytest.raises(Interrupted), catch_signals(), defer_signals():
-        send(signal.SIGTERM)
-        done.append("the step")
-        raise_pending()
-        done.append("another")
-    assert done == ["the step"]
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: None], ids=["ignored", "heard by another"])
 def test_signal_that_somebody_else_has_decided_about_stays_with_them(number, handler):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from arith_erd.digits import ONE, OPERATOR, ORDERS, PAD, START, ZERO, from_digits, render, to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
+from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add, Add3, AddScratchpad, ModAdd, Mul, RandomOutput, Sub, Task
 
 
@@ -217,6 +218,12 @@ def test_modulus_alone_limits_the_table_of_modular_addition():
     assert rows(task, task.examples([996], [2])) == [("0010011111+0100000000", "1000000000")]
     with pytest.raises(UserError, match=r"^x: received examples of another task"):
         ModAdd(np.int64(7), modulus=97).require_own_examples(ModAdd(7, modulus=89).examples(), "x")
+
+
+def test_a_sample_is_no_part_of_the_held_out_examples():
+    sample = Add(7).examples().sample(1024, 0)
+    held_out = RandomSplit(seed=0)(Add(7).examples())
+    assert abs(held_out[sample.a * 128 + sample.b].mean() - 0.25) < 0.05
 
 
 class Labelled(Square):

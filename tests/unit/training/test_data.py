@@ -49,13 +49,6 @@ def test_epoch_shows_each_replica_every_training_example_once_as_its_seed_alone(
             assert torch.equal(completion[index], c[0])
 
 
-@pytest.mark.parametrize(("size", "sizes"), [(40, [40] * 4 + [32]), (192, [192]), (500, [192]), (191, [191, 1])])
-def test_last_smaller_batch_is_kept(data, size, sizes):
-    found = batches(data, size=size)
-    assert [prompt.shape for prompt, _ in found] == [(3, size, 9) for size in sizes]
-    assert [completion.shape for _, completion in found] == [(3, size, 5) for size in sizes]
-
-
 @pytest.mark.parametrize("split", [RandomSplit(), TokenSplit(), ValueSplit()])
 @pytest.mark.parametrize("task", [Add(4), Mul(4, "plain", "plain")])
 def test_subsets_share_nothing_make_up_the_table_and_are_evaluated_whole(split, task):
