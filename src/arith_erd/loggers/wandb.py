@@ -63,7 +63,8 @@ class Wandb(Logger):
         except (wandb.Error, OSError) as error:
             if self.mode != "online":
                 raise
-            self._go_offline("the server refused the API key" if "401" in str(error) else _reason(error))
+            refused = "returned error 401:" in str(error)  # a bare 401 also stands in the port of 127.0.0.1:38401
+            self._go_offline("the server refused the API key" if refused else _reason(error))
             return self._init(name, seed, seeds, config)
 
     def _init(self, name: str, seed: int, seeds: int, config: dict[str, Any] | None) -> Any:

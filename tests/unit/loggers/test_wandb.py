@@ -103,7 +103,7 @@ def test_broken_server_continues_offline(home, monkeypatch, capsys, key, answer,
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (BaseHTTPRequestHandler,), methods))
     server.daemon_threads, server.block_on_close = True, False
     Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_address[1]}")
+    monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_address[1]}/401")  # no status
     monkeypatch.setenv("WANDB_API_KEY", key)
     start = time.monotonic()
     two_epochs(Wandb(mode="online", timeout=1), home)
