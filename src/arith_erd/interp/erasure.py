@@ -188,14 +188,18 @@ def probe_predictions(x: Whitened, z: Tensor, eraser: Eraser | None = None) -> T
 
 
 def _whitened(x: Tensor | Whitened) -> Whitened:
-    return x if isinstance(x, Whitened) else whiten(_as_tensor("embeddings", x).flatten(1))
+    if isinstance(x, Whitened):
+        return x
+    if (x := _as_tensor("embeddings", x)).dim() < 2:
+        raise UserError(f"embeddings: received shape {tuple(x.shape)}; expected (N, d) or (N, k, C)")
+    return whiten(x.flatten(1))
 
 
 def _as_tensor(key: str, value: object) -> Tensor:
     try:
         return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
-        raise UserError(f"{key}: received a {type(value).__name__}; expected a tensor or an array") from None
+        raise UserError(f"{key}: received a {type(value).__name__}; expected a tensor or an array of numbers") from None
 
 
 def _correlation(x: Whitened, z: Tensor) -> Tensor:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ..digits import ONE, ZERO, Array
+from ..digits import ZERO, Array
 from ..errors import UserError, bad_value, require_type
-from ..models.network import Network, greedy_decode, sequence_correct, shift_right
+from ..models.network import Network, greedy_decode, greedy_tokens, is_causal, sequence_correct, shift_right
 from ..splits import Split
 from ..tasks import Examples, Task
 from .forward import ForwardPass, require_layout, run_batch, split_batches
@@ -57,9 +56,9 @@ class Hooked:
 
     Args:
         network: any module that returns logits (N, t, V) for a prompt (N, P) and decoder inputs (N, t), the tokens
-            ``<start> r_0 .. r_(t-2)``. Logits must depend on no later token. `run` calls it once, with t = m; `predict`
-            with t = 1, 2, .. m, or with t = m under interventions. It is put into evaluation mode, here and at every
-            run.
+            ``<start> r_0 .. r_(t-2)``. Logits must depend on no later token, which is checked on the first examples.
+            `run` calls it once, with t = m; `predict` with t = 1, 2, .. m, or with t = m under interventions. It is put
+            into evaluation mode, here and at every run.
         sites: name -> submodule whose output is read and replaced: examples on axis 0, positions on axis 1; of a tuple
             only the first element. By default ``network.sites()``.
         task: the task of the network; needed for `Examples`, names of positions and `predict`.
@@ -94,6 +93,7 @@ class Hooked:
         self._task = task
         self.name = name or type(network).__name__
         self.seed, self.origin = seed, origin
+        self._is_causal = False  # until it is checked
 
     def __repr__(self) -> str:
         task = f", {self._task.name}" if self._task else ""
@@ -123,11 +123,11 @@ class Hooked:
         interventions: Intervention | Sequence[Intervention] = (),
     ) -> Array:
         """Answers (N,) to operands, each (N,), or to examples, by greedy decoding with interventions at every step."""
-        prompt = torch.as_tensor(self.task.as_examples(*operands).prompt, device=self.device)
-        length = self.task.answer_length
+        examples, length = self.task.as_examples(*operands), self.task.answer_length
+        prompt = torch.as_tensor(examples.prompt, device=self.device)
         if not (interventions := as_interventions(interventions)):
             return self.task.decode(greedy_decode(self.network.eval(), prompt, length).cpu().numpy())
-        self._require_causal(self.task.examples(*[0] * self.task.num_operands))
+        self.inputs(examples)  # checks that the network is causal
         tokens = prompt.new_full((len(prompt), length), ZERO)  # those not yet decoded change none before them
         for t in range(length):
             tokens[:, t] = self.run((prompt, shift_right(tokens)), interventions)[:, t].argmax(-1)
@@ -144,26 +144,31 @@ class Hooked:
         if not isinstance(examples, Examples):
             raise UserError(f"accuracy: received {type(examples).__name__}; expected examples, then interventions")
         completion, logits = torch.as_tensor(examples.completion), self.run(examples, interventions).cpu()
-        self._require_causal(examples)
         return float(sequence_correct(logits.argmax(-1), completion).double().mean())
 
-    def _require_causal(self, examples: Examples) -> None:
+    def greedy_tokens(self, examples: Examples) -> Tensor:
+        """The tokens (N, m) that greedy decoding gives for the prompts of examples."""
+        self.inputs(examples)  # checks that teacher forcing can tell which are right
+        prompt, completion = (torch.as_tensor(x, device=self.device) for x in (examples.prompt, examples.completion))
+        return greedy_tokens(self.network.eval(), prompt, completion)
+
+    def _require_causal(self, prompt: Tensor, answer_in: Tensor) -> None:
         """Raise a `UserError` if the logits depend on a later token of the answer, which teacher forcing gives away."""
-        if isinstance(self.network, Network):
+        if self._is_causal:
             return
-        prompt, answer_in = self.inputs(examples[np.arange(min(len(examples), 8))])
-        other = answer_in.clone()
-        other[:, -1] = ZERO + ONE - answer_in[:, -1].clamp(ZERO, ONE)
-        before, after = (self.run((prompt, x))[:, :-1] for x in (answer_in, other))
-        if not torch.allclose(before, after, rtol=1e-3, atol=1e-3):
+        if not is_causal(lambda x: self.run((prompt[:8], x)), answer_in[:8]):
             raise UserError(f"{self.name}: its logits depend on later tokens of the answer; expected a causal network")
+        self._is_causal = True
 
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: for examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
         if isinstance(examples, Examples):
             if self._task is not None:
                 self._task.require_own_examples(examples, self.name)
-            examples = torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
+            tensors = torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
+            if self._task is not None and len(examples):
+                self._require_causal(*tensors)
+            examples = tensors
         if not isinstance(examples, Sequence) or not all(isinstance(x, Tensor) for x in examples):
             raise UserError(f"{self.name}: received {type(examples).__name__}; expected task.examples(..), or tensors")
         if not examples or not len(examples[0]):

@@ -1,12 +1,12 @@
 """The interface of networks, hook points inside them, and greedy decoding."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from ..digits import PAD, START
+from ..digits import ONE, PAD, START, ZERO
 from ..errors import UserError
 
 DECODING_BATCH_SIZE = 256
@@ -91,6 +91,17 @@ def shift_right(completion: Tensor) -> Tensor:
     """Completion ``r_0 .. r_{m-1}`` (..., m) -> decoder input ``<start> r_0 .. r_{m-2}`` (..., m)."""
     start = torch.full_like(completion[..., :1], START)
     return torch.cat([start, completion[..., :-1]], dim=-1)
+
+
+@torch.no_grad()
+def is_causal(run: Callable[[Tensor], Tensor], answer_in: Tensor) -> bool:
+    """Whether only the last logits change with the last token of the decoder's input (..., t); ``run`` computes all."""
+    if answer_in.shape[-1] < 2:
+        return True
+    other = answer_in.clone()
+    other[..., -1] = ZERO + ONE - answer_in[..., -1].clamp(ZERO, ONE)
+    before, after = (run(x)[..., :-1, :] for x in (answer_in, other))
+    return torch.allclose(before, after, rtol=1e-3, atol=1e-3, equal_nan=True)
 
 
 def require_logits(name: str, logits: object, answer_in: Tensor) -> Tensor:

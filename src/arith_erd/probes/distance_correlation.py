@@ -7,14 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from matplotlib.figure import Figure
 from scipy.spatial.distance import cdist, pdist
 from scipy.stats import rankdata
 
 from ..interp.hooked import Hooked
 from ..interp.sites import layers, require_sites
-from ..models.network import greedy_tokens, shift_right
+from ..models.network import shift_right
 from ..models.weights import initialise
 from ..plots import style
 from ..plots.curves import EpochCurves
@@ -149,8 +148,7 @@ def distances(model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats
     Includes those of the network before training, if that is known. Layer 0 has the distances between the operands'
     digits, and between digits scaled by their place value.
     """
-    prompt, completion = (torch.as_tensor(x, device=model.device) for x in (examples.prompt, examples.completion))
-    inputs = prompt, shift_right(greedy_tokens(model.network, prompt, completion))
+    inputs = model.inputs(examples)[0], shift_right(model.greedy_tokens(examples))
     networks = {"": model}
     if model.origin.make_untrained is not None:
         networks[UNTRAINED] = Hooked(initialise(model.origin.make_untrained, model.seed).to(model.device))

@@ -7,11 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 
 from ..digits import Array
 from ..interp.hooked import Hooked
-from ..models.network import greedy_tokens
 from ..plots.panels import Bars
 from ..stats import TokenCounts, stuck_status
 from ..tasks import Examples
@@ -59,9 +57,7 @@ class Errors(NetworkProbe):
 
     def _decode(self, model: Hooked) -> tuple[Array, Array]:
         """The greedy tokens (N, m), and whether each token is wrong after the right prefix."""
-        tensors = (self.examples.prompt, self.examples.completion)
-        prompt, completion = (torch.as_tensor(x, device=model.device) for x in tensors)
-        tokens = greedy_tokens(model.network, prompt, completion).cpu().numpy()
+        tokens = model.greedy_tokens(self.examples).cpu().numpy()
         return tokens, model.run(self.examples).argmax(-1).cpu().numpy() != self.examples.completion
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:

@@ -23,6 +23,7 @@ from ..config.job import Job
 from ..config.schema import TrainerConfig
 from ..errors import UserError, bad_value
 from ..losses import Loss
+from ..models.network import is_causal, shift_right
 from ..models.weights import initialise
 from ..system.machine import configure_matmul
 from .checkpoint import DirectCheckpointIO
@@ -108,6 +109,11 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
     for name, buffer in network.named_buffers():
         if not torch.equal(buffer, buffers[name]):
             raise net.error_about(f"its buffer {name} is random or changes; expected a constant buffer, or a parameter")
+    prompt, completion = batch[0][0], batch[1][0]
+    with net.attribute_errors():
+        causal = is_causal(partial(network.eval().to(prompt.device), prompt), shift_right(completion))
+    if not causal:
+        raise net.error_about("its logits depend on later tokens of the answer; expected a causal network")
     with loss.attribute_errors():
         pack.setup_loss(*(x[:TRIAL_EXAMPLES] for x in data.train[:2]))
         losses = pack.dry_run(*batch, loss=True)

@@ -97,7 +97,7 @@ class LitPack(L.LightningModule):
         if self.gradient_clip is None:
             return
         gradients = [p.grad for p in self.pack.parameters() if p.grad is not None]
-        norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)  # (R,)
+        norms = torch.stack([g.reshape(len(g), -1).norm(dim=1) for g in gradients]).norm(dim=0)  # (R,)
         scale = (self.gradient_clip / (norms + 1e-6)).clamp(max=1.0)
         for gradient in gradients:
             gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
@@ -118,7 +118,8 @@ class LitPack(L.LightningModule):
         """Collect `rows`, `token_rows` and `slice_rows`. The host waits for the device only here."""
         epoch, seeds = self.current_epoch + 1, self.pack.seeds
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-        finite = torch.stack([p.isfinite().flatten(1).all(dim=1) for p in self.pack.parameters()]).all(dim=0)  # (R,)
+        parameters = [p.reshape(len(p), -1) for p in self.pack.parameters()]  # (R,) if it is one number
+        finite = torch.stack([p.isfinite().all(dim=1) for p in parameters]).all(dim=0)  # (R,)
         train, val = (x.compute().movedim(0, 1) for x in (self.train_tokens, self.validation_tokens))  # (R, N, m)
         table = [
             (self.loss_sum.double() / self.examples_seen)[:, None],

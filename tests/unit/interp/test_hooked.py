@@ -330,6 +330,7 @@ def test_what_does_not_fit_is_one_line() -> None:
         (lambda: Erase("dec.1", None, "value"), "^eraser=value: expected a function of activations"),
         (lambda: Hooked(NanoGPT, task=TASK), "^Hooked: network: received the class NanoGPT; expected Module"),
         (lambda: leace({"dec.2": x}, CLEAN.answer), "^embeddings: received a dict; expected a tensor"),
+        (lambda: leace(torch.zeros(5), CLEAN.answer), r"^embeddings: received shape \(5,\); expected \(N, d\)"),
         (lambda: leace(x / 0, CLEAN.answer), r"^embeddings: contain NaN"),
         (lambda: leace(x[:, 0].numpy(), CLEAN.answer * math.nan), r"^concept: contains NaN"),
     ):
@@ -361,14 +362,21 @@ def test_a_network_that_changes_outputs_in_place_is_read_and_resumed_as_it_runs(
         assert equal(again, logits)
     assert all(equal(resumed(), logits) for _ in range(3))
     blind = Hooked(InPlace(causal=False), {}, task=TASK)
-    for call in (blind.accuracy, lambda: blind.predict(1, 2, interventions=[Steer("first", 0, ZEROS)])):
+    for call in (
+        lambda: blind.greedy_tokens(CLEAN),
+        lambda: blind.run(CLEAN),
+        lambda: blind.predict(1, 2, interventions=[Steer("first", 0, ZEROS)]),
+    ):
         with pytest.raises(UserError, match=r"^InPlace: its logits depend on later tokens of the answer; expected"):
             call()
 
 
 def test_every_run_is_in_evaluation_mode() -> None:
     model = hooked("nanogpt")
-    for run in (lambda: model.run(CLEAN), lambda: model.resume_from("dec.1", CLEAN), lambda: model.predict([1], [2])):
+    for run in (
+        *(lambda: model.run(CLEAN), lambda: model.resume_from("dec.1", CLEAN), lambda: model.predict([1], [2])),
+        lambda: model.greedy_tokens(CLEAN),
+    ):
         model.network.train()  # whose dropout refuses to run
         run()
         assert not model.network.training
