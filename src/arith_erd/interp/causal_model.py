@@ -200,13 +200,16 @@ class CausalModel:
         task = self.task
         examples = task.examples() if task.size <= NUM_CHECKED else task.sample(NUM_CHECKED)
         values, answer = self.values(examples), to_digits(examples.answer, task.width, task.base)
-        for name in candidates:
-            if np.array_equal(self._digits(values[name]), answer):
-                return name
+
+        def is_right(value: Array) -> npt.NDArray[np.bool_]:  # `_digits` drops the higher digits of large numbers
+            return value == examples.answer if value.ndim == 1 else (value == answer).all(axis=1)
+
+        if name := next((name for name in candidates if is_right(values[name]).all()), ""):
+            return name
         name = candidates[0]
-        first = int((self._digits(values[name]) != answer).any(axis=1).argmax())
+        first, value = int(is_right(values[name]).argmin()), values[name]
         at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))
-        received = f"{name} is {from_digits(self._digits(values[name])[first], task.base)} for {at}"
+        received = f"{name} is {value[first] if value.ndim == 1 else from_digits(value[first], task.base)} for {at}"
         accepted = f"the answer {examples.answer[first]}, or another variable that is"
         raise UserError(f"causal model of {task.name}: its output {received}; expected {accepted}")
 

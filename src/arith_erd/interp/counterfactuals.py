@@ -18,6 +18,7 @@ from .causal_model import CausalModel
 from .families import ANY_PAIR, Family, as_names, sample_sources
 
 SOURCES_PER_BASE = 8  # sources drawn for each base of a balanced dataset
+MIN_DISTINCT = 50  # fewer distinct pairs of base and source give a warning
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +107,7 @@ class CounterfactualDataset:
         """
         require_type("causal_model", causal_model, CausalModel)
         require_integer("n", n, 1)
+        require_integer("seed", seed, 0)
         causal_model.task.require_enumerable("a dataset of pairs")
         if digit is not None:
             require_integer("digit", digit, 0, causal_model.task.width - 1)
@@ -173,7 +175,9 @@ class CounterfactualDataset:
             except UserError as error:
                 problem = f"a share of {share:g} leaves {n} of {len(self)} pairs and {len(pool)} examples, too few"
                 raise UserError(f"{problem}: {error}") from error
-        if fewest := min((part.num_distinct for part in parts if part.num_distinct < min(50, len(part))), default=0):
+        if fewest := min(
+            (part.num_distinct for part in parts if part.num_distinct < min(MIN_DISTINCT, len(part))), default=0
+        ):
             advice = "more bits, a larger share, or part(rows) of these pairs give more"
             warnings.warn(f"split: a part has only {fewest} distinct pairs; {advice}", stacklevel=2)
         return tuple(parts)
@@ -193,8 +197,13 @@ def sample_balanced_pairs(
     for candidate in candidates[:-1][::-1]:  # the first that fits, else the last one drawn
         predicted = CounterfactualDataset(causal_model, base, candidate, digit=digit).expected(variable)
         fits = (predicted != causal_model.table["answer"][base])[:, digits].any(axis=1) == change
+        fits &= candidate != base
         source[fits] = candidate[fits]
-    return CounterfactualDataset(causal_model, base, source, Family(vary=(variable,)), digit, pool)
+    pairs = CounterfactualDataset(causal_model, base, source, Family(vary=(variable,)), digit, pool)
+    if pairs.num_distinct < min(MIN_DISTINCT, len(pairs) // 2):
+        problem = f"{variable}: a set of {len(pairs)} pairs has only {pairs.num_distinct} distinct ones"
+        warnings.warn(f"{problem}; more bits give more", stacklevel=2)
+    return pairs
 
 
 def split_operands(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) -> list[Array]:

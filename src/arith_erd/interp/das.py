@@ -127,7 +127,8 @@ class DASSearch:
         It starts from directions (d, j): random ones are added if j < rank, the last are dropped if j > rank. Each step
         of Adam takes the next batch. The learning rate, roughly in radians, falls to 0.
         """
-        axes = self.whitened.axes.to(batches[0].source)  # (d, r)
+        source = batches[0].source
+        axes = self.whitened.axes.to(source.device, torch.promote_types(source.dtype, torch.float32))  # (d, r)
         generator = torch.Generator().manual_seed(self.seed)
         random = torch.randn(self.whitened.rank, rank, generator=generator, dtype=torch.float64).to(axes)
         columns = torch.linalg.qr(torch.cat([axes.T @ start.to(axes), random], dim=1)[:, :rank])[0].cpu()

@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from ..digits import ONE, START, ZERO, Array, from_digits, to_digits
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, counted
 from ..interp.algorithms import PrefixCarry
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
@@ -37,8 +37,8 @@ Row = dict[str, Any]
 def require_binary(task: Task) -> None:
     """Raise a `UserError` unless the task has two binary operands and writes its answer lowest bit first."""
     if task.base != 2 or task.shape != (2**task.bits,) * 2:
-        operands = f"{task.num_operands} operand(s) below {task.limit} in base {task.base}"
-        raise UserError(f"task={task.name}: has {operands}; expected two operands in base 2, of any value")
+        operands = f"{counted(task.num_operands, 'operand')} below {task.limit} in base {task.base}"
+        raise UserError(f"task={task.name}: has {operands}; expected two, all numbers of {task.bits} bits")
     if task.completion_order != "reverse":
         raise bad_value("task.completion_order", task.completion_order, "reverse, least significant bit first")
 

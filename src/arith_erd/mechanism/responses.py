@@ -170,7 +170,7 @@ def shifted_bits(sums: Array, delta: Array, stored: str) -> Array:
 
 @torch.no_grad()
 def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[CardRow, tuple[float, float]]]:
-    """Informedness for each component, site and bit of a network that adds: on all examples, and on each half.
+    """Informedness for each component, site and bit of a network that adds: over all steps, and over each half.
 
     ``count`` examples are steered along directions fitted on as many others. A step changes a quarter of the answer
     positions (every fourth), or all prompt positions at once.

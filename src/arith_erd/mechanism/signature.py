@@ -146,7 +146,7 @@ def measure_signature(
     for component in STEERING_COMPONENTS:
         for t in distinguishable_bits(component, task.width):
             halves = [halves for row, halves in scores if (row.component, row.position) == (component, str(t))]
-            # One half of the examples chooses the site, the other scores it, so the choice does not inflate the score.
+            # One half of the steps chooses the site, the other scores it, so the choice inflates the score less.
             _, components[component][t] = max(halves, key=lambda halves: halves[0])
     return MeasuredSignature(accuracy, components, [row for row, _ in scores])
 

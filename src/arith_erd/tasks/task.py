@@ -174,7 +174,10 @@ class Task(ABC):
     # With Any, mypy lets a subclass name its operands: `answer(self, a, b)`.
     @abstractmethod
     def answer(self, *operands: Any, **named: Any) -> Array:
-        """Operands, each (N,) in [0, limit) -> non-negative answers (N,)."""
+        """Operands, each (N,) in [0, limit) -> non-negative answers (N,), integers or booleans.
+
+        Causal probes set single digits, so there the operands may be any numbers of ``bits`` digits.
+        """
 
     @property
     def limit(self) -> int:
@@ -319,6 +322,10 @@ class Task(ABC):
                 raise bad_value(name, excerpt(str(x.tolist())), f"integers from 0 to {limit - 1}")
         table = np.stack(np.broadcast_arrays(*vectors), axis=1).astype(np.int64)
         answer = np.asarray(self.answer(*table.T))
+        if answer.shape != (len(table),):
+            accepted = f"a vector of the {len(table)} answers"
+            raise UserError(f"task={self.name}: answer returned an array of shape {answer.shape}; expected {accepted}")
+        answer = answer.astype(np.int64) if answer.dtype.kind == "b" else answer
         if answer.dtype.kind not in "iu" or ((answer < 0) | (answer >= self.base**self.width)).any():
             accepted = f"integers from 0 to {self.base**self.width - 1}, which {self.width} {self.digit_noun} hold"
             raise UserError(f"task={self.name}: answers from {answer.min()} to {answer.max()}; expected {accepted}")

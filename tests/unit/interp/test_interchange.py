@@ -163,6 +163,7 @@ def test_pairs_of_ones_own_are_taken_as_they_are(mine: tuple[ae.Hooked, ae.Causa
         (lambda: CounterfactualDataset.of(adder, examples, Mul(3).examples()), "base, source: .*; expected those of"),
         (lambda: CounterfactualDataset(adder, examples, examples), "^base, source: expected row numbers below"),
         (lambda: CounterfactualDataset.sample(adder, vary="cary"), "^vary=cary: expected some of"),
+        (lambda: CounterfactualDataset.sample(adder, seed=-1), "^seed=-1: expected an integer of at least 0"),
         (lambda: adder.values("carry"), "^operands: received .* expected examples, or integers .N, 2."),
         (lambda: ae.Interchange("h", 1, torch.ones(6, 1)), "^Subspace: the 1 columns of size 6 are not orthonormal"),
     ):
@@ -202,6 +203,8 @@ def test_a_search_where_no_answer_should_change_is_refused() -> None:
     train = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=32)
     with pytest.raises(UserError, match=r"^position=0: expected one where the interchange of carry changes an answer"):
         fit_das(model, adder, train, "dec.1", 0)
+    model.network.bfloat16()  # whose subspaces are found in float32
+    assert fit_das(model, adder, train, "dec.1", 2, steps=2).directions.dtype == torch.float32
 
 
 def test_an_interchange_of_attention_patterns_reads_all_keys_of_nanogpt() -> None:

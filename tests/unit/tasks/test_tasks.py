@@ -129,10 +129,22 @@ class Half(Square):
         return a / 2
 
 
-@pytest.mark.parametrize(("task", "received"), [(Narrow(bits=3), "from 0 to 49"), (Half(bits=3), "from 0.0 to 3.5")])
-def test_answers_that_the_completion_cannot_hold_are_refused(task, received):
+class Single(Square):
+    def answer(self, a):
+        return np.zeros(1, dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (Narrow(bits=3), "answers from 0 to 49; expected integers from 0 to"),
+        (Half(bits=3), r"answers from 0\.0 to 3\.5; expected integers from 0 to"),
+        (Single(bits=3), r"answer returned an array of shape \(1,\); expected a vector of the 8 answers"),
+    ],
+)
+def test_answers_that_the_completion_cannot_hold_are_refused(task, message):
     """Else the network would learn other answers than those that probes look for."""
-    with pytest.raises(UserError, match=rf"^task=square: answers {received}; expected integers from 0 to"):
+    with pytest.raises(UserError, match=rf"^task=square: {message}"):
         task.examples()
 
 
@@ -173,11 +185,19 @@ class Unnamed(Task):
         return a & b
 
 
+class Greater(Task):
+    width = 1
+
+    def answer(self, a, b):
+        return a > b
+
+
 def test_task_needs_neither_a_name_nor_an_operator_of_its_class():
     task, other = Unnamed(3), type("Heir", (Unnamed,), {})(3)
     assert (task.name, other.name, task.prompt_names[3]) == ("unnamed", "heir", "+")
     task.operator = "&"
     assert rows(task, task.examples([3], [5])) == [("110&101", "100")]
+    assert Greater(3).examples([3, 5], [5, 3]).answer.tolist() == [0, 1]  # not false and true
 
 
 @given(tasks_with_operands())
