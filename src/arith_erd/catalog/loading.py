@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ..bundled import RESULTS
+from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
 from ..errors import DAMAGED_FILE_ERRORS, UserError, bad_value, counted, first_line, require_integer
 from ..interp.hooked import Origin
@@ -47,6 +49,9 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
         epoch: an epoch whose weights ``checkpoint.keep`` kept; by default the last weights. 0 is the network before
             training, made again from its seed.
 
+    Warns:
+        UserWarning: if the sources of a trusted package have changed since the run finished.
+
     Raises:
         UserError: if the folder does not hold a run, or the run lacks the seed or its weights.
     """
@@ -59,6 +64,8 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
         select_epochs(run, [seed], (epoch,))
     network = weights.initialise(job.network, seed)
     if epoch != 0:
+        if changed := run.changed_sources(source_hashes(job.resolved)):
+            warnings.warn(f"{run.path}: the sources of {changed} have changed since it was trained", stacklevel=2)
         state, epoch = _load_state(run, job, seed, epoch)
         network.load_state_dict(state)
     return _loaded_network(network, job, run.name, seed, epoch)
@@ -95,7 +102,7 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
         raise bad_value("name", name, f"{accepted}; or a folder with {CONFIG_FILE}, or USER/NAME on the Hub")
     seed = min(networks[name]) if seed is None else seed
     if seed not in networks[name]:
-        raise bad_value("seed", seed, f"{', '.join(map(str, networks[name]))} for {name}")
+        raise bad_value("seed", repr(seed), f"{', '.join(map(str, networks[name]))} for {name}")
     return load_run(networks[name][seed], seed)
 
 

@@ -133,7 +133,7 @@ class InterchangeInterventions(NetworkProbe):
         return task.to_tokens(model.interchange(self.base, source, model.roots[operand], digit))
 
     def notes(self) -> list[str]:
-        limit = "patching a whole activation cannot distinguish a value from a carry and an xor passed on together"
+        limit = "patching a whole activation cannot distinguish a variable from others that give it together"
         missing = [f"no family for {name}: {why}" for name, why in self.missing.items()]
         return [*missing, f"{limit}; probe=subspaces and dose can"]
 

@@ -143,15 +143,19 @@ class Run:
 
     def describe_code_changes(self, sources: Mapping[str, str]) -> str:
         """How the code, and ``sources`` (`source_hashes`), have changed since the run finished; empty if not at all."""
-        summary, now, changes = self.summary(), git_commit() or "", ""
-        then, before = summary.get("versions", {}).get("commit"), summary.get("sources", {})
+        then, now, changes = self.summary().get("versions", {}).get("commit"), git_commit() or "", ""
         if then and now and then != now:
             changes += f"; trained at commit {then}, the code is now at {now}".replace("-dirty", " with changes")
         elif then and now.endswith("-dirty"):
             changes += "; cannot tell whether the code changed: both had uncommitted changes"
-        if other := [name for name, digest in sources.items() if before.get(name, digest) != digest]:
-            changes += f"; the sources of {', '.join(other)} have changed since"
+        if changed := self.changed_sources(sources):
+            changes += f"; the sources of {changed} have changed since"
         return changes
+
+    def changed_sources(self, sources: Mapping[str, str]) -> str:
+        """The packages whose ``sources`` (`source_hashes`) have changed since the run finished, if it has."""
+        before = self.summary().get("sources", {}) if self.summary_file.is_file() else {}
+        return ", ".join(name for name, digest in sources.items() if before.get(name, digest) != digest)
 
     # Overwriting: the old run is renamed, and deleted when the new one has finished
 

@@ -18,6 +18,7 @@ import os
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Iterator
 from typing import Any, TextIO
 
@@ -56,9 +57,11 @@ def _notes(error: Exception, start: str) -> list[str]:
 def one_line_errors() -> Iterator[None]:
     """If the block raises, print one line on standard error and exit. `SystemExit`, also after a signal, passes.
 
+    A warning is one line too.
     Within the block a closed or full standard output or error is replaced by ``/dev/null`` instead of raising.
     """
-    before = sys.stdout, sys.stderr
+    before, format_before = (sys.stdout, sys.stderr), warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {printable(str(message))}\n"
     with open(os.devnull, "w") as nowhere:  # it takes the place of a closed descriptor, so that no other file does
         sys.stdout, sys.stderr = (_non_failing(stream or nowhere) for stream in before)
         try:
@@ -73,6 +76,7 @@ def one_line_errors() -> Iterator[None]:
             sys.stdout.flush()
             sys.stderr.flush()
             sys.stdout, sys.stderr = before
+            warnings.formatwarning = format_before
 
 
 class NonFailingFile(io.FileIO):

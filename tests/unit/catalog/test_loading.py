@@ -51,6 +51,13 @@ def test_loaded_network_is_the_trained_replica_and_has_its_reported_accuracy(tra
     assert hits[held_out].all(-1).double().mean().item() == pytest.approx(reported["val_seq_acc"])
 
 
+def test_a_run_whose_sources_changed_loads_with_a_warning(run, monkeypatch):
+    run.finish(run.summary() | {"sources": {"mine": "old"}})
+    monkeypatch.setattr("arith_erd.catalog.loading.source_hashes", lambda _: {"mine": "new"})
+    with pytest.warns(UserWarning, match="none-.*: the sources of mine have changed since it was trained"):
+        load_run(run.path)
+
+
 def test_runs_are_found_by_folder_or_glob_and_missing_runs_and_seeds_refused_in_one_line(trained_pack, tmp_path):
     path = trained_pack.path
     assert require_runs(f"{path.parent}/add-*") == require_runs(str(path)) == [path]
