@@ -7,7 +7,7 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,7 +65,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     network = weights.initialise(job.network, seed)
     if epoch != 0:
         if changed := run.changed_sources(source_hashes(job.resolved)):
-            warnings.warn(f"{run.path}: the sources of {changed} have changed since it was trained", stacklevel=2)
+            _warn_once(f"{run.path}: the sources of {changed} have changed since it was trained")
         state, epoch = _load_state(run, job, seed, epoch)
         network.load_state_dict(state)
     return _loaded_network(network, job, run.name, seed, epoch)
@@ -195,6 +195,11 @@ def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task 
     untrained = partial(Transformer, task.prompt_length, task.width)  # the references have the default size
     attributes: dict[str, Any] = {"task": task, "name": f"reference-{name}", "origin": Origin(make_untrained=untrained)}
     return [LoadedNetwork(reference(name, seed).network, seed=seed, **attributes) for seed in parse_seeds(seeds)]
+
+
+@cache  # Python's own record of warnings is lost whenever a library changes the filters
+def _warn_once(message: str) -> None:
+    warnings.warn(message, stacklevel=3)
 
 
 def _loaded_network(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> LoadedNetwork:
