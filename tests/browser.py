@@ -37,8 +37,9 @@ class Browser:
         )
         os.close(child_in)
         os.close(child_out)
-        page = next(x for x in self.call("Target.getTargets")["targetInfos"] if x["type"] == "page")
-        attached = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)
+        while not (pages := [x for x in self.call("Target.getTargets")["targetInfos"] if x["type"] == "page"]):
+            time.sleep(0.1)
+        attached = self.call("Target.attachToTarget", targetId=pages[0]["targetId"], flatten=True)
         self._session = attached["sessionId"]
         self.call("Network.enable")
 

@@ -29,6 +29,11 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+# Else tests would requeue the Slurm job in which they run, commit to the repository of a Git hook, or meet colours.
+for name in [*os.environ]:
+    if name.startswith(("SLURM_", "GIT_", "TTY_")) or name in ("FORCE_COLOR", "NETRC", "COLUMNS", "LINES"):
+        del os.environ[name]
+
 torch.set_num_threads(1)  # products this small only wait for each other on more
 
 yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # Hydra parses 17 files each time
@@ -128,7 +133,7 @@ def root() -> Path:
 
 @cache
 def _environment() -> dict[str, str]:
-    hidden = ("WANDB", "HYDRA", "COLUMNS", "PYTEST")
+    hidden = ("WANDB", "HYDRA", "PYTEST")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
     return kept | {"OMP_NUM_THREADS": "1"}
 

@@ -6,6 +6,7 @@ What a report passes on is in ``tests/unit/report/test_strangers.py``.
 import contextlib
 import os
 import pickle
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,6 +170,8 @@ def test_any_value_and_any_byte_in_a_run_is_read_or_refused_in_one_line(seed, ru
             yaml.safe_dump(put(config, random.choice([key for key, _ in flatten(config)]), anything(random)))
         )
     else:
+        if path in (run.summary_file, run.metrics_file):  # offsets do not depend on how long it took
+            path.write_text(re.sub(r"\d+\.\d+", "0.5", path.read_text()))
         data = path.read_bytes()
         at, length = random.randrange(len(data)), random.randint(1, 300)
         path.write_bytes(data[:at] + random.choice((b"\xff", b"", data[max(0, at - length) :])) + data[at + length :])

@@ -147,8 +147,9 @@ class Victims:
         if place != PLACES[1] and time.monotonic() - started - moment > SECONDS:
             return "ended late"
         expected = -number if number == signal.SIGKILL else 128 + number
-        early = own_process and status == -number  # before Python has set up the program's handlers
-        if status != expected and not early:
+        # Before Python has set up the program's handlers, or after it has removed them.
+        outside = status == -number and (own_process or run.finished)
+        if status != expected and not outside:
             return f"ended with {status}"
         weights = [one.weights_file(0) for one in (run, run.backup)]
         old = self.old.weights_file(0).read_bytes()

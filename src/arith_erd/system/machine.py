@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import subprocess
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,7 +51,8 @@ def git_commit(checkout: Path = ROOT) -> str | None:
     with contextlib.suppress(OSError):
         if (checkout / ".git").exists() and (revision := git("describe", "--always", "--exclude=*")):
             # New files count only in ``src`` and ``conf``, since others may be runs.
-            changed = git("status", "--porcelain", "-uno") or git("status", "--porcelain", "--", ":/src", ":/conf")
+            status = partial(git, "status", "--porcelain")
+            changed = status("-uno") or status("-unormal", "--", ":/src", ":/conf")
             return f"{revision}-dirty" if changed else revision
     return None
 

@@ -34,6 +34,11 @@ DropoutKeys = tuple[Tensor, ...]  # the dropout keys of one step: one for each s
 
 MIN_OPERATIONS_TO_COMPILE = 20e12  # operations from which compiling pays on a CPU; see benchmarks/README.md
 LARGE_NETWORK = 100_000  # parameters from which a replica keeps two CPU cores busy by itself
+RECOMPILE_LIMIT = 64
+"""Versions of a function, one for each size of a batch and kind of layer, before the next one runs eager.
+
+Which of them comes ninth, PyTorch's limit, would depend on where a run was interrupted.
+"""
 
 
 class Pack(nn.Module):
@@ -80,9 +85,7 @@ class Pack(nn.Module):
         stays eager if the loss has hooks inside it (torch 2.13). Elsewhere the whole pack is one graph.
         """
         self._compile_pending = False
-        # By default the ninth version of a function runs eager, and each size of a batch and kind of layer is one.
-        # Which of them comes ninth would depend on where a run was interrupted.
-        dynamo_config.recompile_limit = 64
+        dynamo_config.recompile_limit = RECOMPILE_LIMIT
         # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
         device = self.replica_keys.device
         chosen = compile_options(device, self._graphs)

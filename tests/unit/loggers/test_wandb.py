@@ -107,7 +107,7 @@ def test_broken_server_continues_offline(home, monkeypatch, capsys, key, answer,
     monkeypatch.setenv("WANDB_API_KEY", key)
     start = time.monotonic()
     two_epochs(Wandb(mode="online", timeout=1), home)
-    assert time.monotonic() - start < 10, "with timeout=1, and a machine that is busy"
+    assert time.monotonic() - start < 25, "with timeout=1, and a machine that is busy"
     (line,) = capsys.readouterr().out.splitlines()
     assert why in line
     assert line.endswith(f"logging offline. To upload later: wandb sync {home}/wandb/offline-run-*")

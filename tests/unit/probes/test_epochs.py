@@ -65,8 +65,11 @@ def test_every_probe_of_networks_has_a_measure_to_follow_over_epochs(name: str) 
     assert course.draw(name).axes
 
 
-def test_rows_of_an_epoch_are_those_of_its_network(whole: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_of_an_epoch_are_those_of_its_network(
+    whole: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """All epochs that were kept; the last one is the finished network. They lie inside the run directory."""
+    whole = Run(shutil.copytree(whole.path, tmp_path / whole.name))
     run_job(compose("probe", ["probe=logit_lens", f"run={whole.path}", "epoch=all"]))
     rows = pd.read_csv(whole.path / "probes" / "logit_lens-epochs" / "rows.csv")
     assert list(rows.columns[:2]) == ["epoch", "seed"]

@@ -15,7 +15,7 @@ from arith_erd.system.machine import SPIN_COUNT, SPIN_VARIABLES, configure_matmu
 
 def test_runs_in_a_repository_are_no_change_of_its_code(tmp_path: Path) -> None:
     def git(*words: str) -> None:
-        own = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        own = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
         subprocess.run(["git", "-C", tmp_path, *own, *words], check=True, capture_output=True)
 
     def write(name: str, text: str = "") -> None:

@@ -22,7 +22,7 @@ from arith_erd.models.weights import initialise
 from arith_erd.tasks import Add
 from arith_erd.training.data import TrainBatches
 from arith_erd.training.module import LitPack, accuracies
-from arith_erd.training.pack import AddBiasLater, Pack, should_compile
+from arith_erd.training.pack import AddBiasLater, Pack, _has_compiler, should_compile
 
 TASK = Add(3)
 SEEDS = (5, 0, 9)
@@ -134,6 +134,7 @@ def graphs(monkeypatch) -> list:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not _has_compiler(), reason="no C++ compiler with Python's headers")
 @pytest.mark.parametrize(("network", "replicas"), [(Transformer, 1), (NanoGPT, 3)])
 def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch, network, replicas):
     """One replica has its layers compiled, several tiny ones are one graph."""

@@ -149,7 +149,8 @@ def test_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monke
 def test_sweep_compiles_every_pack(train, monkeypatch):
     """Two packs, each with versions of its own for two batch sizes; more than that would end in an error here."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # no C++: it is about the counting
-    with torch._dynamo.config.patch(recompile_limit=2, fail_on_recompile_limit_hit=True):
+    monkeypatch.setattr("arith_erd.training.pack.RECOMPILE_LIMIT", 2)
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
         for seeds in ("0-1", "2-3"):
             train("model=nanogpt", "trainer.max_epochs=1", "trainer.compile=true", f"seed={seeds}")
 
