@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -362,23 +363,16 @@ def test_a_network_that_changes_outputs_in_place_is_read_and_resumed_as_it_runs(
         assert equal(again, logits)
     assert all(equal(resumed(), logits) for _ in range(3))
     blind = Hooked(InPlace(causal=False), {}, task=TASK)
-    for call in (
-        lambda: blind.greedy_tokens(CLEAN),
-        lambda: blind.run(CLEAN),
-        lambda: blind.predict(1, 2, interventions=[Steer("first", 0, ZEROS)]),
-    ):
+    for call in (blind.greedy_tokens, blind.run, partial(blind.predict, interventions=[Steer("first", 0, ZEROS)])):
         with pytest.raises(UserError, match=r"^InPlace: its logits depend on later tokens of the answer; expected"):
-            call()
+            call(CLEAN)
 
 
 def test_every_run_is_in_evaluation_mode() -> None:
     model = hooked("nanogpt")
-    for run in (
-        *(lambda: model.run(CLEAN), lambda: model.resume_from("dec.1", CLEAN), lambda: model.predict([1], [2])),
-        lambda: model.greedy_tokens(CLEAN),
-    ):
+    for run in (model.run, partial(model.resume_from, "dec.1"), model.predict, model.greedy_tokens):
         model.network.train()  # whose dropout refuses to run
-        run()
+        run(CLEAN)
         assert not model.network.training
 
 

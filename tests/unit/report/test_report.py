@@ -1,7 +1,6 @@
 """``python -m arith_erd.report``: from a folder of runs, whatever is in it, to a report."""
 
 import re
-import tomllib
 from pathlib import Path
 
 import pandas as pd
@@ -107,14 +106,3 @@ def test_report_is_deterministic_and_removes_stale_files(small, tmp_path: Path) 
     (runs.parent / "empty").mkdir()
     build([runs.parent / "empty"], tmp_path)
     assert not list((tmp_path / "figures").iterdir())
-
-
-@pytest.mark.slow
-def test_nothing_is_imported_from_the_folder_that_it_runs_in(cli, root: Path, tmp_path: Path) -> None:
-    (tmp_path / "yaml.py").write_text("raise SystemExit('a received yaml.py ran')")
-    door = tomllib.loads((root / "pyproject.toml").read_text())["project"]["scripts"]["arith-report"]
-    module, function = door.split(":")
-    script = tmp_path / "bin" / "arith-report"  # the script that pip writes
-    script.parent.mkdir()
-    script.write_text(f"from {module} import {function}\n{function}()\n")
-    assert cli(str(script), "--help", cwd=tmp_path).stdout.startswith("usage: arith-report ")
