@@ -127,7 +127,7 @@ class Hooked:
         prompt = torch.as_tensor(examples.prompt, device=self.device)
         if not (interventions := as_interventions(interventions)):
             return self.task.decode(greedy_decode(self.network.eval(), prompt, length).cpu().numpy())
-        self.inputs(examples)  # checks that the network is causal
+        self._causal_inputs(examples)
         tokens = prompt.new_full((len(prompt), length), ZERO)  # those not yet decoded change none before them
         for t in range(length):
             tokens[:, t] = self.run((prompt, shift_right(tokens)), interventions)[:, t].argmax(-1)
@@ -148,27 +148,15 @@ class Hooked:
 
     def greedy_tokens(self, examples: Examples) -> Tensor:
         """The tokens (N, m) that greedy decoding gives for the prompts of examples."""
-        self.inputs(examples)  # checks that teacher forcing can tell which are right
-        prompt, completion = (torch.as_tensor(x, device=self.device) for x in (examples.prompt, examples.completion))
-        return greedy_tokens(self.network.eval(), prompt, completion)
-
-    def _require_causal(self, prompt: Tensor, answer_in: Tensor) -> None:
-        """Raise a `UserError` if the logits depend on a later token of the answer, which teacher forcing gives away."""
-        if self._is_causal:
-            return
-        if not is_causal(lambda x: self.run((prompt[:8], x)), answer_in[:8]):
-            raise UserError(f"{self.name}: its logits depend on later tokens of the answer; expected a causal network")
-        self._is_causal = True
+        prompt, _ = self._causal_inputs(examples)
+        return greedy_tokens(self.network.eval(), prompt, torch.as_tensor(examples.completion, device=self.device))
 
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: for examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
         if isinstance(examples, Examples):
             if self._task is not None:
                 self._task.require_own_examples(examples, self.name)
-            tensors = torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
-            if self._task is not None and len(examples):
-                self._require_causal(*tensors)
-            examples = tensors
+            examples = torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
         if not isinstance(examples, Sequence) or not all(isinstance(x, Tensor) for x in examples):
             raise UserError(f"{self.name}: received {type(examples).__name__}; expected task.examples(..), or tensors")
         if not examples or not len(examples[0]):
@@ -176,6 +164,17 @@ class Hooked:
         if len(counts := {len(x) for x in examples}) > 1:
             raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected equal numbers")
         return tuple(x.to(self.device) for x in examples)
+
+    def _causal_inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
+        """`inputs`; a `UserError` if logits depend on later tokens of the answer, which teacher forcing gives away."""
+        inputs = self.inputs(examples)
+        if isinstance(examples, Examples) and self._task is not None and not self._is_causal:
+            prompt, answer_in = (x[:8] for x in inputs)
+            if not is_causal(lambda x: self.run((prompt, x)), answer_in):
+                problem = "its logits depend on later tokens of the answer"
+                raise UserError(f"{self.name}: {problem}; expected a causal network")
+            self._is_causal = True
+        return inputs
 
     def run(
         self, inputs: Inputs, interventions: Intervention | Sequence[Intervention] = (), batch_size: int = BATCH_SIZE
@@ -188,7 +187,7 @@ class Hooked:
         Raises:
             UserError: if the network lacks a site or a position, or a value does not fit.
         """
-        return ForwardPass(self, None, self.inputs(inputs), batch_size)(interventions)
+        return ForwardPass(self, None, self._causal_inputs(inputs), batch_size)(interventions)
 
     @torch.no_grad()
     def run_with_cache(
@@ -211,7 +210,7 @@ class Hooked:
         sites, interventions = [*dict.fromkeys(sites)], as_interventions(interventions)
         logits: list[Tensor] = []
         cached: dict[str, list[Tensor]] = {site: [] for site in sites}
-        for batch, tensors in split_batches(self.inputs(inputs), batch_size):
+        for batch, tensors in split_batches(self._causal_inputs(inputs), batch_size):
 
             def store(site: str, x: Tensor, tensors: Sequence[Tensor] = tensors) -> None:
                 require_layout(site, x, tensors)
@@ -224,4 +223,4 @@ class Hooked:
 
     def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH_SIZE) -> ForwardPass:
         """Run once up to a site. The result is a function that runs the rest of the network, with any interventions."""
-        return ForwardPass(self, site, self.inputs(inputs), batch_size)
+        return ForwardPass(self, site, self._causal_inputs(inputs), batch_size)
