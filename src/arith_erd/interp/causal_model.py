@@ -43,8 +43,8 @@ class CausalModel:
 
     Args:
         variables: name -> function, in any order; by default those of ``task.variables()``.
-        output: the variable that is the answer, as integers (N,) or digits (N, width); by default ``answer``, else the
-            last of ``variables`` that is always right.
+        output: the variable that is the answer, as digits (N, width) or as integers (N,), whose higher digits do not
+            count; by default ``answer``, else the last of ``variables`` that is always right.
 
     Attributes:
         variables: the operands' digits, then those given; without one called ``answer``.
@@ -200,16 +200,15 @@ class CausalModel:
         task = self.task
         examples = task.examples() if task.size <= NUM_CHECKED else task.sample(NUM_CHECKED)
         values, answer = self.values(examples), to_digits(examples.answer, task.width, task.base)
-
-        def is_right(value: Array) -> npt.NDArray[np.bool_]:  # `_digits` drops the higher digits of large numbers
-            return value == examples.answer if value.ndim == 1 else (value == answer).all(axis=1)
-
-        if name := next((name for name in candidates if is_right(values[name]).all()), ""):
-            return name
+        right = [name for name in candidates if np.array_equal(self._digits(values[name]), answer)]
+        # `_digits` drops the higher digits of numbers that are too large, so those that need not are preferred.
+        exact = [name for name in right if values[name].ndim == 2 or np.array_equal(values[name], examples.answer)]
+        if right:
+            return [*exact, *right][0]
         name = candidates[0]
-        first, value = int(is_right(values[name]).argmin()), values[name]
+        first = int((self._digits(values[name]) != answer).any(axis=1).argmax())
         at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))
-        received = f"{name} is {value[first] if value.ndim == 1 else from_digits(value[first], task.base)} for {at}"
+        received = f"{name} is {from_digits(self._digits(values[name])[first], task.base)} for {at}"
         accepted = f"the answer {examples.answer[first]}, or another variable that is"
         raise UserError(f"causal model of {task.name}: its output {received}; expected {accepted}")
 

@@ -201,7 +201,7 @@ def sample_balanced_pairs(
         source[fits] = candidate[fits]
     pairs = CounterfactualDataset(causal_model, base, source, Family(vary=(variable,)), digit, pool)
     if pairs.num_distinct < min(MIN_DISTINCT, len(pairs) // 2):
-        problem = f"{variable}: a set of {len(pairs)} pairs has only {pairs.num_distinct} distinct ones"
+        problem = f"{causal_model.task}: sets of pairs have fewer than {MIN_DISTINCT} distinct ones"
         warnings.warn(f"{problem}; more bits give more", stacklevel=2)
     return pairs
 

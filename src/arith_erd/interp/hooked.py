@@ -56,9 +56,9 @@ class Hooked:
 
     Args:
         network: any module that returns logits (N, t, V) for a prompt (N, P) and decoder inputs (N, t), the tokens
-            ``<start> r_0 .. r_(t-2)``. Logits must depend on no later token, which is checked on the first examples.
-            `run` calls it once, with t = m; `predict` with t = 1, 2, .. m, or with t = m under interventions. It is put
-            into evaluation mode, here and at every run.
+            ``<start> r_0 .. r_(t-2)``. Logits must depend on no later token (`require_causal`). `run` calls it once,
+            with t = m; `predict` with t = 1, 2, .. m, or with t = m under interventions. It is put into evaluation
+            mode, here and at every run.
         sites: name -> submodule whose output is read and replaced: examples on axis 0, positions on axis 1; of a tuple
             only the first element. By default ``network.sites()``.
         task: the task of the network; needed for `Examples`, names of positions and `predict`.
@@ -127,7 +127,7 @@ class Hooked:
         prompt = torch.as_tensor(examples.prompt, device=self.device)
         if not (interventions := as_interventions(interventions)):
             return self.task.decode(greedy_decode(self.network.eval(), prompt, length).cpu().numpy())
-        self._causal_inputs(examples)
+        self.require_causal(examples)
         tokens = prompt.new_full((len(prompt), length), ZERO)  # those not yet decoded change none before them
         for t in range(length):
             tokens[:, t] = self.run((prompt, shift_right(tokens)), interventions)[:, t].argmax(-1)
@@ -143,13 +143,15 @@ class Hooked:
         examples = self.task.examples() if examples is None else examples
         if not isinstance(examples, Examples):
             raise UserError(f"accuracy: received {type(examples).__name__}; expected examples, then interventions")
+        self.require_causal(examples)
         completion, logits = torch.as_tensor(examples.completion), self.run(examples, interventions).cpu()
         return float(sequence_correct(logits.argmax(-1), completion).double().mean())
 
     def greedy_tokens(self, examples: Examples) -> Tensor:
         """The tokens (N, m) that greedy decoding gives for the prompts of examples."""
-        prompt, _ = self._causal_inputs(examples)
-        return greedy_tokens(self.network.eval(), prompt, torch.as_tensor(examples.completion, device=self.device))
+        self.require_causal(examples)
+        completion = torch.as_tensor(examples.completion, device=self.device)
+        return greedy_tokens(self.network.eval(), self.inputs(examples)[0], completion)
 
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: for examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
@@ -165,16 +167,19 @@ class Hooked:
             raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected equal numbers")
         return tuple(x.to(self.device) for x in examples)
 
-    def _causal_inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
-        """`inputs`; a `UserError` if logits depend on later tokens of the answer, which teacher forcing gives away."""
-        inputs = self.inputs(examples)
-        if isinstance(examples, Examples) and self._task is not None and not self._is_causal:
-            prompt, answer_in = (x[:8] for x in inputs)
-            if not is_causal(lambda x: self.run((prompt, x)), answer_in):
-                problem = "its logits depend on later tokens of the answer"
-                raise UserError(f"{self.name}: {problem}; expected a causal network")
-            self._is_causal = True
-        return inputs
+    def require_causal(self, examples: Examples | None = None) -> None:
+        """Raise a `UserError` if logits depend on later tokens of the answer, which teacher forcing gives away.
+
+        The first call runs the network on up to eight examples, twice. Everything that takes a right token for a right
+        answer calls it: `accuracy`, `greedy_tokens`, `predict` under interventions, interchanges and probes.
+        """
+        if self._is_causal:
+            return
+        examples = self.task.examples(*[0] * self.task.num_operands) if examples is None else examples
+        prompt, answer_in = (x[:8] for x in self.inputs(examples))
+        if not is_causal(lambda x: ForwardPass(self, None, (prompt, x), BATCH_SIZE)(), answer_in):
+            raise UserError(f"{self.name}: its logits depend on later tokens of the answer; expected a causal network")
+        self._is_causal = True
 
     def run(
         self, inputs: Inputs, interventions: Intervention | Sequence[Intervention] = (), batch_size: int = BATCH_SIZE
@@ -187,7 +192,7 @@ class Hooked:
         Raises:
             UserError: if the network lacks a site or a position, or a value does not fit.
         """
-        return ForwardPass(self, None, self._causal_inputs(inputs), batch_size)(interventions)
+        return ForwardPass(self, None, self.inputs(inputs), batch_size)(interventions)
 
     @torch.no_grad()
     def run_with_cache(
@@ -210,7 +215,7 @@ class Hooked:
         sites, interventions = [*dict.fromkeys(sites)], as_interventions(interventions)
         logits: list[Tensor] = []
         cached: dict[str, list[Tensor]] = {site: [] for site in sites}
-        for batch, tensors in split_batches(self._causal_inputs(inputs), batch_size):
+        for batch, tensors in split_batches(self.inputs(inputs), batch_size):
 
             def store(site: str, x: Tensor, tensors: Sequence[Tensor] = tensors) -> None:
                 require_layout(site, x, tensors)
@@ -223,4 +228,4 @@ class Hooked:
 
     def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH_SIZE) -> ForwardPass:
         """Run once up to a site. The result is a function that runs the rest of the network, with any interventions."""
-        return ForwardPass(self, site, self._causal_inputs(inputs), batch_size)
+        return ForwardPass(self, site, self.inputs(inputs), batch_size)

@@ -98,6 +98,8 @@ def _measure(probe: Probe, title: str) -> list[dict[str, Any]]:
         if task.min_bits is not None:
             lengths = f"{task.min_bits} to {task.bits} {task.digit_noun}"
             raise UserError(f"task={task.name}: has operands of {lengths}; expected one length, for any probe")
+    for model in models:
+        model.require_causal()
     return collect_rows(probe.rows(), title, len(models))
 
 

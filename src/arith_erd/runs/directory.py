@@ -154,8 +154,12 @@ class Run:
 
     def changed_sources(self, sources: Mapping[str, str]) -> str:
         """The packages whose ``sources`` (`source_hashes`) have changed since the run finished, if it has."""
-        before = self.summary().get("sources", {}) if sources and self.summary_file.is_file() else {}
-        return ", ".join(name for name, digest in sources.items() if before.get(name, digest) != digest)
+        try:
+            before = self.summary().get("sources")
+        except UserError:
+            before = None
+        known = before if isinstance(before, Mapping) else {}
+        return ", ".join(name for name, digest in sources.items() if known.get(name, digest) != digest)
 
     # Overwriting: the old run is renamed, and deleted when the new one has finished
 

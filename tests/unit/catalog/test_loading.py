@@ -56,6 +56,9 @@ def test_a_run_whose_sources_changed_loads_with_a_warning(run, monkeypatch):
     monkeypatch.setattr("arith_erd.catalog.loading.source_hashes", lambda _: {"mine": "new"})
     with pytest.warns(UserWarning, match="none-.*: the sources of mine have changed since it was trained"):
         load_run(run.path)
+    for text in ('{"sources": null}', "{"):  # nothing to compare
+        run.summary_file.write_text(text)
+        load_run(run.path)
 
 
 def test_runs_are_found_by_folder_or_glob_and_missing_runs_and_seeds_refused_in_one_line(trained_pack, tmp_path):

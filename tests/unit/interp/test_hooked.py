@@ -363,9 +363,12 @@ def test_a_network_that_changes_outputs_in_place_is_read_and_resumed_as_it_runs(
         assert equal(again, logits)
     assert all(equal(resumed(), logits) for _ in range(3))
     blind = Hooked(InPlace(causal=False), {}, task=TASK)
-    for call in (blind.greedy_tokens, blind.run, partial(blind.predict, interventions=[Steer("first", 0, ZEROS)])):
+    for call in (blind.greedy_tokens, blind.accuracy, partial(blind.predict, interventions=[Steer("first", 0, ZEROS)])):
         with pytest.raises(UserError, match=r"^InPlace: its logits depend on later tokens of the answer; expected"):
             call(CLEAN)
+    noisy = Hooked(network, {"dropout": network.first}, task=TASK)
+    network.second.register_forward_hook(lambda module, inputs, x: x + torch.randn_like(x))
+    noisy.require_causal()  # though it is random
 
 
 def test_every_run_is_in_evaluation_mode() -> None:
