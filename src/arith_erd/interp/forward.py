@@ -43,7 +43,8 @@ def run_batch(
         require_layout(interventions[0].site, x, inputs)
         for intervention in interventions:
             site, position = intervention.site, intervention.position
-            positions, m = SitePositions.in_run(site, x, inputs), model.answer_length
+            m = model.answer_length
+            positions = SitePositions.in_run(site, x, inputs, m)
             prompt, own = positions.num_prompt, positions.num_own
             index = None if position is None else positions.index(position, model.task if m else None)
             place = slice(prompt, None) if index is None else prompt + index

@@ -219,7 +219,8 @@ class Hooked:
 
             def store(site: str, x: Tensor, tensors: Sequence[Tensor] = tensors) -> None:
                 require_layout(site, x, tensors)
-                own = x.shape[1] if include_prompt else SitePositions.in_run(site, x, tensors).num_own
+                positions = SitePositions.in_run(site, x, tensors, self.answer_length)
+                own = x.shape[1] if include_prompt else positions.num_own
                 cached[site].append(x[:, -own:].clone())  # now, since the network may change x in place
 
             with edit_outputs(self.sites, {site: partial(store, site) for site in sites}, prepend=False):

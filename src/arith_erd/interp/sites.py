@@ -64,10 +64,18 @@ class SitePositions:
         return cls(site, length - own, own)
 
     @classmethod
-    def in_run(cls, site: str, x: "Tensor", inputs: "Sequence[Tensor]") -> Self:
-        """Those of an output x in a forward pass, with inputs prompt (B, P) and decoder's (B, t), or others."""
-        answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else x.shape[1]
-        return cls.from_lengths(site, x.shape[1], inputs[0].shape[1], answer)
+    def in_run(cls, site: str, x: "Tensor", inputs: "Sequence[Tensor]", answer_length: int = 0) -> Self:
+        """Those of an output x in a forward pass, with inputs prompt (B, P) and decoder's (B, t), or others.
+
+        A `UserError` if t is less than ``answer_length`` and T does not tell what the positions are.
+        """
+        length, prompt = x.shape[1], inputs[0].shape[1]
+        answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else length
+        unknown = answer < length < answer_length and length not in (prompt, prompt + answer)
+        if unknown and not site.startswith("enc."):  # in a run of the whole answer it owns them all, or the last
+            received = f"{length} positions in a run of {answer} of the {answer_length} answer tokens"
+            raise UserError(f"site={site}: has {received}; expected a run of all, which tells what the positions are")
+        return cls.from_lengths(site, length, prompt, answer)
 
     @classmethod
     def in_task(cls, site: str, x: "Tensor", task: "Task") -> Self:

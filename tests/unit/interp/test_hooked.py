@@ -15,7 +15,7 @@ from arith_erd.errors import UserError
 from arith_erd.interp.erasure import leace
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
-from arith_erd.interp.sites import residual_stream
+from arith_erd.interp.sites import SitePositions, residual_stream
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.probes.patching import Patching
 from arith_erd.tasks import Add, RandomOutput
@@ -99,6 +99,8 @@ def test_a_position_of_a_truncated_run_is_the_same_position() -> None:
         _, other = model.run_with_cache(OTHER, ["dec.2"])
         patch = [Interchange("dec.2", 1).with_source(other)]
         assert equal(model.run((prompt, answer_in[:, :2]), patch)[:, 1], model.run(CLEAN, patch)[:, 1])
+    with pytest.raises(UserError, match=r"^site=slots: has 3 positions in a run of 2 of the 4 answer tokens; expected"):
+        SitePositions.in_run("slots", torch.zeros(64, 3, 8), (prompt, answer_in[:, :2]), 4)
 
 
 @pytest.mark.parametrize("kind", [Transformer, NanoGPT])
