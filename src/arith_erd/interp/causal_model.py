@@ -204,7 +204,7 @@ class CausalModel:
         # `_digits` drops the higher digits of numbers that are too large, so those that need not are preferred.
         exact = [name for name in right if values[name].ndim == 2 or np.array_equal(values[name], examples.answer)]
         if right:
-            return [*exact, *right][0]
+            return (exact or right)[0]
         name = candidates[0]
         first = int((self._digits(values[name]) != answer).any(axis=1).argmax())
         at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))

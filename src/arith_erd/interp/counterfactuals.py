@@ -175,11 +175,9 @@ class CounterfactualDataset:
             except UserError as error:
                 problem = f"a share of {share:g} leaves {n} of {len(self)} pairs and {len(pool)} examples, too few"
                 raise UserError(f"{problem}: {error}") from error
-        if fewest := min(
-            (part.num_distinct for part in parts if part.num_distinct < min(MIN_DISTINCT, len(part))), default=0
-        ):
+        if few := [part.num_distinct for part in parts if part.num_distinct < min(MIN_DISTINCT, len(part))]:
             advice = "more bits, a larger share, or part(rows) of these pairs give more"
-            warnings.warn(f"split: a part has only {fewest} distinct pairs; {advice}", stacklevel=2)
+            warnings.warn(f"split: a part has only {min(few)} distinct pairs; {advice}", stacklevel=2)
         return tuple(parts)
 
 

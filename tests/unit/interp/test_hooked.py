@@ -12,12 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from arith_erd.errors import UserError
+from arith_erd.interp.causal_model import CausalModel
+from arith_erd.interp.counterfactuals import CounterfactualDataset
 from arith_erd.interp.erasure import leace
 from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.interchange import interchange_accuracy
 from arith_erd.interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
 from arith_erd.interp.sites import SitePositions, residual_stream
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.probes.patching import Patching
+from arith_erd.probes.run_probe import probe
 from arith_erd.tasks import Add, RandomOutput
 from tests.unit.interp.toys import InDirections
 from tests.unit.tasks.test_tasks import Square
@@ -364,17 +368,25 @@ def test_a_network_that_changes_outputs_in_place_is_read_and_resumed_as_it_runs(
     for again in (model.run(CLEAN, [Replace(site, None, cache[site])]) for site in cache):
         assert equal(again, logits)
     assert all(equal(resumed(), logits) for _ in range(3))
-    blind = Hooked(InPlace(causal=False), {}, task=TASK)
-    for call in (blind.greedy_tokens, blind.accuracy, partial(blind.predict, interventions=[Steer("first", 0, ZEROS)])):
+    later = InPlace(causal=False)
+    blind = Hooked(later, {"first": later.first}, task=TASK)
+    pairs = CounterfactualDataset.sample(CausalModel(TASK), vary="carry", keep="xor", n=8)
+    for call in (
+        *(partial(blind.greedy_tokens, CLEAN), partial(blind.accuracy, CLEAN)),
+        partial(blind.predict, CLEAN, interventions=[Steer("first", 0, ZEROS)]),
+        partial(interchange_accuracy, blind, pairs.causal_model, pairs, sites="all"),
+        partial(probe, "patching", blind),
+    ):
         with pytest.raises(UserError, match=r"^InPlace: its logits depend on later tokens of the answer; expected"):
-            call(CLEAN)
-    noisy = Hooked(network, {"dropout": network.first}, task=TASK)
+            call()
+    noisy = Hooked(network, {}, task=TASK)
     network.second.register_forward_hook(lambda module, inputs, x: x + torch.randn_like(x))
     noisy.require_causal()  # though it is random
 
 
 def test_every_run_is_in_evaluation_mode() -> None:
     model = hooked("nanogpt")
+    model.require_causal()
     for run in (model.run, partial(model.resume_from, "dec.1"), model.predict, model.greedy_tokens):
         model.network.train()  # whose dropout refuses to run
         run(CLEAN)
