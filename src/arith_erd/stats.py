@@ -155,17 +155,16 @@ class Estimate:
         return cls(sample.mean, sample.mean, method, _clip(value_range, interval))
 
     @classmethod
-    def of_median(cls, seeds: Bounds, whole_range: bool = False) -> "Estimate":
+    def of_median(cls, seeds: Bounds) -> "Estimate":
         """A median, with the interval from the d-th smallest to the d-th largest seed; none for fewer than 5 seeds.
 
         d is the largest that covers at least 92%. With five seeds that is the range, which covers 93.75%:
         ``[28, 33, 32, 35, 38]`` -> ``(28, 38)``; with eight, from the second to the seventh seed, 93.0%.
-        ``whole_range`` always takes the range, as before 2026-11-24.
         """
         low, high = (np.sort(np.asarray(bound, dtype=float)) for bound in seeds)
         n, interval = len(low), None
         if n >= MIN_FOR_MEDIAN:
-            depth = 1 if whole_range else int(stats.binom.ppf((1 - MEDIAN_COVERAGE) / 2, n, 0.5))
+            depth = int(stats.binom.ppf((1 - MEDIAN_COVERAGE) / 2, n, 0.5))
             interval = float(low[depth - 1]), float(high[n - depth])
         return cls(float(np.median(low)), float(np.median(high)), "median, order statistics", interval)
 

@@ -1,6 +1,6 @@
 """Compare the paper's claims with our measurements: an estimate over seeds, and a verdict from its interval.
 
-The rules are those of ``docs/verdicts.md``. A claim is also judged by the rules before 2026-11-24, on the same runs.
+The rules are those of ``docs/verdicts.md``.
 """
 
 from collections import Counter
@@ -54,7 +54,6 @@ class Result:
     source: str  # our runs, the authors' weights, or the task alone, which needs no run
     samples: list[pd.DataFrame]  # for each kind of run, a row per replica: ``replica, seed, low, high``
     verdict: Verdict = "not run"
-    old_verdict: Verdict | None = None  # by the rules before 2026-11-24, if it was judged by these
     cause: str = ""
     estimate: Estimate | None = None
     authors_value: float | None = None  # measured on the authors' weights
@@ -106,8 +105,6 @@ def evaluate_claims(paper: Paper, data: RunData) -> list[Result]:
 def evaluate_claim(claim: Claim, data: RunData) -> Result:
     measure, run_options = claim.measure, [runs for _, runs in claim.measure.weighted_conditions]
     result = Result(claim, measure.source, [measure.values(data, runs) for runs in run_options])
-    if claim.old_claim:
-        result.old_verdict = evaluate_claim(claim.old_claim, data).verdict
     if isinstance(measure, ProbeColumn):
         authors_samples = [measure.authors_values(data, runs) for runs in run_options]
         if all(map(len, authors_samples)):
@@ -142,7 +139,7 @@ def _estimate(result: Result) -> Estimate:
     if isinstance(measure, Ceiling):
         return Estimate.exact(measure.ceiling())
     if claim.statistic == "median":
-        return Estimate.of_median(bounds[0], whole_range=claim.by_old_rules)
+        return Estimate.of_median(bounds[0])
     if claim.statistic == "ratio":
         return Estimate.of_ratio(*bounds)
     terms = [Moments.of(low, weight) for (low, _), weight in zip(bounds, weights, strict=True)]
@@ -185,8 +182,8 @@ def _count_learning(claim: Claim, data: RunData) -> list[LearningCounts]:
     measure = claim.measure
     several = claim.mean_of or len(measure.weighted_conditions) > 1
     applies = claim.value >= LEARNING_ACCURACY if claim.unit == "accuracy" else several
-    compared = claim.statistic in ("mean", "prediction") and not claim.by_old_rules
-    if not compared or not isinstance(measure, Metrics) or not measure.tail or not applies:
+    of_mean = claim.statistic in ("mean", "prediction")
+    if not of_mean or not isinstance(measure, Metrics) or not measure.tail or not applies:
         return []
     accuracy = measure.model_copy(update={"column": "val_seq_acc", "minus_column": "", "tail": "median"})
     samples = [accuracy.values(data, runs)["low"].to_numpy() for _, runs in measure.weighted_conditions]
@@ -202,8 +199,6 @@ def _verdict(result: Result, estimate: Estimate) -> Verdict:
         accuracies = result.samples[0]["low"].to_numpy()
         return ceiling_verdict(claim.accepted_range, estimate.low, measure.ceiling(validation_only=True), accuracies)
     if claim.statistic == "votes":
-        if claim.by_old_rules:
-            return votes_verdict(int(claim.value), result.votes)
         return layer_verdict(int(claim.value), result.votes, result.layer_gap.interval if result.layer_gap else None)
     if len(result.learning_counts) == 1:
         return share_verdict(claim.value, result.learning_counts[0], interval or (0.0, 1.0), claim.mean_of or 5)

@@ -122,7 +122,7 @@ def claims_table(results: Sequence[Result], data: RunData, paper: Paper, runs: P
         row |= {"n": "exact" if result.exact and result.num_seeds else result.num_seeds}
         row |= {"seeds": result.seeds, "ours_says": " ".join(ours_texts(result)).strip(), "values": values_text(result)}
         row |= {"averaged_curve": result.averaged_curve_epoch, "censored": result.num_censored}
-        row |= {"unfinished": result.num_unfinished, "verdict": result.verdict, "verdict_before": result.old_verdict}
+        row |= {"unfinished": result.num_unfinished, "verdict": result.verdict}
         row |= {"cause": result.cause, "erratum": claim.erratum}
         row |= {"measured_on": result.source if result.num_seeds else "", "authors_weights": result.authors_value}
         row |= {key: ", ".join(sorted(set(used[key].dropna()))) for key in PROVENANCE_COLUMNS}
@@ -137,10 +137,8 @@ def replicas_table(data: RunData) -> pd.DataFrame:
 def summary(results: Sequence[Result]) -> str:
     """``Of 60 results: 9 reproduced, 51 not run. 3 more claims state the same facts and are not counted.``"""
     counted, repeated = [result for result in results if result.claim.counted], [r for r in results if r.claim.same_as]
-    before = count_verdicts(result.old_verdict for result in counted if result.old_verdict)
     return (
-        f"Of {len(counted)} results: {count_verdicts(result.verdict for result in counted)}"
-        f"{f' (by the rules before 2026-11-24: {before})' if before else ''}. "
+        f"Of {len(counted)} results: {count_verdicts(result.verdict for result in counted)}. "
         f"{len(repeated)} more claims state the same facts and are not counted."
     )
 
@@ -182,8 +180,6 @@ def values_text(result: Result) -> str:
 def notes(result: Result) -> list[str]:
     claim, gap = result.claim, result.layer_gap
     remarks = [f"the same fact as {claim.same_as}, not counted"] if claim.same_as else []
-    if result.old_verdict not in (None, result.verdict):
-        remarks += [f"by the rules before 2026-11-24: {result.old_verdict}"]
     if len(result.learning_counts) > 1:
         remarks += ["shares of seeds that learn are compared"]
     if gap:

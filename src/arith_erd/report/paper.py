@@ -23,10 +23,7 @@ Statistic: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio",
 
 
 class Claim(StrictModel):
-    """One published number. The head of ``paper.yaml`` explains its keys.
-
-    ``old_claim`` is the same claim by the rules before 2026-11-24, if it was judged then.
-    """
+    """One published number. The head of ``paper.yaml`` explains its keys."""
 
     id: str
     section: str
@@ -38,8 +35,6 @@ class Claim(StrictModel):
     tolerance: float | Annotated[str, Field(pattern=r"^[\d.]+%$")] | None = None
     bound: Literal["at_most", "at_least", "above"] | None = None
     mean_of: int = 0
-    by_old_rules: bool = False
-    old_claim: "Claim | None" = None
     make: str = ""
     same_as: str = ""
     paper: str = ""
@@ -101,16 +96,11 @@ class PaperFigure(StrictModel):
 
 
 class Paper(StrictModel):
-    """``paper.yaml`` or ``mini.yaml``.
-
-    ``sections`` maps titles to places in the paper. ``judged_before`` says whether the claims were also judged by the
-    rules before 2026-11-24.
-    """
+    """``paper.yaml`` or ``mini.yaml``. ``sections`` maps titles to places in the paper."""
 
     file: str
     heading: str
     about: str = ""
-    judged_before: bool
     title: str
     authors: str
     journal: str
@@ -136,9 +126,9 @@ class Paper(StrictModel):
 def load_paper(path: Path = PAPER) -> Paper:
     """Read and check ``paper.yaml``; a `UserError` names the claim and the key."""
     raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    sections, judged_before = raw.pop("sections"), raw["judged_before"]
+    sections = raw.pop("sections")
     claims = [
-        _read_claim(entry, section["title"], path.name, judged_before)
+        _read_claim({"section": section["title"], **entry}, path.name)
         for section in sections
         for entry in section["claims"]
     ]
@@ -155,18 +145,7 @@ def load_paper(path: Path = PAPER) -> Paper:
     return Paper(**raw, file=path.name, figures=figures, sections=places, claims=tuple(claims))
 
 
-def _read_claim(entry: Mapping[str, Any], section: str, file: str, judged_before: bool) -> Claim:
-    """Read one entry of ``claims``; if ``judged_before``, also as it was judged before 2026-11-24."""
-    settings = {"section": section, **entry}
-    changed = settings.pop("before", {})
-    claim, old_settings = _parse_claim(settings, file), settings | changed | {"mean_of": 0, "by_old_rules": True}
-    if not judged_before:
-        return claim
-    old_settings["measure"] = {key: value for key, value in old_settings["measure"].items() if key != "tail"}
-    return claim.model_copy(update={"old_claim": _parse_claim(old_settings, file)})
-
-
-def _parse_claim(entry: dict[str, Any], file: str) -> Claim:
+def _read_claim(entry: dict[str, Any], file: str) -> Claim:
     try:
         claim = Claim(**entry)
     except ValidationError as error:

@@ -9,7 +9,7 @@ import pytest
 
 from arith_erd.report import claims
 from arith_erd.report.collect import collect
-from arith_erd.report.page import notes, ours_texts, values_text
+from arith_erd.report.page import ours_texts, values_text
 from arith_erd.report.paper import load_paper
 from arith_erd.stats import Estimate, Moments, clopper_pearson
 
@@ -32,8 +32,7 @@ def test_accuracy_is_the_median_of_the_last_ten_epochs_of_each_seed(synthetic) -
     assert (result.num_seeds, result.seeds) == (5, "0-4")
     assert result.estimate.interval == pytest.approx(Estimate.of_prediction(Moments.of(VS_V)).interval)
     assert values_text(result) == "92.00% 93.00% 94.00% 95.00% 96.00%"
-    assert (result.old_verdict, result.verdict) == ("differs", "reproduced")
-    assert "by the rules before 2026-11-24: differs" in notes(result)
+    assert result.verdict == "reproduced"
 
 
 def test_verdict_follows_summaries_and_rows_of_probes(synthetic) -> None:
@@ -43,8 +42,7 @@ def test_verdict_follows_summaries_and_rows_of_probes(synthetic) -> None:
     (run.path / "summary.json").write_text(json.dumps(run.summary()).replace('"val_mae": 0.01', '"val_mae": 3.0'))
     pd.read_csv(path).assign(seq_acc_before=0.4, probe_error_before=0.01).to_csv(path, index=False)
     assert [one(synthetic, name).verdict for name in ("add-mae", "appD-before")] == ["differs"] * 2
-    rmse = one(synthetic, "appD-rmse")  # a smaller error is no failure
-    assert (rmse.old_verdict, rmse.verdict) == ("differs", "reproduced")
+    assert one(synthetic, "appD-rmse").verdict == "reproduced"  # a smaller error is no failure
 
 
 def test_cost_of_a_region_is_training_minus_validation_of_the_same_run(synthetic) -> None:
@@ -63,7 +61,7 @@ def test_cost_of_a_region_is_training_minus_validation_of_the_same_run(synthetic
 
 def test_exact_ceiling_is_confirmed_by_three_seeds_of_100_epochs(synthetic) -> None:
     alone = one(synthetic, "table3-add-no_attention")
-    assert (ours_texts(alone)[0], alone.verdict, alone.old_verdict) == ("0.78%", "not run", "not run")
+    assert (ours_texts(alone)[0], alone.verdict) == ("0.78%", "not run")
     synthetic.run("ablation=no_attention", seeds="0-2", epochs=100, reach=None, final=[0.008, 0.009, 0.0085])
     result = one(synthetic, "table3-add-no_attention")
     assert (ours_texts(result)[0], values_text(result)) == ("0.78%", "0.80% 0.90% 0.85%")
