@@ -17,9 +17,9 @@ class Attention(NetworkProbe):
     """The mean attention pattern of every head over a sample of pairs, under teacher forcing.
 
     A row is the attention from position ``query`` to position ``key``. A query is named by its token in the prompt, and
-    by the token that it predicts in the answer. The column ``head`` counts from 1, `Intervention.head`
-    from 0. ``weight`` is the mean over the pairs, and ``spread`` the standard deviation, which is large if a head's
-    pattern depends on the operands. Weights sum to 1 over the keys.
+    by the token that it predicts in the answer. The column ``head`` is that of `Intervention.head`. ``weight`` is the
+    mean over the pairs, and ``spread`` the standard deviation, which is large if a head's pattern depends on the
+    operands. Weights sum to 1 over the keys.
     """
 
     picture = HeatMaps(
@@ -47,7 +47,7 @@ class Attention(NetworkProbe):
             mean, spread = pattern.mean(0).cpu().numpy(), pattern.std(0, correction=0).cpu().numpy()
             queries, keys = self._names(site, *mean.shape[1:])
             for (head, i, j), weight in np.ndenumerate(mean):
-                cell = {"site": site, "head": head + 1, "query": queries[i], "key": keys[j]}
+                cell = {"site": site, "head": head, "query": queries[i], "key": keys[j]}
                 yield cell | {"weight": float(weight), "spread": float(spread[head, i, j])}
 
     def _names(self, site: str, queries: int, keys: int) -> tuple[list[str], list[str]]:

@@ -39,7 +39,7 @@ const siteShort = site => `${inEncoder(site) ? 'enc ' : ''}${layerOf(site)} ${pa
 const siteWords = site => `${inEncoder(site) ? 'encoder' : 'decoder'} layer ${layerOf(site)}, ` +
   { self: 'self-attention', cross: 'cross-attention', feed: 'feed-forward' }[partOf(site)]
 const stepWords = (x, along) => `${x} ${along !== 'carry' ? 'in value' : Math.abs(x) === 1 ? 'carry' : 'carries'}`
-const headWords = (site, h) => `${siteWords(site)}, head ${Number(h) + 1}`
+const headWords = (site, h) => `${siteWords(site)}, head ${h}`
 
 function actionWords(action) {
   const [kind, site, position, along, amount] = action.split(':')
