@@ -8,13 +8,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from ..digits import ZERO, Array
 from ..errors import UserError, bad_value, require_type
-from ..models.network import Network, greedy_decode, greedy_tokens, is_causal, sequence_correct, shift_right
+from ..models.network import (
+    Network,
+    greedy_decode,
+    greedy_tokens,
+    is_causal,
+    keep_padding,
+    sequence_correct,
+    shift_right,
+)
 from ..splits import Split
 from ..tasks import Examples, Task
 from .forward import ForwardPass, require_layout, run_batch, split_batches
@@ -124,21 +133,23 @@ class Hooked:
     ) -> Array:
         """Answers (N,) to operands, each (N,), or to examples, by greedy decoding with interventions at every step."""
         examples, length = self.task.as_examples(*operands), self.task.answer_length
-        prompt = torch.as_tensor(examples.prompt, device=self.device)
-        if not (interventions := as_interventions(interventions)):
-            return self.task.decode(greedy_decode(self.network.eval(), prompt, length).cpu().numpy())
-        self.require_causal(examples)
-        tokens = prompt.new_full((len(prompt), length), ZERO)  # those not yet decoded change none before them
-        for t in range(length):
-            tokens[:, t] = self.run((prompt, shift_right(tokens)), interventions)[:, t].argmax(-1)
-        return self.task.decode(tokens.cpu().numpy())
+        prompt, completion = (torch.as_tensor(x, device=self.device) for x in (examples.prompt, examples.completion))
+        if interventions := as_interventions(interventions):
+            self.require_causal(examples)
+            tokens = prompt.new_full((len(prompt), length), ZERO)  # those not yet decoded change none before them
+            for t in range(length):
+                tokens[:, t] = self.run((prompt, shift_right(tokens)), interventions)[:, t].argmax(-1)
+        else:
+            tokens = greedy_decode(self.network.eval(), prompt, length)
+        return self.task.decode(keep_padding(tokens, completion).cpu().numpy())
 
     def accuracy(
         self, examples: Examples | None = None, interventions: Intervention | Sequence[Intervention] = ()
     ) -> float:
         """The share of examples whose answer is right in every token, with interventions applied.
 
-        By default it is measured on ``task.examples()``: all examples, or a sample of 4,096 if there are too many.
+        By default it is measured on ``task.examples()``, those of training too: all, or a sample of 4,096 if there are
+        too many. `held_out` has those that training never saw.
         """
         examples = self.task.examples() if examples is None else examples
         if not isinstance(examples, Examples):
@@ -146,6 +157,15 @@ class Hooked:
         self.require_causal(examples)
         completion, logits = torch.as_tensor(examples.completion), self.run(examples, interventions).cpu()
         return float(sequence_correct(logits.argmax(-1), completion).double().mean())
+
+    def held_out(self) -> Examples:
+        """The examples that were held out from training, as in ``model.accuracy(model.held_out())``."""
+        if self.origin.split is None:
+            raise UserError(
+                f"{self.name}: its split is unknown; expected a network of `fit`, `load_run` or a checkpoint"
+            )
+        examples = self.task.examples()
+        return examples[np.asarray(self.origin.split(examples), dtype=bool)]
 
     def greedy_tokens(self, examples: Examples) -> Tensor:
         """The tokens (N, m) that greedy decoding gives for the prompts of examples."""

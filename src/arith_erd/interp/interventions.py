@@ -77,6 +77,11 @@ class InterventionContext:
             else:
                 accepted = "run_with_cache(.., include_prompt=True) caches the prompt's too"
                 raise UserError(f"a value of the answer's {cached} positions: lacks the one to change; {accepted}")
+        several = self.position is None and x.shape[1] > 1
+        if several and value.dim() == x.dim() - 1:  # (N, C) and (k, C) look alike
+            received, wanted = f"a value of shape {tuple(value.shape)} at several positions", tuple(value.shape)
+            accepted = f"{(1, *wanted)} for every example alike, or {(wanted[0], 1, *wanted[1:])} for one each"
+            raise UserError(f"{received}: expected {accepted}")
         per_example = value.dim() == x.dim() and value.shape[0] == self.num_examples
         value = value[self.rows] if per_example else value
         sizes = zip(reversed(value.shape), reversed(x.shape), strict=False)
@@ -126,8 +131,8 @@ class Replace(Intervention):
 
     Args:
         value: (N, C) at one position, (N, k, C) at all, or a whole cached site, of which its own position is taken.
-            A value without the axis of examples, (C,) or (k, C), applies to every example. So does a cached site of one
-            example, such as the mean ``cache[site].mean(0, keepdim=True)``.
+            A value (C,) applies to every example and position, (1, k, C) to every example, such as the mean
+            ``cache[site].mean(0, keepdim=True)``, and (N, 1, C) to every position.
     """
 
     value: Tensor

@@ -113,6 +113,7 @@ class SitePositions:
         elif task is None:
             raise bad_value("position", position, "a number, since the network has no task")
         else:
+            task.require_token_names()
             before, own = task.prompt_names, task.answer_names
             if self.hold_only_prompt(task):
                 before, own = [], before

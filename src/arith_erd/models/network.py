@@ -137,7 +137,7 @@ def greedy_decode(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
 def teacher_forced_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
     """The likeliest tokens (N, m) under teacher forcing, from (N, P) and (N, m). Padding stays."""
     parts = zip(prompt.split(DECODING_BATCH_SIZE), completion.split(DECODING_BATCH_SIZE), strict=True)
-    return _keep_padding(torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts]), completion)
+    return keep_padding(torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts]), completion)
 
 
 @torch.no_grad()
@@ -151,7 +151,7 @@ def greedy_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Ten
     result = completion.clone()
     failed = (teacher_forced_tokens(network, prompt, completion) != completion).any(dim=-1)
     result[failed] = greedy_decode(network, prompt[failed], completion.shape[-1])
-    return _keep_padding(result, completion)
+    return keep_padding(result, completion)
 
 
 def sequence_correct(predicted: Tensor, completion: Tensor) -> Tensor:
@@ -159,5 +159,6 @@ def sequence_correct(predicted: Tensor, completion: Tensor) -> Tensor:
     return ((predicted == completion) | (completion == PAD)).all(dim=-1)
 
 
-def _keep_padding(predicted: Tensor, completion: Tensor) -> Tensor:
+def keep_padding(predicted: Tensor, completion: Tensor) -> Tensor:
+    """Predicted tokens (N, m) without those on the padding of completions (N, m), which follows the answer."""
     return predicted.where(completion != PAD, completion)

@@ -11,18 +11,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from arith_erd.digits import ONE, PAD
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
+from arith_erd.interp.das import fit_das
 from arith_erd.interp.erasure import leace
-from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.hooked import Hooked, Origin
 from arith_erd.interp.interchange import interchange_accuracy
 from arith_erd.interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
 from arith_erd.interp.sites import SitePositions, residual_stream
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.probes.patching import Patching
 from arith_erd.probes.run_probe import probe
-from arith_erd.tasks import Add, RandomOutput
+from arith_erd.splits import RandomSplit
+from arith_erd.tasks import Add, RandomOutput, Task
 from tests.unit.interp.toys import InDirections
 from tests.unit.tasks.test_tasks import Square
 
@@ -400,3 +403,72 @@ def test_predictions_and_accuracy() -> None:
     assert model.predict([3, 3, 7], [5, 4, 7]).tolist() == [10, 7, 14]
     assert model.accuracy() == 1 - 1 / 64
     assert model.accuracy(TASK.examples([3, 3], [4, 5])) == 0.5
+
+
+class ByHeart(nn.Module):
+    """Knows the answers to some examples, and writes a 1 on their padding, as networks learn to."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.examples, self.vocab_size, self.site = task.sample(200), task.vocab_size, nn.Identity()
+
+    def forward(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
+        row = (prompt[:, None] == torch.as_tensor(self.examples.prompt)).all(-1).int().argmax(1)
+        tokens = torch.as_tensor(self.examples.completion)[row][:, : answer_in.shape[1]]
+        return self.site(nn.functional.one_hot(tokens.where(tokens != PAD, ONE), self.vocab_size).float())
+
+
+@pytest.mark.parametrize("interventions", [(), [Steer("site", None, torch.zeros(1))]])
+def test_predictions_of_short_operands_leave_padding_out_as_accuracy_does(interventions) -> None:
+    task = Add(bits=4, min_bits=1)
+    network = ByHeart(task)
+    model, examples = Hooked(network, {"site": network.site}, task=task), network.examples
+    assert (examples.completion == PAD).any()
+    assert model.accuracy(examples, interventions) == 1
+    assert (model.predict(examples, interventions=interventions) == examples.answer).all()
+    assert (model.greedy_tokens(examples).numpy() == examples.completion).all()
+
+
+@pytest.mark.parametrize("rows", [4, 7])  # as many examples as positions, and not
+@pytest.mark.parametrize("change", [Replace, Steer])
+def test_a_value_of_two_dimensions_at_several_positions_is_refused(change: type, rows: int) -> None:
+    model, value = hooked("transformer"), torch.randn(rows, 16)
+    with pytest.raises(
+        UserError, match=rf"value of shape \({rows}, 16\) at several positions: expected \(1, {rows}, 16\)"
+    ):
+        model.run(CLEAN[:rows], change("dec.2", None, value))
+    each = model.run(CLEAN[:rows], change("dec.2", None, value[:, None]))  # the examples' axis is written out
+    for i in range(rows):
+        assert equal(each[i : i + 1], model.run(CLEAN[i : i + 1], change("dec.2", None, value[i])))
+    assert equal(model.run(CLEAN[:rows], change("dec.2", 1, value))[:, 0], model.run(CLEAN[:rows])[:, 0])
+
+
+class Swapped(Add):
+    """Writes its lowest digit last, and does not say so."""
+
+    def completion(self, operands, answer):
+        return super().completion(operands, answer)[:, ::-1].copy()
+
+
+def test_a_position_without_a_name_of_its_own_is_refused_wherever_names_count() -> None:
+    task = Swapped(3)
+    network = KINDS["transformer"]()
+    model, adder = Hooked(network, task=task), CausalModel(task)
+    data = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=20)
+    for ask in (
+        lambda: model.run(task.examples(), Replace("dec.2", "r0", ZEROS)),
+        lambda: interchange_accuracy(model, adder, data, sites=["dec.2"], variable="carry"),
+        lambda: fit_das(model, adder, data, site="dec.2", position=1, variable="carry", steps=1),
+    ):
+        with pytest.raises(UserError, match=r"^task=add: has tokens without names; expected its class to define"):
+            ask()
+
+
+def test_held_out_examples_are_those_of_the_split() -> None:
+    split = RandomSplit(fraction=0.25, seed=3)
+    model = Hooked(KINDS["nanogpt"](), task=TASK, origin=Origin(split))
+    held_out = model.held_out()
+    assert (held_out.operands == CLEAN.operands[split(CLEAN)]).all()
+    assert len(held_out) == 16
+    with pytest.raises(UserError, match=r"^NanoGPT: its split is unknown"):
+        hooked("nanogpt").held_out()
