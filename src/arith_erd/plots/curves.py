@@ -104,7 +104,7 @@ def draw_by_setting(means: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
     words["length"] = "digits of the operands"
     means, seeds = means.rename(columns=words), seeds.rename(columns=words)
     key, *others = means.columns[: means.columns.get_loc("seeds")]
-    means = means.dropna(subset=[key]).astype({"low": float, "high": float})
+    means = means.astype({"low": float, "high": float})
     figure, ax = style.subplots(6.4, 4)
     style.format_axes(ax, "y")
     if numeric := pd.api.types.is_numeric_dtype(means[key]) and means[key].nunique() > 1:

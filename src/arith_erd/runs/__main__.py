@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -87,7 +88,7 @@ def accuracy_by_settings(table: pd.DataFrame, keys: list[str]) -> tuple[pd.DataF
         if key not in (*known, "seed"):
             examples = [one for one in known if one not in keys] or ["task"]
             raise bad_value("--by", key, f"a setting of these runs, such as {', '.join(examples)}")
-    finished = table[table["state"] == FINISHED]
+    finished = table[table["state"] == FINISHED].copy()
     if finished.empty:
         raise UserError(f"--by {','.join(keys)}: expected finished runs that have it; found none")
     if unfinished := table["path"].nunique() - finished["path"].nunique():
@@ -95,7 +96,11 @@ def accuracy_by_settings(table: pd.DataFrame, keys: list[str]) -> tuple[pd.DataF
     groups = finished.groupby(keys, dropna=False)
     if pooled := [key for key in known if key not in keys and (groups[key].nunique(dropna=False) > 1).any()]:
         print(f"averaged over {', '.join(pooled)}; add these keys to --by to separate them", file=sys.stderr)
-    return finished, mean_accuracies(finished, keys)
+    means = mean_accuracies(finished, keys)
+    for table, key in product((finished, means), keys):  # after grouping, which sorts numbers before it
+        if table[key].isna().any():
+            table[key] = table[key].astype(object).where(table[key].notna(), "null")
+    return finished, means
 
 
 def format_means(means: pd.DataFrame) -> pd.DataFrame:

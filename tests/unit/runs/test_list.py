@@ -5,8 +5,9 @@ import json
 import pytest
 
 from arith_erd.errors import UserError
+from arith_erd.plots.curves import draw_by_setting
+from arith_erd.runs.__main__ import accuracy_by_settings, main
 from arith_erd.runs.__main__ import list_runs as listed
-from arith_erd.runs.__main__ import main
 from arith_erd.runs.directory import METRIC_COLUMNS, Run, without_legacy_values
 from arith_erd.runs.table import load_table
 from arith_erd.stats import Estimate, Moments
@@ -134,6 +135,18 @@ def test_accuracies_by_a_setting_are_means_with_intervals_of_distinct_finished_s
     assert many == {"split.fraction": 0.5, "seeds": 3, "accuracy": 0.5, "low": 0.5, "high": 0.5}
     assert said.err == "left out 1 unfinished run\n"
     assert drawn.read_bytes().startswith(b"\x89PNG")
+
+
+def test_null_is_a_group_of_the_table_and_of_the_picture(tmp_path, config):
+    for clip in (None, 0.5, 1.0):
+        run = begun(tmp_path, f"clip{clip}", config | {"model": config["model"] | {"gradient_clip": clip}}, seed0=0.5)
+        run.weights_file(0).touch()
+        finish(run, [0])
+    finished, means = accuracy_by_settings(load_table(tmp_path), ["model.gradient_clip"])
+    assert means["model.gradient_clip"].tolist() == [0.5, 1.0, "null"]
+    (ax,) = draw_by_setting(means, finished).axes
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0.5", "1.0", "null"]
+    assert [len(line.get_xdata()) for line in ax.lines if line.get_marker() != "."] == [3]
 
 
 @pytest.mark.parametrize(
