@@ -6,6 +6,7 @@ z. LEACE removes q in white coordinates. Mean projection removes the span of ``s
 INLP removes the span of ``q / scale``, the weights of a least-squares probe, and repeats this with what is left.
 """
 
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,7 @@ from ..errors import UserError, require_integer, require_type
 
 MIN_RELATIVE_DEVIATION = 1e-3  # axes with a smaller deviation, relative to the first, do not count as varying
 FLOAT32_EPS = torch.finfo(torch.float32).eps
+MIN_EXAMPLES_PER_AXIS = 2
 MIN_CORRELATION = torch.finfo(torch.float64).eps ** 0.5
 
 
@@ -211,6 +213,11 @@ def _correlation(x: Whitened, z: Tensor) -> Tensor:
     if not z.isfinite().all():
         raise UserError("concept: contains NaN or infinity; expected finite numbers")
     z = z[:, (z != z[:1]).any(dim=0)]
+    if not z.shape[1]:
+        warnings.warn(f"concept: constant in all {len(z)} examples, so nothing is erased", stacklevel=3)
+    elif len(z) < MIN_EXAMPLES_PER_AXIS * x.rank:
+        few = f"{len(z)} examples vary along {x.rank} axes, and the fit may not hold for others"
+        warnings.warn(f"eraser: {few}; expected at least {MIN_EXAMPLES_PER_AXIS * x.rank} examples", stacklevel=3)
     z = z - z.mean(dim=0)
     return x.white.T @ (z / z.norm(dim=0)) / len(z) ** 0.5
 

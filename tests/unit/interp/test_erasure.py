@@ -1,5 +1,7 @@
 """Erasers hide the concept, change as little as they can, and agree with an independent implementation."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -165,3 +167,16 @@ def test_flipped_signs_keep_rank_variance_and_spectrum_and_hide_another_concept(
     if method == "leace":
         left = np.abs(fresh_probe(flipped(x), z) - z.mean(dim=0).numpy()).max()
         assert left > 0.1 * float(z.std())  # the concept itself is still there
+
+
+@pytest.mark.parametrize("erase", [leace, mean_projection, inlp])
+def test_too_few_examples_and_a_constant_concept_are_said(erase):
+    generator = torch.Generator().manual_seed(0)
+    x, z = torch.randn(100, 80, generator=generator), torch.arange(100) % 2
+    with pytest.warns(UserWarning, match="100 examples vary along 80 axes, .* expected at least 160 examples"):
+        erase(x, z)
+    with pytest.warns(UserWarning, match="concept: constant in all 100 examples, so nothing is erased"):
+        assert erase(x, torch.ones(100)).rank == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        erase(x[:, :50], z)
