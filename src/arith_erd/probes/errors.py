@@ -7,9 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from matplotlib.figure import Figure
 
 from ..digits import Array
+from ..errors import counted
 from ..interp.hooked import Hooked
+from ..plots import style
 from ..plots.panels import Bars
 from ..stats import TokenCounts, stuck_status
 from ..tasks import Examples
@@ -106,6 +109,24 @@ class Errors(NetworkProbe):
 
     def files(self) -> dict[str, str]:
         return {"shares.csv": self.shares.drop(columns="share").to_csv(index=False, float_format="%.9g")}
+
+    @property
+    def _none_is_wrong(self) -> str:
+        """A sentence if no network answers wrong, else empty."""
+        wrong = self.shares.loc[self.shares["by"] == "answer", "wrong"].any()
+        what = f"{len(self.examples):,} {'pairs' if self.task.num_operands == 2 else 'examples'}"
+        return "" if wrong else f"no wrong answer in {what} ({counted(len(self.models), 'seed')})"
+
+    def summary(self) -> list[str]:
+        return [self._none_is_wrong] if self._none_is_wrong else []
+
+    def figure(self, rows: pd.DataFrame) -> Figure:
+        if not self._none_is_wrong:
+            return super().figure(self.shares)  # which has every seed, while rows have those that answer wrong
+        figure, ax = style.subplots(6.4, 0.6)
+        ax.axis("off")
+        style.set_figure_title(figure, self.task.name, self._none_is_wrong, pd.DataFrame())
+        return figure
 
     def notes(self) -> list[str]:
         bit = self.task.digit_noun.removesuffix("s")
