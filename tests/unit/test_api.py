@@ -100,12 +100,18 @@ def test_overrides_of_what_an_argument_says_are_refused(override):
         ae.fit(ae.Add(bits=3), model, epochs=1, overrides=[override])
 
 
+@pytest.mark.parametrize("seeds", [3, np.int64(3), True])
+def test_a_number_of_seeds_is_refused_since_it_may_be_one_seed_or_a_count(seeds):
+    with pytest.raises(UserError, match=r'^fit: seeds: received .*; expected range\(.*\), "0-2", or \['):
+        ae.fit(ae.Add(bits=3), ae.NanoGPT, seeds=seeds, epochs=1)
+
+
 @pytest.mark.parametrize(
     ("task", "options"), [(ae.Add(bits=20), ["data.examples=64"]), (ae.ModAdd(bits=3, modulus=5), [])]
 )
 def test_a_task_of_other_sizes_than_its_file_is_trained(task, options, tmp_path):
     tiny = [*options, "model.net.num_layers=1", "model.net.d_model=8", "model.net.num_heads=2"]
-    (model,) = ae.fit(task, ae.NanoGPT, seeds=np.int64(3), epochs=1, overrides=tiny, out=tmp_path)
+    (model,) = ae.fit(task, ae.NanoGPT, seeds=[np.int64(3)], epochs=1, overrides=tiny, out=tmp_path)
     assert (model.seed, str(model.task)) == (3, str(task))
 
 

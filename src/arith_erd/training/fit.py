@@ -5,6 +5,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from importlib import import_module
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from .train import train
 def fit(
     task: Task,
     model: type[Network] = NanoGPT,
-    seeds: Sequence[int] | int | str = (0,),
+    seeds: Sequence[int] | str = (0,),
     epochs: int | None = None,
     *,
     split: Split | None = None,
@@ -65,6 +66,8 @@ def fit(
     if not (isinstance(model, type) and issubclass(model, Network)):
         received = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
         raise UserError(f"fit: model: received {received}; expected a subclass of Network, such as NanoGPT")
+    if isinstance(seeds, Integral):
+        raise UserError(f'fit: seeds: received {seeds!r}; expected range({seeds}), "0-2", or [{seeds}]')
     if inspect.isfunction(split) or not callable(split):
         raise UserError(f"fit: split: received {split!r}; expected a Split, such as ValueSplit()")
     if isinstance(overrides, str):
