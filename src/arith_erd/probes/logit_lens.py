@@ -1,13 +1,15 @@
 """In which layer does the answer become readable? The head applied to every layer (nostalgebraist's logit lens)."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import pandas as pd
 import torch
 
+from ..errors import UserError
 from ..interp.hooked import Hooked
-from ..interp.interventions import Replace
+from ..interp.interventions import Replace, Steer
 from ..interp.sites import layers, require_sites
 from ..plots.panels import HeatMaps
 from .probe import Count, Natural, NetworkProbe
@@ -36,6 +38,7 @@ class LogitLens(NetworkProbe):
 
     @torch.no_grad()
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
+        self._require_whole_states(model)
         final_logits, cache = model.run_with_cache(self.examples, self.sites)
         head = model.resume_from(self.last, self.examples)
         completion = torch.as_tensor(self.examples.completion, device=final_logits.device)  # (N, m)
@@ -50,6 +53,18 @@ class LogitLens(NetworkProbe):
             means = pd.DataFrame({name: x.double().mean(0).tolist() for name, x in measures.items()})  # m rows
             for position, shares in enumerate(means.to_dict("records")):
                 yield {"site": site, "position": position} | shares
+
+    def _require_whole_states(self, model: Hooked) -> None:
+        """Raise a `UserError` if a layer is a branch: the logits depend on a layer below it by another way too."""
+        few = self.task.examples().sample(8, self.seed)
+        logits, cache = model.run_with_cache(few, self.sites)
+        generator = torch.Generator().manual_seed(0)
+        for below, site in pairwise(self.sites):
+            noise = torch.randn(cache[below].shape, generator=generator).to(cache[below]) * cache[below].std()
+            held = model.run(few, [Steer(below, None, noise), Replace(site, None, cache[site])])
+            if not torch.allclose(held, logits, rtol=1e-3, atol=1e-3):
+                problem = f"is not the whole state of {model.name}: with {site} held, its logits follow {below}"
+                raise UserError(f"site={site}: {problem}; expected a module whose output all later ones read")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows.assign(token=rows["position"].map(dict(enumerate(self.task.answer_names))))

@@ -5,6 +5,8 @@ import pytest
 
 import arith_erd as ae
 from arith_erd.errors import UserError
+from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.interventions import Replace
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes.attention import Attention
 from arith_erd.probes.logit_lens import LogitLens
@@ -15,6 +17,7 @@ from tests.unit.probes.small import measured, untrained
 pytestmark = pytest.mark.slow_after(3)
 
 MODELS = (Transformer, NanoGPT)
+TASK = Add(3)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -161,3 +164,35 @@ def test_large_tables_are_sampled_and_said_so_and_several_lengths_or_no_names_re
     ):
         with pytest.raises(UserError, match=f"^task=add: {message}"):
             ask()
+
+
+class Branch(NanoGPT):
+    """A network whose ``dec.2`` is what a block adds, not the stream after it."""
+
+    def sites(self):
+        return super().sites() | {"dec.2": self.blocks[1].feed_forward.sublayer}
+
+
+def test_logit_lens_refuses_a_layer_that_is_not_the_whole_state():
+    model = untrained(TASK, NanoGPT)
+    assert len(measured(LogitLens([model], pairs=8)))
+    model.network.__class__ = Branch
+    branch = Hooked(model.network, task=TASK)
+    with pytest.raises(UserError, match=r"^site=dec.2: is not the whole state of Branch: with dec.2 held, .* dec.1"):
+        measured(LogitLens([branch], pairs=8))
+
+
+def test_the_head_of_a_row_is_the_one_that_an_intervention_changes():
+    model = untrained(TASK, NanoGPT)
+    rows = measured(Attention([model]))
+    assert sorted(rows["head"].unique()) == [0, 1]
+    examples, site = TASK.examples(), "dec.2.attn.pattern"
+    for head in (0, 1):
+        chosen = rows[(rows["site"] == site) & (rows["head"] == head) & (rows["query"] == "r1")]
+        _, cache = model.run_with_cache(examples, site, include_prompt=True)
+        replaced = Replace(site, "r1", cache[site].mean(0)[-TASK.width + 1], head=head)  # (nh, S)
+        _, patched = model.run_with_cache(examples, site, replaced, include_prompt=True)
+        pattern = patched[site][:, -TASK.width + 1].mean(0)  # the same mean, and no spread
+        np.testing.assert_allclose(chosen["weight"], pattern[head], atol=1e-5)
+        spread = patched[site][:, -TASK.width + 1].std(0).sum(-1)
+        assert spread[head] < 1e-4 < spread[1 - head]
