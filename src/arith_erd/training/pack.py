@@ -6,11 +6,8 @@ its replicas one after another. Replicas are independent: each has its own initi
 on stacked parameters is R Adams (see `build_module`).
 """
 
-import os
-import shutil
-import sysconfig
+import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +19,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_file
 from torch.func import stack_module_state, vmap
 
 from ..config.job import Job
-from ..errors import bad_value
+from ..errors import bad_value, first_line, printable
 from ..interp.sites import layers
 from ..losses import CrossEntropy, Loss
 from ..models.dropout import dropout_keys, dropout_sites
@@ -223,24 +220,41 @@ def _slot(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
 
 
 def should_compile(job: Job, device: torch.device, steps_per_epoch: int, loss: Loss) -> bool:
-    """Whether to compile. ``auto`` compiles on CUDA, and on a CPU with a C++ compiler if the run is long enough."""
+    """Whether to compile. ``auto`` compiles on CUDA, and on a CPU if the run is long enough, if the compiler works."""
     with torch.device("meta"):
         network = job.network()
     by_layer = compiles_layers(network, len(job.seeds), device)
     possible, option = loss.compiles is True or (loss.compiles == "layers" and by_layer), job.trainer.compile
     if option is True and not possible:
         raise bad_value("trainer.compile", "true", "auto or false, since this pack with this loss cannot be compiled")
-    if option != "auto" or device.type == "cuda":
-        return possible and option is not False
     tokens = min(job.data.batch_size, job.task.size) * (job.task.prompt_length + job.task.answer_length)
     steps = steps_per_epoch * job.trainer.max_epochs
     operations = 6 * len(job.seeds) * network.num_parameters * tokens * steps  # 6 N T, the usual estimate
-    return possible and by_layer and operations >= MIN_OPERATIONS_TO_COMPILE and _has_compiler()
+    pays = device.type == "cuda" or (by_layer and operations >= MIN_OPERATIONS_TO_COMPILE)
+    if not possible or option is False or (option == "auto" and not pays):
+        return False
+    if problem := compiler_problem(device):
+        if option is True:
+            raise bad_value("trainer.compile", "true", f"auto or false, since the compiler fails here: {problem}")
+        print(
+            f"trainer.compile=auto: trains without compiling, since the compiler fails here: {problem}", file=sys.stderr
+        )
+    dynamo_config.suppress_errors = option == "auto"  # code that cannot be compiled later runs as it is written
+    return not problem
 
 
-def _has_compiler() -> bool:
-    headers = Path(sysconfig.get_path("include"), "Python.h").is_file()
-    return headers and shutil.which(os.environ.get("CXX", "g++")) is not None
+def compiler_problem(device: torch.device) -> str:
+    """Why a small function cannot be compiled: a missing or broken C++ compiler, a path with a space, ..; "" if it can.
+
+    The first time it takes some seconds, a small part of what a run takes that is worth compiling.
+    """
+    try:
+        torch.compile(lambda x: x.exp() + 1, dynamic=False, options=compile_options(device, False))(
+            torch.ones(64, device=device)
+        )
+    except Exception as error:
+        return printable(first_line(error))
+    return ""
 
 
 def compiles_layers(network: Network, replicas: int, device: torch.device) -> bool:

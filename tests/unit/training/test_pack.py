@@ -1,6 +1,7 @@
 """A replica of a pack is the same network, run and update as its seed alone; what is compiled, and where it runs."""
 
 import math
+import shutil
 from functools import partial
 from itertools import product
 
@@ -22,7 +23,7 @@ from arith_erd.models.weights import initialise
 from arith_erd.tasks import Add
 from arith_erd.training.data import TrainBatches
 from arith_erd.training.module import LitPack, accuracies
-from arith_erd.training.pack import AddBiasLater, Pack, _has_compiler, should_compile
+from arith_erd.training.pack import AddBiasLater, Pack, compiler_problem, should_compile
 
 TASK = Add(3)
 SEEDS = (5, 0, 9)
@@ -134,7 +135,7 @@ def graphs(monkeypatch) -> list:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not _has_compiler(), reason="no C++ compiler with Python's headers")
+@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
 @pytest.mark.parametrize(("network", "replicas"), [(Transformer, 1), (NanoGPT, 3)])
 def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch, network, replicas):
     """One replica has its layers compiled, several tiny ones are one graph."""
@@ -192,6 +193,13 @@ def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
+@pytest.fixture
+def compiler_says(monkeypatch):
+    """Sets what the compiler's trial says."""
+    monkeypatch.setattr("torch._dynamo.config.suppress_errors", False)
+    return lambda problem: monkeypatch.setattr("arith_erd.training.pack.compiler_problem", lambda device: problem)
+
+
 @pytest.mark.parametrize(
     ("overrides", "device", "steps", "compiles"),
     [
@@ -204,13 +212,13 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
         (["model.net.d_model=16", "seed=0-99"], CPU, 96, False),  # one graph, which takes minutes
     ],
 )
-def test_auto_compiles_on_cuda_and_long_runs_on_a_cpu(overrides, device, steps, compiles, monkeypatch):
-    monkeypatch.setattr("arith_erd.training.pack._has_compiler", lambda: True)
+def test_auto_compiles_on_cuda_and_long_runs_on_a_cpu(overrides, device, steps, compiles, compiler_says):
+    compiler_says("")
     assert should_compile(compose("train", overrides), device, steps, CrossEntropy()) is compiles
 
 
-def test_loss_that_hooks_layers_is_compiled_layer_by_layer_or_not_at_all(monkeypatch):
-    monkeypatch.setattr("arith_erd.training.pack._has_compiler", lambda: True)
+def test_loss_that_hooks_layers_is_compiled_layer_by_layer_or_not_at_all(compiler_says):
+    compiler_says("")
     hooks, never = InterchangeTraining({"carry": {"site": "dec.1", "dims": [0, 3]}}), CrossEntropy()
     never.compiles = False
     one_graph = compose("train", ["model.net.d_model=16", "seed=0-9", "trainer.compile=true"])
@@ -221,9 +229,30 @@ def test_loss_that_hooks_layers_is_compiled_layer_by_layer_or_not_at_all(monkeyp
         should_compile(one_graph, CPU, 96, hooks)
 
 
-def test_auto_does_not_compile_without_a_compiler(monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda program: None)
-    assert not should_compile(compose("train", []), CPU, 96, CrossEntropy())
+@pytest.mark.parametrize("device", [CPU, CUDA])
+def test_auto_says_why_it_does_not_compile_and_true_is_refused(device, compiler_says, capsys):
+    compiler_says("no omp.h")
+    assert not should_compile(compose("train", []), device, 96, CrossEntropy())
+    said = "trainer.compile=auto: not compiled, since the compiler fails here: no omp.h\n"
+    assert capsys.readouterr().err == said
+    assert not should_compile(compose("train", ["trainer.max_epochs=1"]), CPU, 1, CrossEntropy())
+    assert capsys.readouterr().err == ""  # it was not asked
+    with pytest.raises(UserError, match=r"^trainer\.compile=true: .* the compiler fails here: no omp\.h"):
+        should_compile(compose("train", ["trainer.compile=true"]), device, 96, CrossEntropy())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", ["missing", "fails"])
+def test_a_compiler_that_cannot_compile_is_found_out_before_training(broken, tmp_path, monkeypatch):
+    compiler = tmp_path / "g++"
+    if broken == "fails":
+        compiler.write_text("#!/bin/sh\necho \"fatal error: 'omp.h' file not found\" >&2\nexit 1\n")
+        compiler.chmod(0o755)
+    torch.compiler.reset()
+    monkeypatch.setattr("torch._inductor.config.cpp.cxx", (str(compiler),))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    assert compiler_problem(CPU)
+    torch.compiler.reset()
 
 
 def products(graph: torch.fx.GraphModule) -> int:
