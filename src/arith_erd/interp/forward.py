@@ -1,7 +1,9 @@
 """Forward passes with interventions, in batches: the whole network, or the rest of it from a site on."""
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -57,11 +59,17 @@ def run_batch(
             x = edited
         return x
 
-    with edit_outputs(model.sites, {several[0].site: partial(edit, several) for several in by_module.values()}):
+    edits = {several[0].site: partial(edit, several) for several in by_module.values()}
+    with edit_outputs(model.sites, edits), eager():
         logits: Any = model.network.eval()(*inputs)
     if isinstance(logits, Tensor) and not (model.answer_length and len(inputs) == 2):  # a module of any other kind
         return logits
     return require_logits(model.name, logits, inputs[-1])
+
+
+def eager() -> AbstractContextManager[Any]:
+    """Within the context modules of `torch.compile` run as they are written: compiled code ignores new hooks."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:
@@ -108,7 +116,7 @@ class ForwardPass:
         sites = self.model.sites
         stored = layers(sites) or [*sites]  # every site of a network without layers
         outside = [name for name in sites if layer_of(sites, name) is None]
-        with record_outputs(sites, {*stored, *outside, site}) as outputs:
+        with record_outputs(sites, {*stored, *outside, site}) as outputs, eager():
             self.model.network.eval()(*tensors)
         names = [*outputs]
         before = names[: names.index(site) + 1] if site in names else []

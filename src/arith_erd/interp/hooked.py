@@ -87,6 +87,7 @@ class Hooked:
         origin: Origin = Origin(),
     ) -> None:
         require_type("Hooked: network", network, nn.Module)
+        network = getattr(network, "_orig_mod", network)  # of torch.compile
         if task is not None:
             require_type("Hooked: task", task, Task)
         if sites is None and not callable(getattr(network, "sites", None)):

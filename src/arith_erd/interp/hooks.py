@@ -36,7 +36,10 @@ def edit_outputs(
         axis = position_axis(module)
         if (x := edits[site](x.movedim(axis, 1) if x.dim() > 1 else x)) is None:
             return None
-        return x.movedim(1, axis) if isinstance(output, Tensor) else (x.movedim(1, axis), *output[1:])
+        if isinstance(output, Tensor):
+            return x.movedim(1, axis)
+        parts = (x.movedim(1, axis), *output[1:])
+        return output._make(parts) if hasattr(output, "_make") else type(output)(parts)  # a named tuple, or a list
 
     with ExitStack() as stack:
         for site in edits:

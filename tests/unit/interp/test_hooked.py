@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import pandas as pd
 import pytest
@@ -472,3 +473,58 @@ def test_held_out_examples_are_those_of_the_split() -> None:
     assert len(held_out) == 16
     with pytest.raises(UserError, match=r"^NanoGPT: its split is unknown"):
         hooked("nanogpt").held_out()
+
+
+class Pair(NamedTuple):
+    hidden: Tensor
+    extra: None
+
+
+class Wrapped(nn.Module):
+    """Returns its output within a named tuple, a list or a tuple, with something beside it."""
+
+    def __init__(self, kind: type) -> None:
+        super().__init__()
+        self.kind, self.map = kind, nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> object:
+        parts = (self.map(x), None)
+        return Pair(*parts) if self.kind is Pair else self.kind(parts)
+
+
+class ReadsWrapped(nn.Module):
+    def __init__(self, kind: type = tuple) -> None:
+        super().__init__()
+        self.embed, self.site, self.head = nn.Embedding(5, 8), Wrapped(kind), nn.Linear(8, 5)
+        self.returned: object = None
+
+    def forward(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
+        self.returned = self.site(self.embed(torch.cat([prompt, answer_in], 1)))
+        return self.head(self.returned[0].cumsum(1)[:, -answer_in.shape[1] :])
+
+
+@pytest.mark.parametrize("kind", [Pair, list, tuple])
+def test_an_edited_output_is_of_the_kind_that_the_site_returns(kind: type) -> None:
+    network = ReadsWrapped(kind)
+    model = Hooked(network, {"site": network.site}, task=TASK)
+    before = model.run(CLEAN)
+    assert not equal(model.run(CLEAN, Steer("site", "r1", torch.ones(8))), before)
+    assert type(network.returned) is kind
+
+
+@pytest.mark.parametrize("compiled", ["whole", "in place", "part"])
+def test_a_compiled_network_is_read_and_changed_as_it_is_written(compiled: str) -> None:
+    network = ReadsWrapped()
+    expected = Hooked(network, {"site": network.site}, task=TASK).run(CLEAN, Steer("site", "r1", torch.ones(8)))
+    given: nn.Module = network
+    if compiled == "whole":
+        given = torch.compile(network, backend="eager")
+    elif compiled == "in place":
+        network.compile(backend="eager")
+    else:
+        network.site.map = torch.compile(network.site.map, backend="eager")
+    given(*(torch.as_tensor(x) for x in (CLEAN.prompt, CLEAN.completion)))  # once without hooks
+    model = Hooked(given, {"site": network.site}, task=TASK)
+    assert equal(model.run(CLEAN, Steer("site", "r1", torch.ones(8))), expected)
+    _, cache = model.run_with_cache(CLEAN, "site")
+    assert cache["site"].shape == (64, 4, 8)
