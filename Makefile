@@ -10,7 +10,9 @@ for python in $(PYTHON) python3.11 python3.12 python3.13 python3.14 python3 ''; 
 	"$$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; done; \
 [ -n "$$python" ] || { echo 'No Python >= 3.11 with venv found: install one, or name it with PYTHON=path.' >&2; exit 1; }
 endef
-pip_install = .venv/bin/python -m pip install -qq --disable-pip-version-check -c requirements.lock
+# Settings of the user's pip that would install elsewhere than into .venv; pip.conf's `user = true` needs --no-user.
+unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_NO_DEPS PIP_DRY_RUN
+pip_install = .venv/bin/python -m pip install -qq --no-user --disable-pip-version-check -c requirements.lock
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
