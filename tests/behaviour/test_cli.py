@@ -4,6 +4,7 @@ What is refused before anything is loaded runs within the process of the tests (
 and whatever trains, is seen in a process of its own (`cli`, `light`).
 """
 
+import argparse
 import csv
 import os
 import re
@@ -215,3 +216,14 @@ def test_wheel_brings_configurations_and_networks_and_programs_find_them(root: P
         ran = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert (ran.returncode, ran.stderr) == (0, "")
         assert printed in ran.stdout
+
+
+def test_help_texts_may_be_read_when_they_are_added_as_python_3_14_does(main, monkeypatch):
+    add_argument = argparse._ActionsContainer.add_argument
+
+    def checked(self, *names, **options):
+        assert isinstance(options.get("help", ""), str)
+        return add_argument(self, *names, **options)
+
+    monkeypatch.setattr(argparse._ActionsContainer, "add_argument", checked)
+    assert main("train.py", "--version").stdout.startswith("arith_erd ")

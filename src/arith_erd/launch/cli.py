@@ -10,11 +10,13 @@ import shlex
 import shutil
 import sys
 import textwrap
+from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 import pandas as pd
 from hydra._internal.callbacks import Callbacks
@@ -73,7 +75,7 @@ def _handle_command_line(
     config_name: compose.ConfigName, program: Program, run_job: TaskFunction
 ) -> Job | ProbeJob | None:
     """Do what the command line asks: return its single job; or run a sweep and exit; or print, as for ``--help``."""
-    parser = get_args_parser()
+    parser = args_parser()
     if "--version" in sys.argv[1:]:  # Hydra's own would print Hydra's
         print(f"arith_erd {__version__}")
         return None
@@ -110,6 +112,17 @@ def _handle_command_line(
             _require_single_job(config)
             return compose.checked_job(config_name, config, overrides)
     return None
+
+
+def args_parser() -> ArgumentParser:
+    """Hydra's parser. One of its help texts is an object (hydra-core 1.3.8), which Python 3.14 refuses."""
+    add_argument = ArgumentParser.add_argument
+
+    def with_text(self: ArgumentParser, *names: str, help: object = None, **options: Any) -> Any:
+        return add_argument(self, *names, help=help if isinstance(help, str) else "See docs/how-to", **options)
+
+    with patch.object(ArgumentParser, "add_argument", with_text):
+        return get_args_parser()
 
 
 def _require_single_job(config: DictConfig) -> None:
