@@ -178,7 +178,7 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
     if plugin := re.search(r"In '(hydra/\w+)/(\w+)': Could not", text):
         return f"{plugin[1]}={plugin[2]}: its plugin is not installed; conf/{plugin[1]}/{plugin[2]}.yaml says how"
     if "INTERVAL_SWEEP" in text:
-        return "interval: expected hydra/sweeper=search, which draws values from it"
+        return "interval: expected values, since nothing here draws them; docs/how-to/search.md searches with Optuna"
     if several := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):
         key, value = several.groups()
         return f'{key}={value}: expected -m too, for a job of each value, or one text, as "{key}={hydra_quoted(value)}"'
