@@ -236,9 +236,7 @@ def should_compile(job: Job, device: torch.device, steps_per_epoch: int, loss: L
     if problem := compiler_problem(device):
         if option is True:
             raise bad_value("trainer.compile", "true", f"auto or false, since the compiler fails here: {problem}")
-        print(
-            f"trainer.compile=auto: trains without compiling, since the compiler fails here: {problem}", file=sys.stderr
-        )
+        print(f"trainer.compile=auto: not compiled, since the compiler fails here: {problem}", file=sys.stderr)
     dynamo_config.suppress_errors = option == "auto"  # code that cannot be compiled later runs as it is written
     return not problem
 

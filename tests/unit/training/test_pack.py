@@ -8,6 +8,8 @@ from itertools import product
 import pytest
 import torch
 from torch import nn
+from torch._dynamo import config as dynamo_config
+from torch._inductor import config as inductor_config
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -196,8 +198,8 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 @pytest.fixture
 def compiler_says(monkeypatch):
     """Sets what the compiler's trial says."""
-    monkeypatch.setattr("torch._dynamo.config.suppress_errors", False)
-    return lambda problem: monkeypatch.setattr("arith_erd.training.pack.compiler_problem", lambda device: problem)
+    with dynamo_config.patch(suppress_errors=False):  # `should_compile` sets it
+        yield lambda problem: monkeypatch.setattr("arith_erd.training.pack.compiler_problem", lambda device: problem)
 
 
 @pytest.mark.parametrize(
@@ -249,9 +251,9 @@ def test_a_compiler_that_cannot_compile_is_found_out_before_training(broken, tmp
         compiler.write_text("#!/bin/sh\necho \"fatal error: 'omp.h' file not found\" >&2\nexit 1\n")
         compiler.chmod(0o755)
     torch.compiler.reset()
-    monkeypatch.setattr("torch._inductor.config.cpp.cxx", (str(compiler),))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    assert compiler_problem(CPU)
+    with inductor_config.patch({"cpp.cxx": (str(compiler),)}):
+        assert compiler_problem(CPU)
     torch.compiler.reset()
 
 
