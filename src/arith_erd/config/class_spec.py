@@ -10,13 +10,15 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import linecache
 import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -59,19 +61,42 @@ def trust_modules_of(*classes: type) -> None:
 
 
 def source_hashes(config: Mapping[str, Any]) -> dict[str, str]:
-    """Package -> hash of its ``.py`` files, for each trusted package in a ``_target_`` of the configuration."""
+    """Package -> hash of its ``.py`` files, for each trusted package in a ``_target_`` of the configuration.
+
+    Of a script or a notebook: a hash of the classes and of what they name there; empty if Python has no source.
+    """
     hashes = {}
     targets = [str(target) for target in _nested_targets(config)]
     for package in sorted(_trusted_packages):
-        if not any(_is_inside(target, [package]) for target in targets):
+        if not (inside := [target for target in targets if _is_inside(target, [package])]):
             continue
-        with suppress(ImportError, ValueError, AttributeError, OSError):  # a notebook has no file
+        try:
             spec: Any = importlib.util.find_spec(package)
             folders = spec.submodule_search_locations or ()
             files = [file for folder in folders for file in Path(folder).rglob("*.py")] or [Path(spec.origin)]
             text = b"".join(file.name.encode() + b"\n" + file.read_bytes() for file in sorted(files))
-            hashes[package] = hashlib.sha256(text).hexdigest()[:16]
+        except (ImportError, ValueError, AttributeError, OSError):  # no file that can be imported
+            text = _sources_in(package, [target.removeprefix(f"{package}.") for target in inside]).encode()
+        hashes[package] = hashlib.sha256(text).hexdigest()[:16] if text else ""
     return hashes
+
+
+def _sources_in(module: str, names: list[str]) -> str:
+    """The sources of classes and functions of a module, and of those that they name; empty if one has none."""
+    sources: dict[str, str] = {}
+    for name in names:  # which grows
+        member = getattr(sys.modules.get(module), name, None)
+        if name in sources or not isinstance(member, type | FunctionType) or member.__module__ != module:
+            continue
+        try:
+            sources[name] = inspect.getsource(member)
+        except (OSError, TypeError):  # a class of a notebook, before Python 3.13: its cell
+            files = [one.__code__.co_filename for one in vars(member).values() if inspect.isfunction(one)]
+            sources[name] = "".join(line for file in files for line in linecache.getlines(file))
+        if not sources[name]:
+            return ""
+        names += re.findall(r"\w+", sources[name])
+    return "".join(sources[name] for name in sorted(sources))
 
 
 def _is_missing(error: BaseException, module: str) -> bool:

@@ -150,6 +150,8 @@ class Run:
             changes += "; cannot tell whether the code changed: both had uncommitted changes"
         if changed := self.changed_sources(sources):
             changes += f"; the sources of {changed} have changed since"
+        if unknown := ", ".join(name for name, digest in sources.items() if not digest):
+            changes += f"; cannot tell whether the classes of {unknown} have changed: Python has no source of them"
         return changes
 
     def changed_sources(self, sources: Mapping[str, str]) -> str:
@@ -159,7 +161,7 @@ class Run:
         except UserError:
             before = None
         known = before if isinstance(before, Mapping) else {}
-        return ", ".join(name for name, digest in sources.items() if known.get(name, digest) != digest)
+        return ", ".join(name for name, digest in sources.items() if digest and known.get(name, digest) != digest)
 
     # Overwriting: the old run is renamed, and deleted when the new one has finished
 

@@ -1,0 +1,46 @@
+"""The sources of classes that lie in no package: those of a script or a notebook."""
+
+import linecache
+import sys
+from types import ModuleType
+
+import pytest
+
+from arith_erd.config.class_spec import source_hashes, trust_modules_of
+
+CELL = """
+def helper(a, b):
+    return a + b
+
+class Base:
+    def answer(self, a, b):
+        return helper(a, b)
+
+class Mine(Base):
+    name = "mine"
+
+    def __init__(self):
+        mine = None
+
+mine = Mine()
+"""
+
+
+@pytest.fixture
+def digest(monkeypatch):
+    def of_notebook(text, file="<cell 1>"):
+        """As Python 3.11 in a notebook: the module has no file, functions have the text of their cells."""
+        module = ModuleType("notebook")
+        monkeypatch.setitem(sys.modules, "notebook", module)
+        monkeypatch.setitem(linecache.cache, "<cell 1>", (len(text), None, text.splitlines(keepends=True), "<cell 1>"))
+        exec(compile(text, file, "exec"), vars(module))
+        trust_modules_of(module.Mine)
+        return source_hashes({"task": {"_target_": "notebook.Mine"}})["notebook"]
+
+    return of_notebook
+
+
+def test_an_edited_class_of_a_notebook_has_another_hash_and_one_without_source_none(digest):
+    assert digest(CELL) == digest(CELL)
+    assert digest(CELL) != digest(CELL.replace("a + b", "a * b"))
+    assert digest(CELL, "<stdin>") == ""
