@@ -9,6 +9,7 @@ array([127])
 """
 
 import ast
+import random
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -62,7 +63,9 @@ def _homes() -> dict[str, str]:
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    state = random.getstate()
     value = getattr(import_module(_homes()[name], __name__), name)
+    random.setstate(state)  # rich draws numbers as it loads
     globals()[name] = value
     return value
 

@@ -15,6 +15,7 @@ import arith_erd as ae
 from arith_erd import UserError
 from arith_erd.bundled import CONF
 from arith_erd.probes.logit_lens import LogitLens
+from arith_erd.training.fit import group_of_object
 
 
 def test_importing_loads_neither_torch_nor_hydra():
@@ -115,6 +116,15 @@ def test_a_task_of_other_sizes_than_its_file_is_trained(task, options, tmp_path)
     assert (model.seed, str(model.task)) == (3, str(task))
 
 
+def test_numpy_numbers_are_pythons():
+    def groups(integer, real):
+        objects = {"task": ae.ModAdd(integer(3), modulus=integer(7)), "split": ae.RandomSplit(real(0.5), integer(1))}
+        return [group_of_object(*item) for item in objects.items()]
+
+    assert str(groups(np.int64, np.float32)) == str(groups(int, float))
+    assert ae.load_pretrained("add-nanogpt", seed=np.int64(0)).seed.__class__ is int
+
+
 @pytest.mark.slow
 def test_every_probe_of_a_network_with_sites_of_its_own_gives_rows_or_says_what_it_lacks():
     """A hypothesis as an object, too: none that probes take is silently left out."""
@@ -136,7 +146,7 @@ def test_every_probe_of_a_network_with_sites_of_its_own_gives_rows_or_says_what_
 def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (model,) = ae.fit(ae.Add(bits=3), Narrow, epochs=1)
-    answer = ae.probe("logit_lens", model, pairs=16)
+    answer = ae.probe("logit_lens", model, pairs=np.int64(16))
     assert set(answer.rows["site"]) == {"dec.1.resid_pre", "dec.1"}
     assert answer.figure().axes
     assert len(answer.table())
@@ -168,6 +178,7 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
         (lambda: ae.fit(ae.Add(bits=3), epochs=0), r"trainer\.max_epochs=0"),
         (lambda: ae.fit(ae.Add(bits=3), epochs=1, overrides=["data.batchsize=3"]), r"did you mean data\.batch_size"),
         (lambda: ae.fit(Forgetful(3)), "task=Forgetful: needs an attribute wide"),
+        (lambda: ae.fit(Given([1, 2])), "^task=Given: .*ndarray.*; expected arguments of numbers"),
         (lambda: ae.fit(ae.Add(bits=3), seeds=None), "^seed=null: expected at most"),
         (lambda: ae.load_pretrained(3), "^name=3: expected one of"),
         (lambda: ae.fit(ae.Add), "fit: task: received the class Add; expected Task"),

@@ -18,6 +18,7 @@ from torch import Tensor
 from ..bundled import RESULTS
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
+from ..digits import plain
 from ..errors import DAMAGED_FILE_ERRORS, UserError, bad_value, counted, first_line, require_integer
 from ..interp.hooked import Origin
 from ..models import weights
@@ -26,6 +27,7 @@ from ..models.references import is_reference_task, reference
 from ..models.transformer import Transformer
 from ..runs.directory import Run, matching_runs
 from ..seeds import format_seeds, parse_seeds
+from ..system.isolation import isolated
 from ..tasks import Add, Task
 from .export import CONFIG_FILE, WEIGHTS_FILE, LoadedNetwork, download, short_name
 
@@ -33,6 +35,7 @@ PRETRAINED = RESULTS / "runs"
 Epochs = Literal["all"] | tuple[int, ...]
 
 
+@isolated()
 def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None) -> LoadedNetwork:
     """Load one replica of a run, with its final weights or, if unfinished, those of its last checkpoint.
 
@@ -56,7 +59,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
         UserError: if the folder does not hold a run, or the run lacks the seed or its weights.
     """
     job = job_of_run(run := Run(path))
-    seed = job.seeds[0] if seed is None else seed
+    seed, epoch = job.seeds[0] if seed is None else plain(seed), plain(epoch)
     if isinstance(seed, bool | float) or seed not in job.seeds:  # 0.0 equals 0, but names no file
         raise UserError(f"seed={seed!r}: {run.path} has the seeds {', '.join(map(str, job.seeds))}")
     if epoch is not None:
@@ -71,6 +74,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     return _loaded_network(network, job, run.name, seed, epoch)
 
 
+@isolated()
 def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | None = None) -> LoadedNetwork:
     """Load a trained network: by its short name, from a folder of `save_pretrained`, or from the Hub.
 
@@ -165,6 +169,7 @@ def load_seeds(path: Path | str, epoch: int | None = None) -> list[LoadedNetwork
     return [load_run(path, seed, epoch) for seed in job_of_run(Run(path)).seeds]
 
 
+@isolated()
 def load_authors_weights(path: Path | str, task: Task) -> LoadedNetwork:
     """Load a network from a state dict of the paper's authors. Its training examples are unknown."""
     network = weights.load_authors_network(path, task)
@@ -178,6 +183,7 @@ def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> L
     return LoadedNetwork(network, task=task, name=Path(path).name)
 
 
+@isolated()
 def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task | None = None) -> list[LoadedNetwork]:
     """Write networks whose algorithm is known (`arith_erd.models.references`), a variant for each seed, ascending.
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Literal, cast, get_args, overload
+from unittest.mock import patch
 
 import hydra
 import yaml
@@ -27,6 +28,7 @@ from omegaconf.errors import OmegaConfBaseException
 from ..bundled import CONF
 from ..errors import UserError, bad_value, first_line, no_such_key
 from ..runs.directory import flatten
+from ..system.isolation import HYDRA, isolated
 from .class_spec import trust
 from .job import Job, ProbeJob, read_job, read_probe_job
 from .run_names import load_option, non_default_probe_options
@@ -68,13 +70,10 @@ def hydra_over_conf(config_dir: str | None = None) -> Iterator[Hydra]:
             raise bad_value("--config-dir", config_dir, "a folder")
         # As Hydra does: before its own schemas, which come last.
         search_path.prepend("command-line", f"file://{os.path.abspath(config_dir)}", SearchPathQuery("schema"))
-    version.setbase("1.3")
-    global_hydra = GlobalHydra.instance()
-    before, global_hydra.hydra = global_hydra.hydra, Hydra("arith_erd", CheckedLoader(search_path))
-    try:
-        yield global_hydra.hydra
-    finally:
-        global_hydra.hydra = before
+    with HYDRA, patch.object(version.VersionBase.instance(), "version_base"):
+        version.setbase("1.3")
+        with patch.object(GlobalHydra.instance(), "hydra", Hydra("arith_erd", CheckedLoader(search_path))) as our_hydra:
+            yield our_hydra
 
 
 def resolve(composed: DictConfig) -> dict[str, Any]:
@@ -286,6 +285,7 @@ def compose_config(overrides: Sequence[str]) -> dict[str, Any]:
 def compose(config_name: Literal["train"] = ..., overrides: Sequence[str] = ...) -> Job: ...
 @overload
 def compose(config_name: Literal["probe"], overrides: Sequence[str] = ...) -> ProbeJob: ...
+@isolated()
 def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) -> Job | ProbeJob:
     """Compose a job as the command line does, with the same `UserError`; ``overrides`` are the words typed there.
 

@@ -7,6 +7,7 @@ no input produces (Makelov et al., 2023). `mechanism.controls` measures what suc
 import math
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch.nn.utils import parametrizations
 
 from ..digits import Array
 from ..errors import bad_value, require_integer
+from ..system.isolation import isolated, own_generator
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .erasure import MIN_RELATIVE_DEVIATION, mean_projection, whiten
@@ -38,6 +40,7 @@ class DASConfig:
     num_control_pairs: int = 200  # test pairs on which these are scored
 
 
+@isolated()
 def fit_das(
     model: Hooked,
     causal_model: CausalModel,
@@ -132,9 +135,8 @@ class DASSearch:
         generator = torch.Generator().manual_seed(self.seed)
         random = torch.randn(self.whitened.rank, rank, generator=generator, dtype=torch.float64).to(axes)
         columns = torch.linalg.qr(torch.cat([axes.T @ start.to(axes), random], dim=1)[:, :rank])[0].cpu()
-        with torch.random.fork_rng(devices=[]):  # the parametrization completes the columns to a basis at random
-            rotation = nn.Linear(rank, self.whitened.rank, bias=False)  # orthonormal columns, (r, rank)
-            torch.manual_seed(self.seed)
+        with own_generator(self.seed):  # the parametrization completes the columns to a basis at random
+            rotation: Any = nn.Module()  # orthonormal columns, (r, rank)
             rotation.weight = nn.Parameter(columns)
             parametrizations.orthogonal(rotation, orthogonal_map="householder")
             rotation.weight = columns  # the parametrization takes a tensor

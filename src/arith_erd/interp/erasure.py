@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError, require_integer, require_type
+from ..system.isolation import isolated
 
 MIN_RELATIVE_DEVIATION = 1e-3  # axes with a smaller deviation, relative to the first, do not count as varying
 FLOAT32_EPS = torch.finfo(torch.float32).eps
@@ -83,6 +84,7 @@ def whiten(x: Tensor, tolerance: float = FLOAT32_EPS) -> Whitened:
     return Whitened(mean, q @ u[:, varying] * root, s[varying] / root, vh[varying].T)
 
 
+@isolated(False)
 def leace(x: Tensor | Whitened, z: Tensor) -> Eraser:
     """Least-squares concept erasure (Belrose et al., 2023): the smallest change that hides z.
 
@@ -99,6 +101,7 @@ def leace(x: Tensor | Whitened, z: Tensor) -> Eraser:
     return Eraser(x.mean, left=x.axes * x.scale @ q, right=x.axes / x.scale @ q)
 
 
+@isolated(False)
 def mean_projection(x: Tensor | Whitened, z: Tensor) -> Eraser:
     """Orthogonal projection away from the columns of Cov(x, z); arguments as in `leace`.
 
@@ -110,6 +113,7 @@ def mean_projection(x: Tensor | Whitened, z: Tensor) -> Eraser:
     return project_away(x, x.axes @ _orthonormalise(x.scale[:, None] * q))
 
 
+@isolated(False)
 def inlp(x: Tensor | Whitened, z: Tensor, iterations: int = 2) -> Eraser:
     """Iterative nullspace projection (Ravfogel et al., 2020) of a least-squares probe; the paper has two iterations.
 
@@ -153,6 +157,7 @@ def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> E
     return Eraser(x.mean, (directions * strength)[:, removed], directions[:, removed])
 
 
+@isolated(False)
 def flip_signs(x: Tensor | Whitened, eraser: Eraser, seed: int | torch.Generator = 0) -> Eraser:
     """Turn an eraser into that of a random concept: reflect it along randomly chosen principal axes of x.
 

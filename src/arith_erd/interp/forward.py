@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError, require_integer
 from ..models.network import require_logits
+from ..system.isolation import isolated
 from .hooks import edit_outputs, record_outputs, replay_outputs
 from .interventions import Intervention, InterventionContext, Subspace, as_interventions
 from .sites import SitePositions, layer_of, layers, require_sites
@@ -86,13 +87,13 @@ class ForwardPass:
     used again. A layer that runs more than once in a forward pass is run every time.
     """
 
-    @torch.no_grad()
     def __init__(self, model: "Hooked", site: str | None, inputs: Sequence[Tensor], batch_size: int) -> None:
         require_sites(model.sites, [site] if site else [])
         self.model, self.site = model, site
         self.finished: set[str] = set()  # stored layers, and sites outside the layers that end before the last of them
         batches = split_batches(inputs, batch_size)
-        self.batches = [(batch, tensors, self._run_up_to(site, tensors) if site else {}) for batch, tensors in batches]
+        with isolated(False, model.network):
+            self.batches = [(batch, x, self._run_up_to(site, x) if site else {}) for batch, x in batches]
 
     def __call__(self, interventions: Intervention | Sequence[Intervention] = ()) -> Tensor:
         """Logits (N, m, V) with interventions at the site or after it. Gradients pass to values that require them."""
@@ -105,11 +106,11 @@ class ForwardPass:
         values += [parameter for field in fields if isinstance(field, nn.Module) for parameter in field.parameters()]
         differentiable = any(isinstance(value, Tensor) and value.requires_grad for value in values)
         logits = []
-        with torch.set_grad_enabled(torch.is_grad_enabled() and differentiable):
+        with isolated(torch.is_grad_enabled() and differentiable, self.model.network):
             for batch, tensors, outputs in self.batches:
                 with replay_outputs({self.model.sites[layer]: output for layer, output in outputs.items()}):
                     logits.append(run_batch(self.model, interventions, batch, tensors))
-        return torch.cat(logits)
+            return torch.cat(logits)
 
     def _run_up_to(self, site: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
         """Layer -> output, for the layers that end before the site or with it."""

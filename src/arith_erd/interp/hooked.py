@@ -25,6 +25,7 @@ from ..models.network import (
     shift_right,
 )
 from ..splits import Split
+from ..system.isolation import isolated
 from ..tasks import Examples, Task
 from .forward import ForwardPass, require_layout, run_batch, split_batches
 from .hooks import edit_outputs
@@ -141,7 +142,8 @@ class Hooked:
             for t in range(length):
                 tokens[:, t] = self.run((prompt, shift_right(tokens)), interventions)[:, t].argmax(-1)
         else:
-            tokens = greedy_decode(self.network.eval(), prompt, length)
+            with isolated(False, self.network):
+                tokens = greedy_decode(self.network.eval(), prompt, length)
         return self.task.decode(keep_padding(tokens, completion).cpu().numpy())
 
     def accuracy(
@@ -156,7 +158,7 @@ class Hooked:
         if not isinstance(examples, Examples):
             raise UserError(f"accuracy: received {type(examples).__name__}; expected examples, then interventions")
         self.require_causal(examples)
-        completion, logits = torch.as_tensor(examples.completion), self.run(examples, interventions).cpu()
+        completion, logits = torch.from_numpy(examples.completion), self.run(examples, interventions).cpu()
         return float(sequence_correct(logits.argmax(-1), completion).double().mean())
 
     def held_out(self) -> Examples:
@@ -172,8 +174,10 @@ class Hooked:
         """The tokens (N, m) that greedy decoding gives for the prompts of examples."""
         self.require_causal(examples)
         completion = torch.as_tensor(examples.completion, device=self.device)
-        return greedy_tokens(self.network.eval(), self.inputs(examples)[0], completion)
+        with isolated(False, self.network):
+            return greedy_tokens(self.network.eval(), self.inputs(examples)[0], completion)
 
+    @isolated()
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: for examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
         if isinstance(examples, Examples):
@@ -215,7 +219,6 @@ class Hooked:
         """
         return ForwardPass(self, None, self.inputs(inputs), batch_size)(interventions)
 
-    @torch.no_grad()
     def run_with_cache(
         self,
         inputs: Inputs,
@@ -236,17 +239,18 @@ class Hooked:
         sites, interventions = [*dict.fromkeys(sites)], as_interventions(interventions)
         logits: list[Tensor] = []
         cached: dict[str, list[Tensor]] = {site: [] for site in sites}
-        for batch, tensors in split_batches(self.inputs(inputs), batch_size):
+        with isolated(False, self.network):
+            for batch, tensors in split_batches(self.inputs(inputs), batch_size):
 
-            def store(site: str, x: Tensor, tensors: Sequence[Tensor] = tensors) -> None:
-                require_layout(site, x, tensors)
-                positions = SitePositions.in_run(site, x, tensors, self.answer_length)
-                own = x.shape[1] if include_prompt else positions.num_own
-                cached[site].append(x[:, -own:].clone())  # now, since the network may change x in place
+                def store(site: str, x: Tensor, tensors: Sequence[Tensor] = tensors) -> None:
+                    require_layout(site, x, tensors)
+                    positions = SitePositions.in_run(site, x, tensors, self.answer_length)
+                    own = x.shape[1] if include_prompt else positions.num_own
+                    cached[site].append(x[:, -own:].clone())  # now, since the network may change x in place
 
-            with edit_outputs(self.sites, {site: partial(store, site) for site in sites}, prepend=False):
-                logits.append(run_batch(self, interventions, batch, tensors))
-        return torch.cat(logits), {site: torch.cat(batches) for site, batches in cached.items()}
+                with edit_outputs(self.sites, {site: partial(store, site) for site in sites}, prepend=False):
+                    logits.append(run_batch(self, interventions, batch, tensors))
+            return torch.cat(logits), {site: torch.cat(batches) for site, batches in cached.items()}
 
     def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH_SIZE) -> ForwardPass:
         """Run once up to a site. The result is a function that runs the rest of the network, with any interventions."""

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from ..errors import UserError, require_type
 from ..models.network import Network
+from ..system.isolation import isolated
 from ..tasks import Examples, Task
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
@@ -40,6 +41,7 @@ from .interventions import Interchange, Position, Subspace
 from .sites import SitePositions, layers
 
 
+@isolated()
 def interchange_accuracy(
     model: Hooked,
     causal_model: CausalModel,
@@ -180,7 +182,6 @@ class InterchangeEvaluation:
         interchange = Interchange(self.site, self.position, subspace, self.source, head=self.head)
         return self.forward([interchange])[:, self.scored_positions]
 
-    @torch.no_grad()
     def tokens(self, subspace: Subspace | None) -> Tensor:
         return self.logits(subspace).argmax(dim=-1)
 

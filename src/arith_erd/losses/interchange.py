@@ -157,7 +157,6 @@ class InterchangeTraining(CrossEntropy):
             total = total + self.strict / len(mapped_sites) * loss.mean()
         return total
 
-    @torch.no_grad()
     def report(self, network: Callable[[], Network], held_out: Array) -> dict[str, list[float]]:
         """Variable -> accuracy of each answer token after an interchange, on up to 512 held-out examples."""
         rows = np.random.default_rng(0).permutation(held_out)[:512]

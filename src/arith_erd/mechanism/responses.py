@@ -54,7 +54,6 @@ STEERING_COMPONENTS = ("carry", *STORED_SUMS)
 STEERING_STRIDE = 4  # positions of the answer that are steered together
 
 
-@torch.no_grad()
 def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Array, list[PrefixResponse]]:
     """The likeliest tokens (N, m) after right prefixes, and each position's responses to changes of its prefix."""
     prompt, answer_in = model.inputs(examples)
@@ -168,7 +167,6 @@ def shifted_bits(sums: Array, delta: Array, stored: str) -> Array:
     return np.where(unclear, -1, np.floor(remainder + 0.5).astype(np.int64) & 1)
 
 
-@torch.no_grad()
 def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[CardRow, tuple[float, float]]]:
     """Informedness for each component, site and bit of a network that adds: over all steps, and over each half.
 

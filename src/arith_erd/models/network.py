@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..digits import ONE, PAD, START, ZERO
 from ..errors import UserError
+from ..system.isolation import LOCK
 
 DECODING_BATCH_SIZE = 256
 
@@ -101,7 +102,7 @@ def is_causal(run: Callable[[Tensor], Tensor], answer_in: Tensor) -> bool:
     other, logits = answer_in.clone(), list[Tensor]()
     other[..., -1] = ZERO + ONE - answer_in[..., -1].clamp(ZERO, ONE)
     for x in (answer_in, other):
-        with torch.random.fork_rng([x.device] if x.device.type == "cuda" else []):  # the network may draw numbers
+        with LOCK, torch.random.fork_rng([x.device] if x.device.type == "cuda" else []):  # the network may draw numbers
             logits.append(run(x)[..., :-1, :])
     return torch.allclose(logits[0], logits[1], rtol=1e-3, atol=1e-3, equal_nan=True)
 

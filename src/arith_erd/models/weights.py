@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import load_file
@@ -12,10 +12,12 @@ from torch import Tensor
 
 from ..errors import UserError, first_line
 from ..seeds import RandomStream, derive_seed
+from ..system.isolation import own_generator
 from ..tasks import Task
 from .network import Network
 from .transformer import Transformer
 
+AnyNetwork = TypeVar("AnyNetwork", bound=Network)
 NUM_HEADS = 8  # table 2 of the paper; shapes do not show it
 
 RENAMINGS = (  # parts of our names -> theirs, each applied in turn
@@ -38,10 +40,9 @@ RENAMINGS = (  # parts of our names -> theirs, each applied in turn
 )
 
 
-def initialise(make_network: Callable[[], Network], seed: int) -> Network:
+def initialise(make_network: Callable[[], AnyNetwork], seed: int) -> AnyNetwork:
     """Make a network with the initial weights of a seed, on the CPU, so that they are the same for every device."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, RandomStream.WEIGHTS))
+    with own_generator(derive_seed(seed, RandomStream.WEIGHTS)):
         return make_network()
 
 
@@ -88,7 +89,7 @@ def checked_state(
 def network_from_file(make: Callable[[], Network], path: Path, source: str, wanted: str) -> Network:
     """Make a network and load a state dict after `checked_state`."""
     state = checked_state(read_state(path), state_shapes(make), source, wanted)
-    network = make()
+    network = initialise(make, 0)
     network.load_state_dict(state)
     return network
 
@@ -118,7 +119,7 @@ def load_authors_network(path: str | Path, task: Task) -> Transformer:
     expected = {authors_name(name): shape for name, shape in shapes.items()} | positions
     wanted = f"the authors' state dict for task={task.name} at task.bits={task.bits}"
     state = checked_state(state, expected, f"checkpoint={path}", wanted)
-    network = make()
+    network = initialise(make, 0)
     network.load_state_dict({name: state[authors_name(name)] for name in shapes})
     return network.eval()
 

@@ -42,7 +42,6 @@ class EncoderTable(NetworkProbe):
             raise UserError(f"probe=encoder_table: {model.name} has no encoder; expected an encoder-decoder")
         self.sites = select_sites(self.models, sites)
 
-    @torch.no_grad()
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         table, split = self.task.examples(), model.origin.split
         examples = table.sample(self.pairs, self.seed)

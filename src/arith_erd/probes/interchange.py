@@ -5,7 +5,6 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-import torch
 from pydantic import Field
 
 from ..config.causal_models import CausalModelSpec, build_causal_model
@@ -100,7 +99,6 @@ class InterchangeInterventions(NetworkProbe):
                 keys = [f"iia_{variable}" for variable in ("none", *self.variables)]
                 yield name, pairs, dict(zip(keys, [self.base.completion, *map(task.to_tokens, answers)], strict=True))
 
-    @torch.no_grad()
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         forward = {site: model.resume_from(site, self.base) for site in self.sites}
         base_tokens = model.run(self.base).argmax(-1).cpu().numpy()  # (N, m)

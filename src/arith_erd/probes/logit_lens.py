@@ -36,7 +36,6 @@ class LogitLens(NetworkProbe):
         self.last = decoder[-1]
         self.sites = [site for site in ("dec.1.resid_pre",) if site in known] + decoder
 
-    @torch.no_grad()
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         self._require_whole_states(model)
         final_logits, cache = model.run_with_cache(self.examples, self.sites)

@@ -52,7 +52,6 @@ class Patching(NetworkProbe):
         self.clean = self.task.examples().sample(self.pairs, self.seed)
         self.corrupted = CORRUPTIONS[self.source](self.task, self.clean, np.random.default_rng([self.seed, 1]))
 
-    @torch.no_grad()
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         clean, corrupted = (torch.as_tensor(x.completion, device=model.device) for x in (self.clean, self.corrupted))
         differ = clean != corrupted  # (N, m)

@@ -1,7 +1,6 @@
 """Run a probe: from Python with `probe`, or a job that writes files and prints a table without cutting numbers."""
 
 import json
-import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from rich.table import Table
 
 from ..config.compose import compose
 from ..config.job import ProbeJob, job_of_run
+from ..digits import plain
 from ..errors import UserError, require_type
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
@@ -24,6 +24,7 @@ from ..plots.tables import column_kinds
 from ..runs.directory import Run, first_epoch_reaching, short_hash
 from ..seeds import format_seeds
 from ..system.files import atomic_file, require_writable, write_atomically
+from ..system.isolation import isolated
 from ..tasks import SAMPLE_SIZE
 from .probe import Probe
 
@@ -103,6 +104,7 @@ def _measure(probe: Probe, title: str) -> list[dict[str, Any]]:
     return collect_rows(probe.rows(), title, len(models))
 
 
+@isolated()
 def probe(name: str | type[Probe], models: "Hooked | Iterable[Hooked]" = (), **options: Any) -> ProbeResult:
     """Run a probe of a task, or of networks of one task.
 
@@ -121,6 +123,7 @@ def probe(name: str | type[Probe], models: "Hooked | Iterable[Hooked]" = (), **o
         UserError: for an unknown probe, or an option that it does not accept.
     """
     models = [*models] if isinstance(models, Iterable) else [models]
+    options = {key: plain(value) for key, value in options.items()}
     if isinstance(name, type) and issubclass(name, Probe):
         _require_same_task(name.__name__, models)
         own = name(*([models] if models else []), **options)
@@ -292,7 +295,9 @@ def collect_rows(rows: Iterable[dict[str, Any]], name: str, networks: int) -> li
     """Collect the rows of a probe; a line of standard error says how many: always on a terminal, else every 30 s."""
     measured: list[dict[str, Any]] = []
     started, ended = time.monotonic(), threading.Event()
-    interval, form = (0.2, f"{CLEAR_LINE}{{}}") if sys.stderr.isatty() else (PROGRESS_INTERVAL, "{}\n")
+    console = Console(stderr=True)  # a notebook or a script may have replaced the stream
+    terminal, stream = console.is_terminal, console.file
+    interval, form = (0.2, f"{CLEAR_LINE}{{}}") if terminal else (PROGRESS_INTERVAL, "{}\n")
 
     def report() -> None:  # in a thread, since a probe can take minutes from one row to the next
         while not ended.wait(interval):
@@ -300,7 +305,7 @@ def collect_rows(rows: Iterable[dict[str, Any]], name: str, networks: int) -> li
             site = measured[-1].get("site") if measured else None
             places = [f"{done} of {networks} networks done"] * (networks > 1) + [f"at {site}"] * bool(site)
             count = f"{len(measured):,} rows after {time.monotonic() - started:.0f} s"
-            print(form.format(", ".join([name, *places, count])), end="", file=sys.stderr, flush=True)
+            print(form.format(", ".join([name, *places, count])), end="", file=stream, flush=terminal)
 
     thread = threading.Thread(target=report, daemon=True)
     thread.start()
@@ -309,7 +314,7 @@ def collect_rows(rows: Iterable[dict[str, Any]], name: str, networks: int) -> li
     finally:
         ended.set()
         thread.join()
-        print(CLEAR_LINE * sys.stderr.isatty(), end="", file=sys.stderr, flush=True)
+        print(CLEAR_LINE * terminal, end="", file=stream, flush=terminal)
     return measured
 
 

@@ -5,6 +5,7 @@ on all drawn examples: of a part it can be another split. The paper's splits are
 """
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -42,7 +43,7 @@ class RandomSplit:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.fraction, bool) or not isinstance(self.fraction, int | float) or not 0 < self.fraction < 1:
+        if isinstance(self.fraction, bool) or not isinstance(self.fraction, Real) or not 0 < self.fraction < 1:
             raise bad_value("split.fraction", self.fraction, "a number between 0 and 1, both excluded")
         require_integer("split.seed", self.seed, 0)
 
@@ -116,7 +117,7 @@ class LengthSplit:
 
     def __post_init__(self) -> None:
         require_integer("split.trained", self.trained, 1)
-        if isinstance(self.fraction, bool) or not isinstance(self.fraction, int | float) or not 0 <= self.fraction < 1:
+        if isinstance(self.fraction, bool) or not isinstance(self.fraction, Real) or not 0 <= self.fraction < 1:
             raise bad_value("split.fraction", self.fraction, "a number from 0 to below 1")
         require_integer("split.seed", self.seed, 0)
 

@@ -116,7 +116,7 @@ class SignalQueue:
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
             if number == signal.SIGINT:  # a second Ctrl-C
-                if sys.stderr.isatty():
+                if os.isatty(2):
                     os.write(2, b"\x1b[?25h\n")  # the progress bar hid the cursor
                 os._exit(128 + signal.SIGINT)
             return

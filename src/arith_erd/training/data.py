@@ -97,7 +97,8 @@ class TaskData(L.LightningDataModule):
         """Batches of both subsets, training first: prompts (B, P) and completions (B, m), the same for all replicas."""
         size = evaluation_batch_size(self.train[0].device, len(self.seeds))
         subsets: Any = ([*zip(x[0].split(size), x[1].split(size), strict=True)] for x in (self.train, self.validation))
-        return [DataLoader(batches, batch_size=None) for batches in subsets]
+        own = torch.Generator()  # else each draws a number from the global one
+        return [DataLoader(batches, batch_size=None, generator=own) for batches in subsets]
 
 
 def evaluation_batch_size(device: torch.device, replicas: int) -> int:

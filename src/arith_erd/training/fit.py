@@ -1,6 +1,7 @@
 """Train networks from Python with `fit`."""
 
 import inspect
+import json
 import re
 import tempfile
 from collections.abc import Sequence
@@ -17,14 +18,17 @@ from ..config.class_spec import trust_modules_of
 from ..config.compose import compose_config
 from ..config.job import read_job
 from ..config.run_names import option_for_class
-from ..errors import UserError, require_type
+from ..digits import plain
+from ..errors import UserError, first_line, require_type
 from ..models import NanoGPT, Network
 from ..seeds import format_seeds, parse_seeds
 from ..splits import RandomSplit, Split
+from ..system.isolation import isolated
 from ..tasks import Task
 from .train import train
 
 
+@isolated()
 def fit(
     task: Task,
     model: type[Network] = NanoGPT,
@@ -101,8 +105,14 @@ def group_of_object(group: str, instance: Any) -> dict[str, Any]:
     if missing := [name for name in names if not hasattr(instance, name)]:
         accepted = f"an attribute {missing[0]}, as its constructor has such an argument"
         raise UserError(f"{group}={cls.__name__}: needs {accepted}")
+    values = {name: plain(getattr(instance, name)) for name in names}
+    try:
+        json.dumps(values)
+    except (TypeError, ValueError) as error:
+        accepted = "arguments of numbers, text, lists and dictionaries, which config.yaml can hold"
+        raise UserError(f"{group}={cls.__name__}: {first_line(error)}; expected {accepted}") from error
     option = option_for_class(group, public_path(cls)) or getattr(instance, "name", cls.__name__.lower())
-    return {"name": option, "_target_": public_path(cls), **{name: getattr(instance, name) for name in names}}
+    return {"name": option, "_target_": public_path(cls), **values}
 
 
 def public_path(cls: type) -> str:

@@ -204,7 +204,7 @@ class Pack(nn.Module):
 
     def replica(self, index: int) -> Network:
         """One replica as a plain network in evaluation mode, on the pack's device."""
-        network = self.make_network()
+        network = initialise(self.make_network, self.seeds[index])
         network.load_state_dict(self.replica_state(index))
         return network.to(self.replica_keys.device).eval()
 

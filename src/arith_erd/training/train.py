@@ -1,11 +1,14 @@
 """Train the packs of a job. PyTorch is loaded only if one of them has work left."""
 
+import os
 import sys
+import warnings
 
 from ..config.class_spec import source_hashes
 from ..config.job import Job
 from ..runs.directory import Run
 from ..system.files import require_writable
+from ..system.isolation import TRAINING, at_end, isolated
 from ..system.machine import configure_threads
 
 
@@ -27,12 +30,18 @@ def train(job: Job) -> list[Run]:
             print(pack.run.skip_message(job.checkpoint.keep, source_hashes(job.resolved)))
             continue
         require_writable("runs_dir", job.runs_dir)
+        variables = {*os.environ}
         if "torch" not in sys.modules:
             configure_threads()
             print("loading PyTorch", flush=True)
+        at_end.enter_context(warnings.catch_warnings())  # Lightning changes these as it loads, and the variables
+        at_end.callback(setattr, warnings, "formatwarning", warnings.formatwarning)
         from .run_pack import train_pack
 
-        train_pack(pack)
+        for name in os.environ.keys() - variables:
+            del os.environ[name]
+        with TRAINING, isolated():
+            train_pack(pack)
     for pack in packs:  # after the last one: until then the old runs show which packs are new
         pack.run.delete_backup()
     return [pack.run for pack in packs]

@@ -5,6 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -44,3 +45,9 @@ def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.M
 
     assert collect_rows(slow(), "Dose", 2) == rows
     assert bool(re.search(r"2 rows after \d+ s\n", stderr.getvalue())) == (not is_terminal)
+
+
+@pytest.mark.parametrize("stream", [None, SimpleNamespace(write=len)])
+def test_standard_error_may_be_missing_or_replaced(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert collect_rows([{"seed": 3}], "Dose", 1) == [{"seed": 3}]

@@ -21,6 +21,7 @@ from torch import Tensor
 from ...bundled import RESULTS
 from ...errors import UserError
 from ...models import NanoGPT, Transformer
+from ...system.isolation import isolated
 from ...tasks import Examples
 from ..causal_model import CausalModel
 from ..hooked import Hooked
@@ -42,7 +43,7 @@ class Page(str):
         return f'<iframe title="explorer" {frame} srcdoc="{escape(self)}"></iframe>'
 
 
-@torch.no_grad()
+@isolated(False)
 def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
     """The data of one network for the page; a `UserError` if it is neither a `Transformer` nor a `NanoGPT`. Fields::
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ...digits import ONE, OPERATOR, START, VOCAB_SIZE, ZERO
+from ...system.isolation import own_generator
 from ...tasks import Add
 from ..network import shift_right
 from ..positions import sinusoids
@@ -61,8 +62,7 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
     order of heads; invertible 8 x 8 matrices between query and key and between value and output. Unused sublayers have
     random weights, but their last matrix is zero.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.integers(2**62)))
+    with own_generator(int(rng.integers(2**62))):
         network = Transformer(PROMPT_LENGTH, WIDTH).eval()
     prompt, answer_in = one_example_per_sum(rng)
     table = sinusoids(max(PROMPT_LENGTH, WIDTH), CHANNELS).double()
