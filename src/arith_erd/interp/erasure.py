@@ -219,10 +219,10 @@ def _correlation(x: Whitened, z: Tensor) -> Tensor:
         raise UserError("concept: contains NaN or infinity; expected finite numbers")
     z = z[:, (z != z[:1]).any(dim=0)]
     if not z.shape[1]:
-        warnings.warn(f"concept: constant in all {len(z)} examples, so nothing is erased", stacklevel=3)
+        warnings.warn(f"concept: constant in all {len(z)} examples, so nothing is erased", stacklevel=4)
     elif len(z) < MIN_EXAMPLES_PER_AXIS * x.rank:
         few = f"{len(z)} examples vary along {x.rank} axes, and the fit may not hold for others"
-        warnings.warn(f"eraser: {few}; expected at least {MIN_EXAMPLES_PER_AXIS * x.rank} examples", stacklevel=3)
+        warnings.warn(f"eraser: {few}; expected at least {MIN_EXAMPLES_PER_AXIS * x.rank} examples", stacklevel=4)
     z = z - z.mean(dim=0)
     return x.white.T @ (z / z.norm(dim=0)) / len(z) ** 0.5
 
