@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
     from .loggers import Logger
     from .losses import Loss
+    from .mechanism.certificate import certificate
     from .models import GRU, LSTM, MLP, NanoGPT, Network, Transformer
     from .probes.probe import NetworkProbe, Probe
     from .probes.run_probe import ProbeResult, probe
@@ -47,7 +48,17 @@ __all__ += ["GRU", "LSTM", "MLP", "Add", "Add3", "AddScratchpad", "CausalModel",
 __all__ += ["Eraser", "Examples", "Hooked", "Interchange", "Intervention", "LengthSplit", "LoadedNetwork", "Logger"]
 __all__ += ["Loss", "ModAdd", "Mul", "NanoGPT", "Network", "NetworkProbe", "Probe", "ProbeResult", "RandomOutput"]
 __all__ += ["RandomSplit", "Replace", "Split", "Steer", "Sub", "Subspace", "Task", "TokenSplit", "Transformer"]
-__all__ += ["UserError", "ValueSplit", "compose", "fit", "fit_das", "flip_signs", "inlp", "interchange_accuracy"]
+__all__ += [
+    "UserError",
+    "ValueSplit",
+    "certificate",
+    "compose",
+    "fit",
+    "fit_das",
+    "flip_signs",
+    "inlp",
+    "interchange_accuracy",
+]
 __all__ += ["leace", "load_authors_weights", "load_pretrained", "load_references", "load_run", "load_seeds"]
 __all__ += ["load_table", "mean_projection", "probe", "score_method", "train", "trust", "zoo"]
 

@@ -106,8 +106,8 @@ class Probe(ABC):
             lines = [key for key in keys if rows[key].nunique() > 1][:1]
         return EpochCurves.of(rows, value, lines, panel, unit=self.units.get(value, NUMBER))
 
-    def files(self) -> dict[str, str]:
-        """Additional files to write beside the rows, name -> text."""
+    def files(self) -> Mapping[str, str | bytes]:
+        """Additional files to write beside the rows, name -> content."""
         return {}
 
     def summary(self) -> list[str]:

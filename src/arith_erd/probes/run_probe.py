@@ -82,11 +82,11 @@ class ProbeResult:
         folder.mkdir(parents=True, exist_ok=True)
         columns = column_kinds(self.rows, self.probe.units)
         description = {"name": self.name, "columns": columns, "across": self.probe.across, "settings": self.settings}
-        files = {"rows.csv": self.rows.to_csv(index=False, float_format="%.9g")}
+        files: dict[str, str | bytes] = {"rows.csv": self.rows.to_csv(index=False, float_format="%.9g")}
         files["probe.json"] = json.dumps(description, indent=2, default=str) + "\n"  # a causal model becomes text
         files |= {} if self.curves else self.probe.files()
-        for file, text in files.items():
-            write_atomically(folder / file, text)
+        for file, content in files.items():
+            write_atomically(folder / file, content)
         with atomic_file(folder / "figure.png") as partial:  # last, since the rows took longer to measure
             save_png(self.figure(), partial)
         return [*files, "figure.png"]

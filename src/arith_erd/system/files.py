@@ -16,10 +16,10 @@ PARTIAL_PREFIX = ".partial-"
 """Prefix of the names of unfinished files."""
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write text as UTF-8 by `atomic_file`; half of a surrogate pair is escaped."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write bytes, or text as UTF-8, by `atomic_file`; half of a surrogate pair is escaped."""
     with atomic_file(path) as partial:
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+        partial.write_bytes(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
 
 
 @contextmanager

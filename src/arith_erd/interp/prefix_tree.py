@@ -1,0 +1,130 @@
+"""Ask a network for the next digit after every prefix of the answer, right or wrong, without sampling.
+
+The prefixes form a tree: the root, then ``0`` and ``1``, then ``00``, ``10``, .. A forward pass runs a tree in place of
+a sequence: a node stands at the position of its last token, and attends to the prompt, its ancestors and itself. So the
+keys and values of a prefix serve all longer ones. Attention within a large tree costs more than it saves. The first
+digits are therefore written out, and a tree of `LEVELS` levels follows each choice of them: seven-bit addition has 16
+trees with 15 nodes, and 4 nodes before each, for each pair of operands.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from ..digits import START, ZERO, Array, to_digits
+from ..errors import UserError
+from ..models import NanoGPT, Transformer
+from ..models.positions import DigitPlaceEmbedding, IndexEmbedding, Rotary
+from ..tasks import Examples
+from .hooked import Hooked
+
+LEVELS = 4
+MAX_PREFIXES = 2**22  # of all examples together: 16,384 pairs of seven-bit operands have 4.2 million
+PATHS_PER_BATCH = 128
+Digits = npt.NDArray[np.uint8]
+
+
+def answers_after_prefixes(model: Hooked, examples: Examples) -> list[Digits]:
+    """The digit t that a network writes after each prefix of t digits, for t = 0, 1, ..: arrays (N, base^t).
+
+    Columns are the numbers that the prefixes spell, first digit lowest: ``1 0`` is 1 and ``0 1`` is 2. A digit is the
+    likeliest one, whatever other tokens get.
+
+    Raises:
+        UserError: for a network other than our Transformer and nanoGPT, a task whose answers have several lengths or
+            other tokens than digits, and more than `MAX_PREFIXES` prefixes.
+    """
+    task, network = model.task, model.network
+    if not isinstance(network, NanoGPT | Transformer):
+        raise UserError(f"{model.name}: is a {type(network).__name__}; expected our Transformer or nanoGPT")
+    if task.layout.padded or task.answer_length != task.width:
+        raise UserError(f"task={task.name}: expected answers of one length, with a token for each digit")
+    base, width = task.base, task.width
+    count = len(examples) * sum(base**t for t in range(width))
+    if count > MAX_PREFIXES:
+        raise UserError(f"task={task.name}: has {count:,} prefixes of its answers; expected at most {MAX_PREFIXES:,}")
+    before = max(0, width - LEVELS)  # digits before each tree
+    lengths, ancestors = _tree(base, before, width)
+    parts = [*_run(model, examples, before, lengths, ancestors)]
+    digits = np.concatenate(parts)  # (N, base^before, K)
+    answers = [digits[:, : base**t, t] for t in range(before)]
+    for t in range(before, width):
+        of_level = digits[:, :, lengths == t]  # (N, first digits, further digits)
+        answers.append(of_level.swapaxes(1, 2).reshape(len(examples), -1))
+    return answers
+
+
+def _tree(base: int, before: int, width: int) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """The length (K,) of each node's prefix, and whether node j is i or an ancestor of it, (K, K)."""
+    levels = range(width - before)
+    start = before + np.cumsum([0, *(base**level for level in levels)])
+    ancestors = np.zeros((start[-1], start[-1]), dtype=bool)
+    ancestors[:before, :before] = np.tri(before, dtype=bool)
+    ancestors[before:, :before] = True
+    for level in levels:
+        numbers = np.arange(base**level)
+        for above in range(level + 1):
+            ancestors[start[level] + numbers, start[above] + numbers % base**above] = True
+    counts = [*[1] * before, *(base**level for level in levels)]
+    return np.repeat(np.arange(width), counts), ancestors
+
+
+@torch.no_grad()
+def _run(
+    model: Hooked, examples: Examples, before: int, lengths: Array, ancestors: npt.NDArray[np.bool_]
+) -> Iterator[Digits]:
+    """The digits (B, base^before, K) of a batch of examples at each node of their trees."""
+    network, base, device = model.network.eval(), model.task.base, model.device
+    paths = base**before
+    first = to_digits(np.arange(paths), before, base) + ZERO  # (paths, before)
+    further = [
+        np.arange(n) // (n // base) + ZERO for n in (base**level for level in range(1, max(lengths) - before + 1))
+    ]
+    start = np.full((paths, 1), START)
+    in_tree = np.tile(np.concatenate([np.empty(0, dtype=np.int64), *further]), (paths, 1))
+    tokens = torch.as_tensor(np.hstack([start, first, in_tree]), device=device)  # (paths, K)
+    tables, decoder = _tables(model, lengths, ancestors), _Decoder(network)
+    for prompt in torch.as_tensor(examples.prompt, device=device).split(max(1, PATHS_PER_BATCH // paths)):
+        memory = network.encode(prompt).repeat_interleave(paths, 0)
+        logits = functional_call(decoder, tables, (memory, tokens.repeat(len(prompt), 1)))  # (B paths, K, V)
+        digits = logits[..., ZERO : ZERO + base].argmax(-1).to(torch.uint8)
+        yield digits.unflatten(0, (len(prompt), paths)).cpu().numpy()
+
+
+class _Decoder(nn.Module):
+    """A decoder as a module of its own, since `functional_call` calls ``forward``."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, memory: Tensor, answer_in: Tensor) -> Tensor:
+        return self.network.decode(memory, answer_in)
+
+
+def _tables(model: Hooked, lengths: Array, ancestors: npt.NDArray[np.bool_]) -> dict[str, Tensor]:
+    """The decoder's mask and its tables of positions, with a row for each node in place of one for each position."""
+    network, device = model.network, model.device
+    num_prompt = len(network.causal_mask) - model.answer_length  # prompt positions in the decoder's own sequence
+    own, whole = (
+        torch.cat([torch.arange(n), n + torch.as_tensor(lengths)]).to(device)
+        for n in (num_prompt, model.task.prompt_length)
+    )
+    mask = torch.zeros(len(own), len(own), dtype=torch.bool, device=device)
+    mask[:num_prompt] = True
+    mask[:num_prompt, :num_prompt] = network.causal_mask[:num_prompt, :num_prompt]
+    mask[num_prompt:, num_prompt:] = torch.as_tensor(~ancestors, device=device)
+    tables = {"network.causal_mask": mask}
+    for name, module in network.named_modules(prefix="network"):
+        if isinstance(module, Rotary):
+            tables |= {f"{name}.cos": module.cos[own], f"{name}.sin": module.sin[own]}
+        elif isinstance(module, IndexEmbedding):
+            tables[f"{name}.weight"] = module.weight[own]
+        elif isinstance(module, DigitPlaceEmbedding):
+            tables[f"{name}.places"] = module.places[whole]
+    return tables

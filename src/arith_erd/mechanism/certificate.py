@@ -1,0 +1,190 @@
+"""Certificates: what a network answers to every pair, after every prefix, at every bit, beside what algorithms answer.
+
+The rule that the networks are held against is ``local_remainder``: bit t is round(a_t + b_t + c) mod 2, with the c of
+`mechanism.place_value`. The *distance* of an answer is that of a_t + b_t + c to the nearest rounding point, 1/2, 3/2,
+..: near 0 the slightest noise decides, and 1/2 is as clear as it gets.
+"""
+
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import minimize
+from scipy.special import log_ndtr
+
+from ..digits import Array
+from ..interp.causal_model import CausalModel
+from ..interp.hooked import Hooked
+from ..interp.prefix_tree import Digits, answers_after_prefixes
+from ..tasks import Task
+from .card import USER_MODEL
+from .place_value import ColumnSums, PrefixedExamples, predict_by_rule
+
+RULE, RIVAL = "local_remainder", "graded_carry"
+CONTRASTS = ((RULE, RIVAL), (RULE, "remainder"), (RULE, "prefix_carry"), (RULE, "erd"), (RIVAL, "prefix_carry"))
+"""Where two algorithms answer differently, exactly one of them is right."""
+CLEAR = 0.25
+"""Answers at least so far from a rounding point are clear: noise in c below a quarter changes none of them."""
+MAX_COUNTEREXAMPLES = 100
+PAIRS_PER_BLOCK = 1024
+MIN_SIGMA, MAX_SIGMA = 1e-3, 10.0
+
+
+class Block(NamedTuple):
+    """The answers of bit t to some pairs after all prefixes: arrays (N,), one element for each pair and prefix."""
+
+    pairs: slice
+    inputs: PrefixedExamples
+    distance: Array
+    """In units of 2^-(t + 1), so that it is an integer: ``2^t`` is 1/2."""
+    predicted: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The answers of one network, and the tables that are counted from them.
+
+    ``answers[t]`` has bit t of the answer to each pair (rows) after each prefix of t bits (columns), in the order of
+    ``task.examples()`` and of the numbers that the prefixes spell.
+    """
+
+    task: Task
+    answers: list[Digits]
+    user_model: CausalModel | None = None
+
+    def shares(self) -> pd.DataFrame:
+        """The share ``right`` of ``n`` answers that each ``algorithm`` gives, by ``bit`` and ``distance``."""
+        return self._table(lambda algorithm, against: not against).drop(columns="against")
+
+    def contrasts(self) -> pd.DataFrame:
+        """The share ``right`` of the ``n`` answers on which an ``algorithm`` and the one ``against`` it differ."""
+        return self._table(lambda algorithm, against: bool(against))
+
+    def precision(self) -> pd.DataFrame:
+        """For each ``bit`` a probit of rounding up on the fraction of a_t + b_t + c: ``threshold`` and ``sigma``.
+
+        A network that computes the rule with a noise of sigma in c has the threshold 1/2. Answers that are all equal
+        have neither.
+        """
+        fits = {t: fit_probit(np.arange(2**t) / 2**t, up, n) for t, (up, n) in self._rounded_up.items()}
+        return pd.DataFrame([{"bit": t, "threshold": x, "sigma": sigma} for t, (x, sigma) in fits.items()])
+
+    def counterexamples(self) -> pd.DataFrame:
+        """Up to `MAX_COUNTEREXAMPLES` clear answers that the rule does not give, the farthest from a rounding point."""
+        found = []
+        for block in blocks(self.task):
+            x, bits = block.inputs, self._bits(block)
+            distance = block.distance / 2.0 ** (x.t + 1)
+            rows = np.flatnonzero((bits != block.predicted[RULE]) & (distance >= CLEAR))
+            columns = {"a": x.a, "b": x.b, "prefix": x.prefix, "distance": distance, "answer": bits}
+            found.append(pd.DataFrame({"bit": x.t} | {name: column[rows] for name, column in columns.items()}))
+        return pd.concat(found).sort_values("distance", ascending=False, kind="stable").head(MAX_COUNTEREXAMPLES)
+
+    def to_bytes(self) -> bytes:
+        """The answers, compressed: a bit for each, 1 where the rule answers otherwise."""
+        differ = [self._bits(block) != block.predicted[RULE] for block in blocks(self.task)]
+        return zlib.compress(np.packbits(np.concatenate(differ)).tobytes(), level=9)
+
+    @classmethod
+    def from_bytes(cls, task: Task, data: bytes) -> "Certificate":
+        """The certificate that `to_bytes` stored."""
+        differ = np.unpackbits(np.frombuffer(zlib.decompress(data), dtype=np.uint8))
+        answers: list[list[Digits]] = [[] for _ in range(task.width)]
+        first = 0
+        for block in blocks(task):
+            x = block.inputs
+            bits = block.predicted[RULE] ^ differ[first : (first := first + len(x.a))]
+            answers[x.t].append(bits.astype(np.uint8).reshape(-1, 2**x.t))
+        return cls(task, [np.concatenate(parts) for parts in answers])
+
+    def _bits(self, block: Block) -> Array:
+        return self.answers[block.inputs.t][block.pairs].ravel().astype(np.int64)
+
+    @cached_property
+    def _counts(self) -> dict[tuple[str, str, int], Array]:
+        """(algorithm, against, t) -> its answers, and all (2, 2^t + 1), by distance in units of 2^-(t + 1)."""
+        counts: dict[tuple[str, str, int], Array] = defaultdict(lambda: np.zeros((2, 1), dtype=np.int64))
+        for block in blocks(self.task, self.user_model):
+            t, bits = block.inputs.t, self._bits(block)
+            right = {name: predicted == bits for name, predicted in block.predicted.items()}
+            chosen = {(name, ""): np.ones_like(rows) for name, rows in right.items()}
+            chosen |= {pair: right[pair[0]] != right[pair[1]] for pair in CONTRASTS if {*pair} <= right.keys()}
+            for (name, against), rows in chosen.items():
+                of_all = [
+                    np.bincount(block.distance[rows & which], minlength=2**t + 1) for which in (right[name], True)
+                ]
+                counts[name, against, t] = counts[name, against, t] + of_all
+        return dict(counts)
+
+    @cached_property
+    def _rounded_up(self) -> dict[int, Array]:
+        """t -> answers that are a_t + b_t + c rounded up, and all (2, 2^t), by its fraction in units of 2^-t."""
+        counts: dict[int, Array] = defaultdict(lambda: np.zeros((2, 1), dtype=np.int64))
+        for block in blocks(self.task):
+            x, t = block.inputs, block.inputs.t
+            total = x.column_sum + x.c
+            inside = (total >= 0) & (total < x.column_sums.max_total[t])
+            up, fraction = self._bits(block) != np.floor(total) % 2, (x.lower_sum - x.prefix) % 2**t
+            of_all = [np.bincount(fraction[inside & which], minlength=2**t) for which in (up, True)]
+            counts[t] = counts[t] + of_all
+        return dict(counts)
+
+    def _table(self, wanted: Callable[[str, str], bool]) -> pd.DataFrame:
+        columns = ("algorithm", "against", "bit", "distance", "right", "n")
+        rows = (
+            (algorithm, against, t, distance / 2 ** (t + 1), right / n, n)
+            for (algorithm, against, t), counts in self._counts.items()
+            if wanted(algorithm, against)
+            for distance, (right, n) in enumerate(counts.T.tolist())
+            if n
+        )
+        return pd.DataFrame(rows, columns=columns)
+
+
+def certificate(model: Hooked, user_model: CausalModel | None = None) -> Certificate:
+    """Ask a network that adds or multiplies for every bit of every pair after every prefix: `answers_after_prefixes`.
+
+    Raises:
+        UserError: for other tasks and networks, and for a multiplication of more than five bits.
+    """
+    ColumnSums(model.task)
+    return Certificate(model.task, answers_after_prefixes(model, model.task.examples()), user_model)
+
+
+def blocks(task: Task, user_model: CausalModel | None = None) -> Iterator[Block]:
+    """All pairs and prefixes with the bits that each algorithm answers: rules that read the prefix, and ``erd``."""
+    sums, examples = ColumnSums(task), task.examples()
+    for first in range(0, len(examples), PAIRS_PER_BLOCK):
+        pairs = slice(first, first + PAIRS_PER_BLOCK)
+        a, b, answer = examples.a[pairs], examples.b[pairs], examples.answer[pairs]
+        for t in range(task.width):
+            prefix = np.tile(np.arange(2**t), len(a))
+            inputs = PrefixedExamples(sums, t, a.repeat(2**t), b.repeat(2**t), prefix)
+            predicted = {RULE: predict_by_rule(RULE, inputs)}
+            if sums.is_addition:
+                predicted |= {name: predict_by_rule(name, inputs) for name in (RIVAL, "remainder")}
+                predicted["prefix_carry"] = inputs.predict_by(sums.prefix_carry)
+            predicted["erd"] = (answer >> t & 1).repeat(2**t)
+            if user_model is not None:
+                predicted[USER_MODEL] = inputs.predict_by(user_model)
+            fraction = (inputs.lower_sum - prefix) % 2**t  # of c
+            yield Block(pairs, inputs, np.abs(2 * fraction - 2**t), predicted)
+
+
+def fit_probit(x: Array, successes: Array, n: Array) -> tuple[float, float]:
+    """Threshold and sigma of P(success) = Phi((x - threshold) / sigma), by maximum likelihood; NaN if all are equal."""
+    if successes.sum() in (0, n.sum()):
+        return np.nan, np.nan
+
+    def loss(parameters: Array) -> float:
+        z = (x - parameters[0]) / np.exp(parameters[1])
+        return -float(successes @ log_ndtr(z) + (n - successes) @ log_ndtr(-z)) / n.sum()
+
+    starts = [minimize(loss, [0.5, np.log(sigma)], method="Nelder-Mead") for sigma in (0.03, 0.3)]
+    threshold, log_sigma = min(starts, key=lambda fit: fit.fun).x
+    return float(threshold), float(np.clip(np.exp(log_sigma), MIN_SIGMA, MAX_SIGMA))

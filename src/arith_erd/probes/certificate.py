@@ -1,0 +1,101 @@
+"""Which algorithm gives a network's answers, after every prefix of every pair? And how precise is the network's c?"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, ClassVar
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ..config.causal_models import CausalModelSpec
+from ..interp.hooked import Hooked
+from ..mechanism.certificate import CLEAR, RULE, Certificate, certificate
+from ..mechanism.responses import build_prefix_model
+from ..plots import style
+from ..plots.curves import EpochCurves
+from ..plots.panels import Lines
+from .probe import NetworkProbe, format_cells, weighted_means
+
+
+class CertificateProbe(NetworkProbe):
+    """Ask a network for every bit of the answer to every pair after every prefix, and count who answers the same.
+
+    A row is the share ``right`` of the ``n`` answers of a ``bit`` that an ``algorithm`` gives. ``distance`` is that of
+    a_t + b_t + c to the nearest rounding point, 0 to 1/2 (`mechanism.certificate`). ``erd`` ignores the prefix, as
+    ``lookahead_carry`` does; your own model is ``user_model``. For networks that add, or multiply up to five bits.
+
+    More files: ``contrasts.csv`` (of answers on which two algorithms differ, the share that the first one gives),
+    ``precision.csv`` (threshold and noise of c), ``counterexamples.csv`` (clear answers that the rule does not give),
+    and ``answers-seed=K.bin`` (all answers, for `Certificate.from_bytes`).
+    """
+
+    units: ClassVar[dict[str, str]] = {"right": "accuracy"}
+    picture = Lines(
+        *("right", "distance", "algorithm"),
+        title="whose answers does the network give?",
+        xlabel="distance to the nearest rounding point",
+        ylabel="answers that the algorithm gives",
+        percent=True,
+    )
+
+    causal_model: CausalModelSpec = None
+
+    def __post_init__(self) -> None:
+        self.user_model = build_prefix_model(self.task, self.causal_model, "probe.causal_model")
+        self.certificate = cache(self._certificate)  # each network once: for rows and files
+
+    def _certificate(self, model: Hooked) -> Certificate:
+        return certificate(model, self.user_model)
+
+    def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
+        yield from self.certificate(model).shares().to_dict("records")
+
+    def files(self) -> dict[str, str | bytes]:
+        found: dict[str, str | bytes] = {}
+        for name in ("contrasts", "precision", "counterexamples"):
+            tables = [getattr(self.certificate(m), name)().assign(seed=m.seed) for m in self.models]
+            found[f"{name}.csv"] = pd.concat(tables).to_csv(index=False, float_format="%.9g")
+        return found | {f"answers-seed={m.seed}.bin": self.certificate(m).to_bytes() for m in self.models}
+
+    def summary(self) -> list[str]:
+        lines = []
+        for model in self.models:
+            shares = self.certificate(model).shares()
+            clear = mean_over_bits(shares[(shares["algorithm"] == RULE) & (shares["distance"] >= CLEAR)])
+            lines.append(
+                f"seed {model.seed}: {RULE} gives {clear:.2%} of the answers at least {CLEAR} from a rounding point"
+            )
+        return lines
+
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Shares of clear answers, means over seeds."""
+        clear = rows[rows["distance"] >= CLEAR]
+        by_bit = weighted_means(clear, ["algorithm", "bit"], ["right"])["right"].unstack("bit")
+        return format_cells(by_bit, ".2%")
+
+    def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
+        return EpochCurves.of(rows[rows["distance"] >= CLEAR], "right", ["algorithm"], unit="accuracy")
+
+    def figure(self, rows: pd.DataFrame) -> Figure:
+        """Left the rule, a line for each network; right the other algorithms, means over networks."""
+        figure, axes = style.subplots(9.6, 3.8, 1, 2, sharey=True)
+        steps = rows.assign(distance=(rows["distance"] * 16).round() / 16)  # the fine ones hold few answers
+        by = ["seed", "algorithm", "distance"]
+        means = weighted_means(steps, by, ["right"]).reset_index()
+        rule = means["algorithm"] == RULE
+        networks = means[rule].assign(algorithm="seed " + means["seed"].astype(str), seed=0)
+        parts = ((f"{RULE}, by network", networks), ("Other algorithms", means[~rule]))
+        for ax, (title, part) in zip(axes, parts, strict=True):
+            self.picture.draw_panel(ax, part)
+            ax.axvspan(0, CLEAR, color=style.GREY, alpha=0.1, linewidth=0)
+            ax.set(xlabel=self.picture.xlabel, ylabel=self.picture.ylabel, ylim=(0.3, 1.02))
+            ax.legend(frameon=False, fontsize=8, loc="lower right")
+            style.set_panel_title(ax, title)
+        style.set_figure_title(figure, self.task.name, self.picture.title, rows)
+        return figure
+
+
+def mean_over_bits(shares: pd.DataFrame) -> float:
+    """The mean over bits of the share of their answers: every bit counts the same."""
+    right = (shares["right"] * shares["n"]).groupby(shares["bit"]).sum() / shares.groupby("bit")["n"].sum()
+    return float(right.mean())

@@ -1,0 +1,102 @@
+"""A certificate names the algorithm that made the answers, and measures the noise that was put into them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from arith_erd.catalog.loading import load_references
+from arith_erd.errors import UserError
+from arith_erd.interp.hooked import Hooked
+from arith_erd.mechanism.certificate import CLEAR, RULE, Block, Certificate, blocks, certificate
+from arith_erd.models import NanoGPT
+from arith_erd.probes.certificate import CertificateProbe, mean_over_bits
+from arith_erd.tasks import Add, Mul, Sub, Task
+from tests.unit.probes.small import measured, untrained
+
+TASK = Add(bits=5)
+ALGORITHMS = (RULE, "graded_carry", "remainder", "prefix_carry", "erd")
+
+
+def answered_by(answer, task: Task = TASK) -> Certificate:
+    """The certificate of a network whose bit is a function of a `Block`."""
+    answers: list[list[np.ndarray]] = [[] for _ in range(task.width)]
+    for block in blocks(task):
+        answers[block.inputs.t].append(answer(block).astype(np.uint8).reshape(-1, 2**block.inputs.t))
+    return Certificate(task, [np.concatenate(parts) for parts in answers])
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_each_algorithm_gets_its_own_answers_and_fails_the_others(name: str) -> None:
+    made = answered_by(lambda block: block.predicted[name])
+    right = made.shares().groupby("algorithm").apply(mean_over_bits, include_groups=False)
+    assert right[name] == 1
+    assert (right.drop(name) < 0.995).all()
+    total = made.shares().groupby("algorithm")["n"].sum()
+    assert set(total) == {2**10 * (2**6 - 1)}  # every pair after every prefix, at every bit
+    against = made.contrasts().query("algorithm == @name")
+    assert (against["right"] == 1).all()
+
+
+def test_noise_in_c_and_a_moved_threshold_are_measured() -> None:
+    rng = np.random.default_rng(0)
+
+    def answer(block: Block) -> np.ndarray:
+        x = block.inputs
+        noisy = x.column_sum + x.c - 0.1 + rng.normal(0, 0.1, len(x.c))
+        return np.floor(noisy + 0.5).clip(0, x.column_sums.max_total[x.t]) % 2
+
+    noisy = answered_by(answer)
+    fits = noisy.precision().set_index("bit").loc[2:]
+    np.testing.assert_allclose(fits["threshold"], 0.6, atol=0.02)
+    np.testing.assert_allclose(fits["sigma"], 0.1, atol=0.02)
+    rule = noisy.shares().query("algorithm == @RULE")
+    assert rule.query("distance >= 0.45")["right"].min() > 0.99
+    assert rule.query("distance < 0.1 & bit > 2")["right"].max() < 0.95
+
+
+def test_clear_counterexamples_are_listed_with_their_pair_and_prefix() -> None:
+    def answer(block: Block) -> np.ndarray:
+        x = block.inputs
+        wrong = (x.a == 3) & (x.b == 5) & (x.prefix == 0) & (x.t == 2)
+        return block.predicted[RULE] ^ wrong
+
+    (found,) = answered_by(answer).counterexamples().itertuples(index=False)
+    # (3 + 1 - 0) / 4 = 1 and the bits at 2 are 0 and 1: the total is 2, half a unit from 3/2 and 5/2
+    assert found._asdict() == {"bit": 2, "a": 3, "b": 5, "prefix": 0, "distance": 0.5, "answer": 1}
+
+
+def test_stored_answers_come_back() -> None:
+    rng = np.random.default_rng(1)
+    made = answered_by(lambda block: block.predicted[RULE] ^ (rng.random(len(block.inputs.a)) < 0.02))
+    back = Certificate.from_bytes(TASK, made.to_bytes())
+    assert all(np.array_equal(*pair) for pair in zip(made.answers, back.answers, strict=True))
+    assert len(made.to_bytes()) < 2**16  # bits, in at most a sixteenth of the bytes of the answers
+
+
+def test_probe_counts_every_answer_of_a_network(tmp_path) -> None:
+    model = untrained(Add(bits=3), NanoGPT, layout=Add(bits=3).layout)
+    probe = CertificateProbe([model])
+    rows = measured(probe)
+    assert rows.groupby("algorithm")["n"].sum().tolist() == [64 * 15] * len(ALGORITHMS)
+    files = probe.files()
+    back = Certificate.from_bytes(model.task, files["answers-seed=0.bin"])
+    pd.testing.assert_frame_equal(back.shares(), rows.drop(columns="seed"))
+    assert probe.summary()[0].startswith("seed 0: local_remainder gives ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["local_remainder", "graded_carry", "prefix_carry", "erd"])
+def test_a_handcoded_network_gets_the_certificate_of_its_algorithm(name: str) -> None:
+    model = load_references(name, [0], Add())[0]
+    shares = certificate(model).shares()
+    clear = shares[shares["distance"] >= CLEAR]
+    assert mean_over_bits(clear[clear["algorithm"] == name]) > 0.999
+
+
+def test_a_multiplication_has_the_rule_and_other_tasks_are_refused() -> None:
+    task = Mul(bits=2)
+    made = answered_by(lambda block: block.predicted["erd"], task)
+    assert set(made.shares()["algorithm"]) == {RULE, "erd"}
+    other = Sub(bits=3)
+    with pytest.raises(UserError, match="task=sub: has no columns"):
+        certificate(Hooked(NanoGPT(other.prompt_length, other.answer_length, d_model=16, num_heads=2), task=other))
