@@ -1,0 +1,113 @@
+"""Count the second preregistration: ``python paper/studies/preregistration_2.py RUNS...``
+
+RUNS are run directories with the rows of ``probe=certificate``, and of ``probe=place_value`` for Transformers.
+``--controls FOLDER`` checks the rows of hand-coded networks, FOLDER/NAME/rows.csv, instead.
+"""
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+
+from arith_erd.probes.certificate import mean_over_bits
+from arith_erd.runs.directory import Run
+from arith_erd.stats import clopper_pearson
+
+MIN_ACCURACY = 0.999  # of all pairs, else a network is not counted
+MIN_COUNTED, MIN_SHARE = 6, 0.8
+BITS = range(2, 7)  # of contrasts and swaps
+DISTANCE = {"transformer": 0.25, "nanogpt": 0.3}
+ALGORITHM = {"transformer": "local_remainder", "nanogpt": "graded_carry"}
+RIVALS = ("graded_carry", "remainder", "prefix_carry", "erd")
+AT_LEAST = {
+    "transformer": {"clear": 0.99, "swap_own": 0.99, **{f"against_{name}": 0.8 for name in RIVALS}},
+    "nanogpt": {"clear": 0.985, "against_prefix_carry": 0.6},
+}
+AT_MOST = {"transformer": {"swap_earlier": 0.01}, "nanogpt": {"rule": 0.005}}
+
+
+def measures(folder: Path, seed: int, model: str) -> dict[str, float]:
+    """The shares of one network from the tables of its certificate."""
+    tables = (pd.read_csv(folder / name) for name in ("rows.csv", "contrasts.csv"))
+    shares, contrasts = (table[(table["seed"] == seed) & (table["distance"] >= DISTANCE[model])] for table in tables)
+    contrasts = contrasts[contrasts["bit"].isin(BITS)]
+    found = {"clear": mean_over_bits(shares[shares["algorithm"] == ALGORITHM[model]])}
+    for (algorithm, against), table in contrasts.groupby(["algorithm", "against"]):
+        if algorithm == ALGORITHM[model]:
+            found[f"against_{against}"] = mean_over_bits(table)
+        elif model == "nanogpt" and against == ALGORITHM[model]:
+            found["rule"] = mean_over_bits(table)
+    return found
+
+
+def swaps(rows: pd.DataFrame, seed: int) -> dict[str, float]:
+    """The share of bits that flip if all layers read the other run."""
+    rows = rows[(rows["seed"] == seed) & rows["bit"].isin(BITS) & rows["measure"].str.startswith("swap_")]
+    last = rows[rows["site"] == max(rows["site"], key=lambda site: int(site.removeprefix("dec.")))]
+    return {str(name): float(share) for name, share in last.groupby("measure")["value"].mean().items()}
+
+
+def missed(found: dict[str, float], model: str) -> str:
+    """The names of the bounds that are not met; one that was not measured is not met."""
+    low = [name for name, bound in AT_LEAST[model].items() if not found.get(name, -1) >= bound]
+    return " ".join(low + [name for name, bound in AT_MOST[model].items() if not found.get(name, 1) <= bound])
+
+
+def count(runs: list[str]) -> pd.DataFrame:
+    """A row for each network: its accuracy on all pairs, its measures, and the bounds that it misses."""
+    rows = []
+    for run in map(Run, runs):
+        model = str(run.config()["model"]["name"])
+        place_value = run.path / "probes" / "place_value" / "rows.csv"
+        for entry in run.summary()["seeds"]:
+            seed, accuracy = entry["seed"], 0.75 * entry["train_seq_acc"] + 0.25 * entry["val_seq_acc"]
+            found = measures(run.path / "probes" / "certificate", seed, model)
+            if model == "transformer":
+                found |= swaps(pd.read_csv(place_value), seed)
+            rows.append({"model": model, "seed": seed, "accuracy": accuracy} | found | {"missed": missed(found, model)})
+    return pd.DataFrame(rows)
+
+
+def verdict(networks: pd.DataFrame) -> str:
+    """The verdict on the networks of one model."""
+    counted = networks[networks["accuracy"] >= MIN_ACCURACY]
+    confirming = int((counted["missed"] == "").sum())
+    if len(counted) < MIN_COUNTED:
+        return f"undecided: {len(counted)} of {len(networks)} networks answer {MIN_ACCURACY:.1%} of the pairs"
+    low, high = clopper_pearson(confirming, len(counted))
+    said = "confirmed" if confirming >= MIN_SHARE * len(counted) else "not confirmed"
+    return f"{said}: {confirming} of {len(counted)} networks meet every bound [{low:.0%}, {high:.0%}]"
+
+
+def check_controls(folder: Path) -> bool:
+    """Print what each hand-coded network's certificate says, and return whether all controls hold."""
+    holds = True
+    for rows in sorted(folder.glob("*/rows.csv")):
+        name, table = rows.parent.name, pd.read_csv(rows)
+        own = mean_over_bits(table[table["algorithm"] == name])
+        bounds = {model: missed(measures(rows.parent, 0, model), model).split() for model in DISTANCE}
+        right = {
+            model: bool([x for x in bounds[model] if "swap" not in x]) == (name != ALGORITHM[model]) for model in bounds
+        }
+        holds &= own == 1 and all(right.values())
+        print(
+            f"{name}: gives its own answers in {own:.2%}; misses", *(f"{m}: {x}" for m, x in bounds.items()), sep="\n  "
+        )
+    return holds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("runs", nargs="*")
+    parser.add_argument("--controls", type=Path)
+    options = parser.parse_args()
+    if options.controls:
+        raise SystemExit("" if check_controls(options.controls) else "a control failed")
+    table = count(options.runs)
+    print(table.round(4).to_string(index=False))
+    for model, networks in table.groupby("model"):
+        print(f"{model}: {verdict(networks)}")
+
+
+if __name__ == "__main__":
+    main()
