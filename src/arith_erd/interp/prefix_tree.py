@@ -20,6 +20,7 @@ from ..digits import START, ZERO, Array, to_digits
 from ..errors import UserError
 from ..models import NanoGPT, Transformer
 from ..models.positions import DigitPlaceEmbedding, IndexEmbedding, Rotary
+from ..system.isolation import isolated
 from ..tasks import Examples
 from .hooked import Hooked
 
@@ -50,8 +51,8 @@ def answers_after_prefixes(model: Hooked, examples: Examples) -> list[Digits]:
         raise UserError(f"task={task.name}: has {count:,} prefixes of its answers; expected at most {MAX_PREFIXES:,}")
     before = max(0, width - LEVELS)  # digits before each tree
     lengths, ancestors = _tree(base, before, width)
-    parts = [*_run(model, examples, before, lengths, ancestors)]
-    digits = np.concatenate(parts)  # (N, base^before, K)
+    with isolated(False, network):
+        digits = np.concatenate([*_run(model, examples, before, lengths, ancestors)])  # (N, base^before, K)
     answers = [digits[:, : base**t, t] for t in range(before)]
     for t in range(before, width):
         of_level = digits[:, :, lengths == t]  # (N, first digits, further digits)
@@ -74,7 +75,6 @@ def _tree(base: int, before: int, width: int) -> tuple[Array, npt.NDArray[np.boo
     return np.repeat(np.arange(width), counts), ancestors
 
 
-@torch.no_grad()
 def _run(
     model: Hooked, examples: Examples, before: int, lengths: Array, ancestors: npt.NDArray[np.bool_]
 ) -> Iterator[Digits]:
