@@ -7,6 +7,8 @@ INLP removes the span of ``q / scale``, the weights of a least-squares probe, an
 """
 
 import warnings
+from collections.abc import Container
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -41,8 +43,10 @@ class Eraser:
         return self.left.shape[1]
 
     def __call__(self, x: Tensor) -> Tensor:
-        if x.shape[-1] != len(self.mean):
-            problem = f"an eraser of {len(self.mean)} dimensions does not fit activations of size {x.shape[-1]}"
+        x = as_reals("activations", x)
+        size = x.shape[-1] if x.dim() else 0
+        if size != len(self.mean):
+            problem = f"an eraser of {len(self.mean)} dimensions does not fit activations of size {size}"
             raise UserError(f"{problem}; fit it at the positions where it erases; None means all, concatenated")
         change = (x.to(self.mean) - self.mean) @ self.right @ self.left.T  # (N, d)
         return (x.to(self.mean) - change).to(x)
@@ -67,15 +71,13 @@ class Whitened:
 
 
 def whiten(x: Tensor, tolerance: float = FLOAT32_EPS) -> Whitened:
-    """Whiten finite embeddings (N, d) of any floating type, in float64.
+    """Whiten embeddings (N, d) or (N, k, C) of any type, in float64.
 
     Axes with a deviation below ``tolerance``, a fraction of the largest, hold rounding errors of float32 and are
     dropped. A LayerNorm leaves one such axis for each position. A probe could read its target from these errors, and
     erasing its direction would then erase nothing.
     """
-    if not x.isfinite().all():
-        raise UserError("embeddings: contain NaN or infinity; expected finite numbers")
-    x = x.to(torch.float64)
+    x = finite_matrix("embeddings", x, "(N, d) or (N, k, C)").to(torch.float64)
     mean = x.mean(dim=0)
     q, r = torch.linalg.qr(x - mean)
     u, s, vh = torch.linalg.svd(r, full_matrices=False)
@@ -170,6 +172,9 @@ def flip_signs(x: Tensor | Whitened, eraser: Eraser, seed: int | torch.Generator
         require_integer("seed", seed, 0)
         seed = torch.Generator().manual_seed(seed)
     x = _whitened(x)
+    if eraser.mean.shape != x.mean.shape:
+        received = f"an eraser of {len(eraser.mean)} dimensions for embeddings of {len(x.mean)}"
+        raise UserError(f"flip_signs: received {received}; expected those on which it was fitted")
     signs = 2.0 * torch.randint(0, 2, (x.rank,), generator=seed, dtype=torch.float64) - 1
     left, right = (x.axes @ (signs[:, None] * (x.axes.T @ side)) for side in (eraser.left, eraser.right))
     return Eraser(eraser.mean, left, right)
@@ -184,7 +189,7 @@ def variance_removed(x: Tensor, erased: Tensor) -> float:
 
 def probe_predictions(x: Whitened, z: Tensor, eraser: Eraser | None = None) -> Tensor:
     """Predictions of z (N, k) by a least-squares probe with intercept, fitted on x or on the erased x."""
-    z = z.to(torch.float64)
+    z = _concept(x, z)
     covariance = x.white.T @ (z - z.mean(dim=0)) / len(z)  # (r, k)
     if eraser is not None and eraser.rank and x.rank:
         axes_scaled = x.scale[:, None] * x.axes.T  # (r, d)
@@ -195,28 +200,37 @@ def probe_predictions(x: Whitened, z: Tensor, eraser: Eraser | None = None) -> T
 
 
 def _whitened(x: Tensor | Whitened) -> Whitened:
-    if isinstance(x, Whitened):
-        return x
-    if (x := _as_tensor("embeddings", x)).dim() < 2:
-        raise UserError(f"embeddings: received shape {tuple(x.shape)}; expected (N, d) or (N, k, C)")
-    return whiten(x.flatten(1))
+    return x if isinstance(x, Whitened) else whiten(x)
 
 
-def _as_tensor(key: str, value: object) -> Tensor:
-    try:
-        return torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError):
-        raise UserError(f"{key}: received a {type(value).__name__}; expected a tensor or an array of numbers") from None
+def as_reals(key: str, value: object) -> Tensor:
+    """A tensor or an array of real numbers as a floating-point tensor; anything else is a `UserError`."""
+    with suppress(TypeError, ValueError, RuntimeError):
+        x = torch.as_tensor(value)
+        if x.layout == torch.strided and not (x.is_complex() or x.is_meta):
+            return x if x.is_floating_point() else x.double()
+    raise UserError(f"{key}: received {type(value).__name__}; expected a tensor or an array of real numbers")
+
+
+def finite_matrix(
+    key: str, value: object, accepted: str, dims: Container[int] = range(2, 9), rows: int | None = None
+) -> Tensor:
+    """A tensor or an array of one example or more as a matrix (N, d) of finite numbers; a `UserError` if it is none."""
+    x = as_reals(key, value)
+    if x.dim() not in dims or not x.numel() or len(x) != (rows or len(x)):
+        raise UserError(f"{key}: received shape {tuple(x.shape)}; expected {accepted}, with one example or more")
+    if not x.isfinite().all():
+        raise UserError(f"{key}: contains NaN or infinity; expected finite numbers")
+    return x.reshape(len(x), -1)
+
+
+def _concept(x: Whitened, z: Tensor) -> Tensor:
+    return finite_matrix("concept", z, f"({len(x.white)}, k)", (1, 2), len(x.white)).to(x.white)
 
 
 def _correlation(x: Whitened, z: Tensor) -> Tensor:
     """Correlations (r, k) of the white coordinates with the columns of z that vary."""
-    z = _as_tensor("concept", z).to(x.white)
-    z = z[:, None] if z.dim() == 1 else z
-    if z.dim() != 2 or len(z) != len(x.white):
-        raise UserError(f"concept: received shape {tuple(z.shape)}; expected ({len(x.white)}, k)")
-    if not z.isfinite().all():
-        raise UserError("concept: contains NaN or infinity; expected finite numbers")
+    z = _concept(x, z)
     z = z[:, (z != z[:1]).any(dim=0)]
     if not z.shape[1]:
         warnings.warn(f"concept: constant in all {len(z)} examples, so nothing is erased", stacklevel=4)

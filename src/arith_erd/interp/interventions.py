@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError, bad_value, require_integer, require_type
+from .erasure import as_reals, finite_matrix
 
 Position = int | str | None
 
@@ -25,11 +26,9 @@ class Subspace:
     directions: Tensor
 
     def __post_init__(self) -> None:
-        columns = torch.as_tensor(self.directions)
-        object.__setattr__(self, "directions", columns)  # NumPy arrays are accepted too
+        columns = finite_matrix("Subspace", self.directions, "columns (d, r)", (2,))  # NumPy arrays are accepted too
+        object.__setattr__(self, "directions", columns)
         exact = columns.detach().double()
-        if exact.dim() != 2:
-            raise UserError(f"Subspace: received directions of shape {tuple(exact.shape)}; expected columns (d, r)")
         if not torch.allclose(exact.mT @ exact, torch.eye(exact.shape[1]).to(exact), atol=1e-3):
             d, r = exact.shape
             raise UserError(f"Subspace: the {r} columns of size {d} are not orthonormal; expected orthonormal (d, r)")
@@ -62,10 +61,7 @@ class InterventionContext:
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a `UserError` if none fits."""
-        try:
-            value = torch.as_tensor(value)  # NumPy arrays are accepted too
-        except (TypeError, ValueError, RuntimeError):
-            raise UserError(f"a value of type {type(value).__name__}: expected a tensor") from None
+        value = as_reals("value", value)
         if value.dim() == x.dim() + (self.position is not None):  # a cached site, of a run that may be longer
             cached = value.shape[1]
             with_prompt = cached not in (self.num_own, self.num_answer) and cached >= self.num_prompt + self.num_own

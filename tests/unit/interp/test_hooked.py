@@ -17,7 +17,7 @@ from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
 from arith_erd.interp.das import fit_das
-from arith_erd.interp.erasure import leace
+from arith_erd.interp.erasure import flip_signs, inlp, leace, mean_projection
 from arith_erd.interp.hooked import Hooked, Origin
 from arith_erd.interp.interchange import interchange_accuracy
 from arith_erd.interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
@@ -311,6 +311,9 @@ def test_unknown_sites_are_refused_with_those_there_are() -> None:
             model.resume_from("dec.2", CLEAN)([Replace(spent, 0, ZEROS)])
 
 
+FITTERS = (leace, mean_projection, inlp)
+
+
 def test_what_does_not_fit_is_one_line() -> None:
     model, both = hooked("transformer"), hooked("transformer")
     both.network.register_forward_hook(lambda module, given, output: (output, None))
@@ -323,7 +326,7 @@ def test_what_does_not_fit_is_one_line() -> None:
         ),
         (lambda: model.run([x[:n] for n, x in enumerate(model.inputs(CLEAN), 1)]), r"inputs of \[1, 2\] examples"),
         (lambda: model.run(CLEAN, ["dec.1"]), r"^interventions: received 'dec.1'; expected an intervention, such as"),
-        (lambda: model.run(CLEAN, Replace("dec.1", 0, None)), r"^Replace at dec\.1: a value of type NoneType"),
+        (lambda: model.run(CLEAN, Replace("dec.1", 0, None)), r"^Replace at dec\.1: value: received NoneType"),
         (lambda: model.run(CLEAN, Erase("dec.2", None, lambda x: x[:, 1:])), r"^Erase at dec\.2: .* \(64, 63\)"),
         (lambda: Interchange("dec.2", 0).with_source({"dec.1": x}), r"^Interchange at dec\.2: .* has dec\.1"),
         (lambda: model.run(CLEAN, Replace("dec.1", True, x)), r"^position=true: expected one of a0"),
@@ -340,9 +343,25 @@ def test_what_does_not_fit_is_one_line() -> None:
         (lambda: model.run(CLEAN, Replace(["dec.1"], 0, x)), "^site: received list; expected str"),
         (lambda: Erase("dec.1", None, "value"), "^eraser=value: expected a function of activations"),
         (lambda: Hooked(NanoGPT, task=TASK), "^Hooked: network: received the class NanoGPT; expected Module"),
-        (lambda: leace({"dec.2": x}, CLEAN.answer), "^embeddings: received a dict; expected a tensor"),
+        (lambda: leace({"dec.2": x}, CLEAN.answer), "^embeddings: received dict; expected a tensor"),
+        (lambda: leace(x.to(torch.complex64), CLEAN.answer), "^embeddings: received Tensor; .* of real numbers"),
+        (lambda: leace(x.to("meta"), CLEAN.answer), "^embeddings: received Tensor; expected a tensor"),
         (lambda: leace(torch.zeros(5), CLEAN.answer), r"^embeddings: received shape \(5,\); expected \(N, d\)"),
-        (lambda: leace(x / 0, CLEAN.answer), r"^embeddings: contain NaN"),
+        *((lambda f=f: f(x[:0], CLEAN.answer[:0]), r"^embeddings: .*\(0, .*one example or more") for f in FITTERS),
+        *(
+            (lambda f=f: f(x, CLEAN.answer[1:]), r"^concept: received shape \(63,\); expected \(64, k\)")
+            for f in FITTERS
+        ),
+        *((lambda f=f: f(x, x), r"^concept: received shape .*; expected \(64, k\)") for f in FITTERS),
+        (
+            lambda: flip_signs(x[:, 0], leace(x, CLEAN.answer)),
+            "^flip_signs: received an eraser of 64 dimensions for .* 16",
+        ),
+        (lambda: leace(x, CLEAN.answer)("x"), "^activations: received str; expected a tensor"),
+        (lambda: Subspace(x), r"^Subspace: received shape .*; expected columns \(d, r\)"),
+        (lambda: Subspace([["x"]]), "^Subspace: received list; expected a tensor"),
+        (lambda: Subspace(torch.full((16, 2), math.nan)), "^Subspace: contains NaN"),
+        (lambda: leace(x / 0, CLEAN.answer), r"^embeddings: contains NaN"),
         (lambda: leace(x[:, 0].numpy(), CLEAN.answer * math.nan), r"^concept: contains NaN"),
     ):
         with pytest.raises(UserError, match=message):
