@@ -163,7 +163,8 @@ def test_sweep_of_two_packs_from_end_to_end(cli, folder, tmp_path, light):
 
 @pytest.mark.slow
 def test_dataset_probe_from_end_to_end(cli, folder):
-    result = cli("probe.py", "probe=dataset", "split=vs_v", "task=mul", "task.bits=3", "out=here", cwd=folder)
+    arguments = ("probe=dataset", "split=vs_v", "task=mul", "task.bits=3", "out=here")
+    result = cli("probe.py", *arguments, cwd=folder, MPLBACKEND="nonsense")
     assert result.returncode == 0, result.stderr
     with (folder / "here" / "rows.csv").open() as file:
         rows = list(csv.DictReader(file))

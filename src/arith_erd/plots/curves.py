@@ -65,6 +65,7 @@ class EpochCurves:
         return figure
 
 
+@style.own_style()
 def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.DataFrame | None = None) -> Figure:
     """Draw accuracy and loss over the epochs, and from the rows of ``slices.csv`` the final accuracy of each length."""
     table = pd.DataFrame(rows)
@@ -94,6 +95,7 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
     return figure
 
 
+@style.own_style()
 def draw_by_setting(means: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
     """Draw a table of means over seeds, with columns for settings, then ``seeds``, ``accuracy``, ``low``, ``high``.
 
@@ -130,15 +132,14 @@ def draw_by_setting(means: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
         else:
             ax.vlines(at, part["low"], part["high"], color=look["color"], linewidth=0.8)
         ax.plot(at, part["accuracy"], label=label, **look)
-    with style.without_math():
-        ax.set(xlabel=key, ylabel="validation sequence accuracy")
-        for length in seeds["split.trained"].unique() if key == words["length"] and "split.trained" in seeds else ():
-            ax.axvline(length, color=style.INK, linewidth=0.9, linestyle=":", label="longest trained", zorder=1)
-        if not means["accuracy"].any():  # matplotlib would go below zero
-            ax.set_ylim(0, 1)
-        note = "mean over seeds, 95% interval" if means["seeds"].max() > 1 else "one seed a point"
-        style.set_panel_title(ax, "Final accuracy" + (f" by {others[0]}" if len(others) == 1 else ""), note)
-        style.legend_below(figure, columns=min(3, len(groups)))
+    ax.set(xlabel=key, ylabel="validation sequence accuracy")
+    for length in seeds["split.trained"].unique() if key == words["length"] and "split.trained" in seeds else ():
+        ax.axvline(length, color=style.INK, linewidth=0.9, linestyle=":", label="longest trained", zorder=1)
+    if not means["accuracy"].any():  # matplotlib would go below zero
+        ax.set_ylim(0, 1)
+    note = "mean over seeds, 95% interval" if means["seeds"].max() > 1 else "one seed a point"
+    style.set_panel_title(ax, "Final accuracy" + (f" by {others[0]}" if len(others) == 1 else ""), note)
+    style.legend_below(figure, columns=min(3, len(groups)))
     return figure
 
 

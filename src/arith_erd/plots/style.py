@@ -31,9 +31,14 @@ PAPER_HANDLE = Line2D([], [], markeredgecolor=INK, label="paper", **DIAMOND_STYL
 
 
 @contextlib.contextmanager
-def without_math() -> Iterator[None]:
-    """Within the block no text is parsed as mathematics, since names from files may contain a ``$``."""
-    with mpl.rc_context({"text.parse_math": False}):
+def own_style() -> Iterator[None]:
+    """Within the block matplotlib has its defaults, whatever a ``matplotlibrc`` says, such as ``text.usetex``.
+
+    No text is parsed as mathematics, since names from files may contain a ``$``.
+    """
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams["text.parse_math"] = False
         yield
 
 
@@ -113,6 +118,7 @@ def heat_map(
             text.set(color="white" if on_dark else "black", in_layout=False)  # which saves most of the layout's time
 
 
+@own_style()
 def save_png(figure: Figure, path: Path) -> None:
     """Write a figure as PNG in 256 colours, which takes a third of the bytes and looks the same."""
     file = io.BytesIO()
@@ -123,6 +129,6 @@ def save_png(figure: Figure, path: Path) -> None:
 def to_svg(figure: Figure, name: str) -> str:
     """A figure as SVG. Equal figures give equal text; the ids inside depend on the name."""
     file = io.StringIO()
-    with without_math(), mpl.rc_context({"svg.hashsalt": name}):
+    with own_style(), mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()

@@ -19,7 +19,7 @@ from ..digits import plain
 from ..errors import UserError, require_type
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
-from ..plots.style import save_png
+from ..plots.style import own_style, save_png
 from ..plots.tables import column_kinds
 from ..runs.directory import Run, first_epoch_reaching, short_hash
 from ..seeds import format_seeds
@@ -64,6 +64,7 @@ class ProbeResult:
         return self.curves.summary_table() if self.curves else self.probe.table(self.rows)
 
     def figure(self) -> Figure:
+    @own_style()
         """The figure that the command line writes."""
         title = f"{self.name.removesuffix('-epochs')} over training"
         return self.curves.draw(title) if self.curves else self.probe.figure(self.rows)

@@ -206,6 +206,6 @@ def paper_figures(
     """Every figure, in the order of ``paper.yaml``; None if there is nothing to draw yet."""
     by_id = {result.claim.id: result for result in results}
     for spec in paper.figures:
-        with style.without_math():
+        with style.own_style():
             figure = (draw_curves if spec.curves else DRAW_FUNCTIONS[spec.name])(paper, spec, data, by_id)
         yield spec, figure

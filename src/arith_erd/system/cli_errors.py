@@ -60,6 +60,7 @@ def one_line_errors() -> Iterator[None]:
     A warning is one line too.
     Within the block a closed or full standard output or error is replaced by ``/dev/null`` instead of raising.
     """
+    os.environ["MPLBACKEND"] = "agg"  # figures go to files; another value that matplotlib does not know would end it
     before, format_before = (sys.stdout, sys.stderr), warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"warning: {printable(str(message))}\n"
     with open(os.devnull, "w") as nowhere:  # it takes the place of a closed descriptor, so that no other file does

@@ -4,6 +4,7 @@ import io
 import re
 from itertools import product
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from matplotlib import colormaps
 from PIL import Image
 
-from arith_erd.plots.curves import EpochCurves
+from arith_erd.plots.curves import EpochCurves, draw_learning_curves
 from arith_erd.plots.style import save_png, subplots
 from arith_erd.plots.tables import UNIT_RANGES, format_mean
 from arith_erd.probes.probe import Probe
@@ -47,6 +48,15 @@ def test_figure_in_few_colours_looks_the_same_each_time(tmp_path) -> None:
     assert np.abs(ours - theirs).mean() < 0.5  # of 255
     assert np.abs(ours - theirs).max() < 32
     assert one.stat().st_size < plain.getbuffer().nbytes / 2
+
+
+def test_a_readers_own_settings_of_matplotlib_change_no_figure(tmp_path) -> None:
+    rows = [{"epoch": e, "seed": 0, "train_loss": 1.0, "train_seq_acc": 0.5, "val_seq_acc": 0.5} for e in (1, 2)]
+    for name, settings in (("plain", {}), ("own", {"text.usetex": True, "font.size": 30, "axes.facecolor": "black"})):
+        with mpl.rc_context(settings):
+            save_png(draw_learning_curves(rows, "a $ b $"), tmp_path / name)
+            assert mpl.rcParams["text.usetex"] == bool(settings)
+    assert (tmp_path / "plain").read_bytes() == (tmp_path / "own").read_bytes()
 
 
 class Own(Probe):
