@@ -176,7 +176,14 @@ def checked_scheduler(
         arguments["steps_per_epoch"] = data.steps_per_epoch if interval == "step" else 1
     make_scheduler: Callable[[Optimizer], LRScheduler] = partial(spec.build, LRScheduler)
     optimizer = make_optimizer([{"params": [torch.nn.Parameter(torch.zeros(1))]}])
-    scheduler = make_scheduler(optimizer)
+    try:
+        scheduler = make_scheduler(optimizer)
+    except UserError as error:
+        if not isinstance(error.__cause__, ZeroDivisionError):
+            raise
+        steps = job.trainer.max_epochs * (data.steps_per_epoch if interval == "step" else 1)
+        accepted = "other arguments, or another number of steps (trainer.max_epochs, data.batch_size)"
+        raise spec.error_about(f"divides by zero in {steps} steps with {arguments}; expected {accepted}") from error
     optimizer.step()  # schedulers warn where it comes later
     step_scheduler(scheduler)
     return make_scheduler, interval

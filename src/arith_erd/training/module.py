@@ -155,4 +155,5 @@ def step_scheduler(scheduler: LRScheduler) -> None:
         scheduler.step()
     except Exception as error:  # ReduceLROnPlateau wants a number, and any class may raise anything
         accepted = "expected a function of the step alone, for all epochs of the run"
-        raise UserError(f"model.scheduler: {first_line(error).rstrip('.')}; {accepted}") from error
+        what = "divides by zero" if isinstance(error, ZeroDivisionError) else first_line(error).rstrip(".")
+        raise UserError(f"model.scheduler: {what}; {accepted}") from error

@@ -175,6 +175,27 @@ def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
 
 
 class Good(Toy):
+@pytest.mark.parametrize(
+    ("interval", "epochs", "pct_start"), [("step", 4, 1 / 12), ("epoch", 20, 0.05), ("step", 2, "1.0")]
+)
+def test_schedule_whose_part_has_no_steps_is_one_line(interval, epochs, pct_start):
+    """Of three steps an epoch; the last one in its last step."""
+    recipe = (
+        "scheduler=warmup_cosine",
+        f"model.scheduler.interval={interval}",
+        f"model.scheduler.pct_start={pct_start}",
+    )
+    made, make = compose("train", [*TINY, *recipe, f"trainer.max_epochs={epochs}"]), partial(torch.optim.SGD, lr=0.1)
+    optimizer = make([nn.Parameter(torch.zeros(1))])
+    with pytest.raises(
+        UserError, match=r"^model\.scheduler.*: divides by zero(;| in \d+ steps with .*max_lr.*max_epochs)"
+    ):
+        schedule = checked_scheduler(made, build_task_data(made), make)[0](optimizer)
+        for _ in range(3 * epochs):
+            optimizer.step()
+            step_scheduler(schedule)
+
+
     """With what a network may have: dropout of ours, and a constant."""
 
     def __init__(self, prompt_length: int, answer_length: int, vocab_size: int) -> None:
