@@ -124,7 +124,7 @@ def require_type(what: str, value: object, kind: type) -> None:
 def first_line(error: BaseException) -> str:
     """The first line of an error, as ``ValueError: its message``; for a `UserError` the message only."""
     name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-    return f"{name}{str(error).strip().partition(chr(10))[0]}"
+    return f"{name}{str(error).strip().partition(chr(10))[0]}".removesuffix(": ")
 
 
 def printable(text: str) -> str:

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserError, bad_value, first_line
 from ..runs.directory import require_name
-from ..system.signals import Interrupted
+from ..system.signals import ProgramExit, exits_are_errors
 
 ALLOWED_PACKAGES = ("arith_erd", "torch.optim")
 
@@ -44,7 +44,8 @@ def trust(*packages: str) -> None:
         if not isinstance(package, str) or not all(part.isidentifier() for part in package.split(".")):
             raise bad_value("trust", list(packages), "names of packages, such as trust=[my_package]")
         try:
-            spec = importlib.util.find_spec(package)  # imports the packages around it, not the package
+            with exits_are_errors():
+                spec = importlib.util.find_spec(package)  # imports the packages around it, not the package
         except Exception as error:
             if not _is_missing(error, package):
                 raise UserError(f"trust={package}: importing it fails with {first_line(error)}") from error
@@ -174,9 +175,9 @@ class ClassSpec:
         """Within the block, which runs code of the class, every error becomes a `UserError` with file and line."""
         try:
             yield
-        except (UserError, Interrupted):
+        except (UserError, KeyboardInterrupt, ProgramExit):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             # The last line of the class's own file before the error, if it got that far.
             file = getattr(sys.modules.get(self.target.rpartition(".")[0]), "__file__", None)
             lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
@@ -191,9 +192,9 @@ class ClassSpec:
         module, _, name = self.target.rpartition(".")
         try:
             member = getattr(importlib.import_module(module), name, None)
-        except Interrupted:
+        except (KeyboardInterrupt, ProgramExit):
             raise
-        except (Exception, SystemExit) as error:  # a module may raise anything
+        except BaseException as error:  # a module may raise anything
             if not _is_missing(error, module):
                 raise self.error_about(f"importing {module} fails with {first_line(error)}") from error
             member = None

@@ -25,6 +25,7 @@ from ..runs.directory import Run, first_epoch_reaching, short_hash
 from ..seeds import format_seeds
 from ..system.files import atomic_file, require_writable, write_atomically
 from ..system.isolation import isolated
+from ..system.signals import exits_are_errors
 from ..tasks import SAMPLE_SIZE
 from .probe import Probe
 
@@ -63,8 +64,8 @@ class ProbeResult:
         """The table that the command line prints."""
         return self.curves.summary_table() if self.curves else self.probe.table(self.rows)
 
-    def figure(self) -> Figure:
     @own_style()
+    def figure(self) -> Figure:
         """The figure that the command line writes."""
         title = f"{self.name.removesuffix('-epochs')} over training"
         return self.curves.draw(title) if self.curves else self.probe.figure(self.rows)
@@ -93,6 +94,7 @@ class ProbeResult:
         return [*files, "figure.png"]
 
 
+@exits_are_errors()
 def _measure(probe: Probe, title: str) -> list[dict[str, Any]]:
     models = getattr(probe, "models", ())
     for task in {model.task for model in models}:
@@ -154,6 +156,7 @@ def _require_same_task(name: str, models: "Sequence[Hooked]") -> None:
         raise UserError(f"probe={name}: expected networks of one task and of different seeds, which tell rows apart")
 
 
+@exits_are_errors()
 def run_job(job: ProbeJob) -> None:
     """Run the probe of a job: on a task, on given weights, or on every run that ``run=`` names.
 

@@ -11,10 +11,13 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import FrameType
 from typing import Any
+
+from ..errors import UserError, first_line
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
 THIRD_PARTY_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
@@ -23,7 +26,11 @@ GRACE_SECONDS = 3.0
 """Seconds after a signal at which a process that is still running is ended by force."""
 
 
-class Interrupted(SystemExit):
+class ProgramExit(SystemExit):
+    """Ends the program on purpose, as the `SystemExit` of a user's own code does not."""
+
+
+class Interrupted(ProgramExit):
     """Raised to end the program, including a sweep. No job's error handling catches it."""
 
     def __init__(self, number: signal.Signals) -> None:
@@ -107,9 +114,9 @@ class SignalQueue:
             signal.setitimer(signal.ITIMER_REAL, 0)  # it may put the job back into the queue, which takes its time
             try:
                 handler()
-            except SystemExit:
+            except SystemExit as stop:
                 self.received = None  # the program ends here anyway, and the job may be back in the queue
-                raise
+                raise ProgramExit(stop.code) from stop
         if self.received is not None:
             raise Interrupted(self.received)
 
@@ -131,6 +138,21 @@ class SignalQueue:
         if self.received is not None:
             requeue(self.received)
             os._exit(128 + self.received)
+
+
+@contextlib.contextmanager
+def exits_are_errors() -> Iterator[None]:
+    """Within the block, or the decorated function, ``sys.exit`` and the like in a user's code are a `UserError`."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, ProgramExit):
+        raise
+    except BaseException as error:  # a status of 0 would look like success
+        if isinstance(error.__context__, KeyboardInterrupt):  # Lightning exits after one
+            raise error.__context__ from None
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{os.path.basename(last.filename)}, line {last.lineno}"
+        raise UserError(f"{place}: {first_line(error)}; expected a result, or an error such as ValueError") from error
 
 
 _queue = SignalQueue()

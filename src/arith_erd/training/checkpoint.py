@@ -61,7 +61,7 @@ class CheckpointWriter(Checkpoint):
             trainer.save_checkpoint(partial)
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        if isinstance(exception, SystemExit):
+        if isinstance(exception, signals.ProgramExit):
             print(f"{self.run.path}: stopped; the same command continues")
 
 

@@ -33,6 +33,7 @@ from .pack import Pack
 COPIES_PER_WEIGHT = 4  # a weight itself, its gradient and Adam's two moments
 
 
+@signals.exits_are_errors()
 def train_pack(job: Job) -> None:
     """Train the seeds of a job as one pack, and write its run directory; after an interruption it resumes."""
     run = job.run
@@ -96,7 +97,8 @@ def train_pack(job: Job) -> None:
 def record_errors(run: Run) -> Iterator[None]:
     """If a run fails, write ``error.txt`` into its directory: the message of a `UserError`, else the traceback."""
     try:
-        yield
+        with signals.exits_are_errors():
+            yield
     except Exception as error:
         with suppress(OSError, ValueError):  # the disk may be full; the error itself comes first
             run.path.mkdir(parents=True, exist_ok=True)

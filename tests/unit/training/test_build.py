@@ -1,6 +1,7 @@
 """Every optimizer, scheduler and loss: a replica is the same alone, in a pack, and after an interruption."""
 
 import io
+import sys
 from dataclasses import replace
 from functools import cache, partial
 
@@ -174,7 +175,6 @@ def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
     assert found[-1] < 1e-6
 
 
-class Good(Toy):
 @pytest.mark.parametrize(
     ("interval", "epochs", "pct_start"), [("step", 4, 1 / 12), ("epoch", 20, 0.05), ("step", 2, "1.0")]
 )
@@ -196,6 +196,7 @@ def test_schedule_whose_part_has_no_steps_is_one_line(interval, epochs, pct_star
             step_scheduler(schedule)
 
 
+class Good(Toy):
     """With what a network may have: dropout of ours, and a constant."""
 
     def __init__(self, prompt_length: int, answer_length: int, vocab_size: int) -> None:
@@ -251,6 +252,8 @@ BAD = {  # name -> base, a method by its name, and the message with three seeds
     ),
     "Noisy": (CrossEntropy, "forward", lambda *t: CrossEntropy.forward(*t) * torch.rand(()), NOISE),
     "Constant": (CrossEntropy, "forward", lambda *t: torch.zeros(()), "does not depend on a parameter"),
+    "Leaving": (CrossEntropy, "forward", lambda *t: sys.exit(0), rf"SystemExit: 0 {HERE}"),
+    "Closing": (CrossEntropy, "forward", lambda *t: (_ for _ in ()).throw(GeneratorExit), rf"GeneratorExit {HERE}"),
     "Broken": (CrossEntropy, "forward", lambda self, *t: t[0].no, rf"AttributeError: .* {HERE}"),
 }
 for name, (base, method, function, _) in BAD.items():  # classes are looked up in their module

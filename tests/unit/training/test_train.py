@@ -1,6 +1,7 @@
 """Whole runs, of three-bit operands and one layer; and what an accuracy is."""
 
 import math
+import signal
 from functools import partial
 
 import numpy as np
@@ -17,6 +18,7 @@ from arith_erd.errors import UserError
 from arith_erd.models.network import greedy_decode
 from arith_erd.runs.directory import Run
 from arith_erd.stats import stuck_status
+from arith_erd.system.signals import Interrupted
 from arith_erd.training.checkpoint import CheckpointWriter
 from arith_erd.training.module import LitPack, accuracies
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
@@ -143,6 +145,29 @@ def test_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monke
     assert not run.finished
     assert not (run.path / "summary.json").exists()
     assert not list(run.path.rglob(".partial-*"))
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected", "said"),
+    [
+        (SystemExit(0), UserError, r"^test_train\.py, line \d+: SystemExit: 0; expected a result, or an error"),
+        (GeneratorExit(), UserError, r"^test_train\.py, line \d+: GeneratorExit; expected a result"),
+        *((stop, type(stop), None) for stop in (KeyboardInterrupt(), Interrupted(signal.SIGTERM))),
+    ],
+)
+def test_own_code_that_exits_is_a_failed_run_and_the_readers_own_signal_is_not(
+    raised, expected, said, train, runs_dir, monkeypatch
+):
+    def exits(*_):
+        raise raised
+
+    monkeypatch.setattr(LitPack, "training_step", exits)
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(expected, match=said):
+        train()
+    signal.signal(signal.SIGINT, handler)  # Lightning ignores a second Ctrl-C
+    (run,) = (Run(path) for path in runs_dir.iterdir())
+    assert run.error_file.exists() == (expected is UserError)
 
 
 @pytest.mark.slow
