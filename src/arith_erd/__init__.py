@@ -10,8 +10,10 @@ array([127])
 
 import ast
 import random
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +79,28 @@ def __getattr__(name: str) -> Any:
     state = random.getstate()
     value = getattr(import_module(_homes()[name], __name__), name)
     random.setstate(state)  # rich draws numbers as it loads
+    if not isinstance(value, type):
+        value = _refusing_unknown_arguments(value)
     globals()[name] = value
     return value
+
+
+def _refusing_unknown_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function; arguments that it does not take are a `UserError` with what is nearest."""
+    taken = signature(function)
+
+    @wraps(function)
+    def checked(*args: Any, **named: Any) -> Any:
+        try:
+            taken.bind(*args, **named)
+        except TypeError as error:
+            from .config.compose import arguments_error
+
+            raise arguments_error(function.__name__, [*taken.parameters], named, str(error)) from None
+        return function(*args, **named)
+
+    checked.__module__ = __name__  # where pickle finds it
+    return checked
 
 
 def __dir__() -> list[str]:

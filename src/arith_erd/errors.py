@@ -1,10 +1,9 @@
 """`UserError`, which is shown as one line without a traceback, and functions that make such errors."""
 
-import difflib
 import json
 import re
-from collections.abc import Collection, Mapping
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping
+from difflib import SequenceMatcher
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,19 @@ if TYPE_CHECKING:
 MAX_MESSAGE_LENGTH = 1000
 EXCERPT_LENGTH = 200
 NO_FIELDS: Mapping[str, Any] = {}
+MIN_SIMILARITY = 0.6  # of two names, as `difflib` measures it
+SYNONYMS = {  # our name -> words for it in other programs
+    "num_layers": "depth blocks num_blocks n_blocks",
+    "d_model": "width dim hidden hidden_size hidden_dim embed_dim n_embd channels",
+    "lr": "learning_rate rate",
+    "gradient_clip": "max_grad_norm",
+    "max_epochs": "epoch epochs n_epochs num_epochs steps max_steps",
+    "bits": "digits n_digits num_digits length",
+    "accelerator": "device devices gpu cuda",
+    "runs_dir": "output_dir save_dir folder",
+    "out": "output_dir save_dir folder runs_dir",
+    "seeds": "seed",
+}
 
 
 class UserError(Exception):
@@ -90,20 +102,47 @@ def _accepted(error: Mapping[str, Any]) -> str:
     return descriptions.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name, dotted or not, that an unknown one most likely means, by its last part; "" if none is near.
+
+    >>> nearest("layers", ["task.bits", "model.net.num_layers"]), nearest("patch", ["dose", "patching"])
+    ('model.net.num_layers', 'patching')
+    """
+    word = name.rpartition(".")[2].lower()
+    meant = {word, *(ours for ours, words in SYNONYMS.items() if word in words.split())}
+
+    def closeness(candidate: str) -> tuple[float, float]:
+        last = candidate.rpartition(".")[2].lower()
+        few, many = sorted((re.split("[_-]", word), re.split("[_-]", last)), key=len)
+        is_part = all(any(min(len(x), len(y)) > 2 and x[: len(y)] == y[: len(x)] for y in many) for x in few)
+        similarity = SequenceMatcher(None, word, last).ratio() * (not word.isdigit())
+        whole = SequenceMatcher(None, name, candidate).ratio()
+        return 2 if last in meant else similarity + is_part, whole
+
+    best = max(known, key=closeness, default="")
+    return best if best and closeness(best)[0] >= MIN_SIMILARITY else ""
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """The end of a message, ``; did you mean patching?``, if a known name is near."""
+    near = nearest(str(name), known)
+    return f"; did you mean {near}?" if near else ""
+
+
+def unknown_name(key: str, value: object, known: Collection[str], accepted: str = "") -> UserError:
+    """An error such as ``probe=patch: expected one of dose, patching; did you mean patching?``"""
+    return bad_value(key, value, (accepted or f"one of {', '.join(known)}") + did_you_mean(value, known))
+
+
 def no_such_key(key: str, known: Collection[str]) -> UserError:
     """An error such as ``trainer.max_epoch: no such key; did you mean trainer.max_epochs?``, from dotted keys."""
-    if key == "device" and "trainer.accelerator" in known:
-        return UserError("device: no such key; did you mean trainer.accelerator=gpu?")
     groups = {".".join(k.split(".")[:n]) for k in known for n in range(1, k.count(".") + 1)}
-    path, _, last = key.rpartition(".")
-    close = partial(difflib.get_close_matches, n=1)
-    alike = [k for k in sorted({*known, *groups}) if close(last, [k.rpartition(".")[2]], cutoff=0.5)]
-    matches = close(key, alike)
-    matches += [k for k in sorted(known) if k.rpartition(".")[2] == last and k not in matches]
+    if hint := did_you_mean(key, sorted({*known, *groups})):
+        return UserError(f"{key}: no such key{hint}")
+    path = key.rpartition(".")[0]
     siblings = [k for k in {*known, *groups} if k.rpartition(".")[0] == path and "._" not in k] or groups
     accepted = f"expected one of {', '.join(sorted(siblings))}" if siblings else "none is accepted"
-    hint = f"did you mean {' or '.join(matches)}?" if matches else accepted
-    return UserError(f"{key}: no such key; {hint}")
+    return UserError(f"{key}: no such key; {accepted}")
 
 
 def require_integer(key: str, value: object, low: int, high: int | None = None) -> None:

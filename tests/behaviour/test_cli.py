@@ -32,7 +32,7 @@ BAD_COMMANDS = {
         "experiment=fig3: a sweep of 6 jobs; expected -m: python train.py -m experiment=fig3 scale=smoke"
     ),
     "train.py -m experiment=fig1,fig3": "experiment=fig1: .*expected one experiment per command",
-    "probe.py probe=dataste": "probe=dataste: expected .*dataset",
+    "probe.py probe=dataste": "probe=dataste: expected .*; did you mean dataset?",
     "probe.py probe=dataset +out.dir=x": "out",
     "probe.py probe=dataset trainer.max_epochs=3": r"trainer.*: no such key",
     "probe.py probe=dataset run=runs/none": "run=runs/none: .*takes no run=, checkpoint= or reference=",

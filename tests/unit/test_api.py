@@ -93,6 +93,15 @@ def test_classes_of_ones_own_are_trained(tmp_path):
     model.save_pretrained(tmp_path / "saved")
 
 
+def test_overrides_as_values_are_those_that_are_typed():
+    values = {"task": "mul", "seed": "0-4", "trainer.stop_at": None, "trainer.compile": False, "runs_dir": "a,b"}
+    values |= {"model.optimizer.lr": np.float32(0.5), "model.optimizer.betas": (np.float64(0.5), 0.98)}
+    typed = ["task=mul", "seed='0-4'", "trainer.stop_at=null", "trainer.compile=false", "runs_dir='a,b'"]
+    typed += ["model.optimizer.lr=0.5", "model.optimizer.betas=[0.5,0.98]"]
+    assert ae.compose("train", values).resolved == ae.compose("train", typed).resolved
+    assert ae.compose("train", None).resolved == ae.compose("train").resolved
+
+
 @pytest.mark.parametrize(
     "override",
     [
@@ -191,7 +200,26 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
         (lambda: ae.fit(ae.Add(bits=3), split=lambda examples: examples.a > 4), "fit: split: received <function"),
         (lambda: ae.fit(ae.Add(bits=3), split="vs_v"), "fit: split: received 'vs_v'; expected a Split, such as"),
         (lambda: ae.probe("interchange", model, causal_model=ae.CausalModel(ae.Add(bits=4))), r"=Add\(bits=4\)"),
-        (lambda: ae.compose("train", "task=mul"), "'task=mul'; expected .* then a list of overrides"),
+        (
+            lambda: ae.compose("train", "task=mul"),
+            "^overrides: received 'task=mul'; expected a list of overrides, such",
+        ),
+        (
+            lambda: ae.fit(ae.Add(bits=3), overrides={"model.optimizer.lr": print}),
+            "^overrides=a builtin.*: expected num",
+        ),
+        (
+            lambda: ae.fit(ae.Add(bits=3), lr=1e-3),
+            r"'lr'; did you mean overrides=\{'model\.optimizer\.lr': 0\.001\}\?$",
+        ),
+        (lambda: ae.fit(ae.Add(bits=3), layers=2), r"did you mean overrides=\{'model\.net\.num_layers': 2\}"),
+        (lambda: ae.fit(ae.Add(bits=3), seed=2), "did you mean seeds"),
+        (lambda: ae.fit(bits=2), r"^fit: .*'task'|did you mean bits of your task"),
+        (lambda: ae.leace(3, 4, 5), "^leace: too many positional arguments; expected x, z$"),
+        (lambda: ae.load_pretrained("add-nanogtp"), r"^name=add-nanogtp: .*; did you mean add-nanogpt\?$"),
+        (lambda: ae.load_pretrained("add-nanogpt", sed=0), r"'sed'; did you mean seed\?$"),
+        (lambda: ae.probe("patch", model), r"^probe=patch: .*; did you mean patching\?$"),
+        (lambda: ae.probe(Leaving, model), r"^test_api\.py, line \d+: SystemExit: 0; expected a result"),
     ):
         with pytest.raises(UserError, match=said):
             call()

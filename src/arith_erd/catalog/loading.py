@@ -19,7 +19,7 @@ from ..bundled import RESULTS
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
 from ..digits import plain
-from ..errors import DAMAGED_FILE_ERRORS, UserError, bad_value, counted, first_line, require_integer
+from ..errors import DAMAGED_FILE_ERRORS, UserError, bad_value, counted, first_line, require_integer, unknown_name
 from ..interp.hooked import Origin
 from ..models import weights
 from ..models.network import Network
@@ -103,7 +103,8 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
     networks = list_pretrained(folder)
     if name not in networks:
         accepted = f"one of {', '.join(networks)}" if networks else f"a name, but {folder} holds no finished run"
-        raise bad_value("name", name, f"{accepted}; or a folder with {CONFIG_FILE}, or USER/NAME on the Hub")
+        accepted += f"; or a folder with {CONFIG_FILE}, or USER/NAME on the Hub"
+        raise unknown_name("name", name, networks, accepted)
     seed = min(networks[name]) if seed is None else seed
     if seed not in networks[name]:
         raise bad_value("seed", repr(seed), f"{', '.join(map(str, networks[name]))} for {name}")

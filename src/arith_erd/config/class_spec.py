@@ -23,7 +23,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..errors import UserError, bad_value, first_line
+from ..errors import UserError, bad_value, did_you_mean, first_line
 from ..runs.directory import require_name
 from ..system.signals import ProgramExit, exits_are_errors
 
@@ -199,7 +199,8 @@ class ClassSpec:
                 raise self.error_about(f"importing {module} fails with {first_line(error)}") from error
             member = None
         if member is None:
-            raise self.error_about(f"expected {_accepted_targets()}, but there is none of that name")
+            hint = did_you_mean(name, dir(sys.modules.get(module)))
+            raise self.error_about(f"expected {_accepted_targets()}, but there is none of that name{hint}")
         produced, home = member, str(getattr(member, "__module__", ""))
         if inspect.isfunction(member) and _is_allowed(home) and not _is_inside(home, ALLOWED_PACKAGES):
             with self.attribute_errors():

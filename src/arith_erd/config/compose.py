@@ -4,12 +4,15 @@ Hydra acts on its own node, ``hydra``, as soon as it has composed a configuratio
 changes folders and sets environment variables. So `CheckedLoader` checks each file that is composed.
 """
 
+import json
 import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from operator import methodcaller
+from pathlib import Path
 from typing import Any, Literal, cast, get_args, overload
 from unittest.mock import patch
 
@@ -26,7 +29,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..bundled import CONF
-from ..errors import UserError, bad_value, first_line, no_such_key
+from ..errors import UserError, bad_value, first_line, nearest, no_such_key, unknown_name
 from ..runs.directory import flatten
 from ..system.isolation import HYDRA, isolated
 from .class_spec import trust
@@ -165,6 +168,17 @@ def hydra_quoted(value: str) -> str:
     return f"'{escaped}'"
 
 
+def hydra_value(value: object) -> str:
+    """A value as Hydra reads it: text, numbers (NumPy's too), true, false, null, and lists of them."""
+    if isinstance(value, str | Path):
+        return hydra_quoted(str(value))
+    try:
+        return json.dumps(value, ensure_ascii=False, default=methodcaller("tolist"))
+    except (TypeError, ValueError, AttributeError):
+        accepted = "numbers, text, true, false, null, or lists of them"
+        raise bad_value("overrides", f"a {type(value).__name__}", accepted) from None
+
+
 def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) -> str:
     """Hydra's message as one line, with what is nearest to a key or an option that is misspelt."""
     text = str(error).strip()
@@ -183,7 +197,7 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
         return f'{key}={value}: expected -m too, for a job of each value, or one text, as "{key}={hydra_quoted(value)}"'
     if option := re.search(r"Could not find '((?:hydra/)?[^'/]+)/([^']*)'", text):
         names = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
-        return str(bad_value(option[1], option[2], f"one of {', '.join(names)}"))
+        return str(unknown_name(option[1], option[2], names))
     if misspelt := re.search(r"Could not override '([^']+)'", text):
         key = misspelt[1]
         groups = "|".join((*OPTION_GROUPS, *PRESET_GROUPS))
@@ -191,9 +205,9 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
         known = _known_keys(config_name, *(override for override in overrides if re.fullmatch(key_adding, override)))
         if key in OPTION_GROUPS or any(k.startswith(f"{key}.") for k in known):
             return f"{key}={{...}}: expected one of its options, or KEY=VALUE for each of its keys"
-        if options := _options_with(key):
+        if (options := _options_with(key)) and f"model.{key}" not in known:
             return f"{key}: no such key here; {' and '.join(options)} {'has' if len(options) == 1 else 'have'} it"
-        return str(no_such_key(key, {*known, *RECIPE_GROUPS}))
+        return str(no_such_key(key, {*known, *RECIPE_GROUPS, *PRESET_GROUPS}))
     cause = f": {first_line(error.__cause__)}" if isinstance(error.__cause__, OmegaConfBaseException) else ""
     return text.split("Config search path")[0].strip() + cause
 
@@ -274,6 +288,36 @@ def checked_job(config_name: str, composed: DictConfig, cli_overrides: Sequence[
     return read_job(config, config.pop("overwrite"))
 
 
+Overrides = Sequence[str] | Mapping[str, Any] | None
+"""Overrides as typed, ``["task=mul"]``, or as values, ``{"task": "mul"}``; None for none."""
+
+
+def typed_overrides(overrides: Overrides) -> list[str]:
+    if isinstance(overrides, Mapping):
+        overrides = [f"{key}={hydra_value(value)}" for key, value in overrides.items()]
+    words = overrides or []
+    if isinstance(words, str) or not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
+        accepted = "a list of overrides, such as ['data.batch_size=32'], or a dictionary, {'data.batch_size': 32}"
+        raise UserError(f"overrides: received {overrides!r}; expected {accepted}")
+    return list(words)
+
+
+def arguments_error(function: str, taken: Sequence[str], given: Mapping[str, Any], problem: str) -> UserError:
+    """What an unknown argument means: another argument, or a setting, ``overrides={'model.optimizer.lr': 0.001}``."""
+    name, keys = next((name for name in given if name not in taken), ""), list[str]()
+    if "overrides" in taken:
+        with hydra_over_conf():
+            keys = [key for key in _known_keys("train") if key not in ("seed", "runs_dir", "trainer.max_epochs")]
+        keys += [*OPTION_GROUPS, *RECIPE_GROUPS]
+    near = nearest(name, (*taken, *keys))
+    if near in keys and near not in taken:
+        group, _, last = near.partition(".")
+        own = last and group in ("task", "split")
+        near = f"{last} of your {group}" if own else f"overrides={{{near!r}: {given[name]!r}}}"
+    hint = f"did you mean {near}?" if near else f"expected {', '.join(taken)}"
+    return UserError(f"{function}: {problem}; {hint}")
+
+
 def compose_config(overrides: Sequence[str]) -> dict[str, Any]:
     """The resolved configuration of ``train.py`` with these overrides, its values not yet checked."""
     with hydra_over_conf(), explain_hydra_errors("train", overrides):
@@ -282,20 +326,22 @@ def compose_config(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 @overload
-def compose(config_name: Literal["train"] = ..., overrides: Sequence[str] = ...) -> Job: ...
+def compose(config_name: Literal["train"] = ..., overrides: Overrides = ...) -> Job: ...
 @overload
-def compose(config_name: Literal["probe"], overrides: Sequence[str] = ...) -> ProbeJob: ...
+def compose(config_name: Literal["probe"], overrides: Overrides = ...) -> ProbeJob: ...
 @isolated()
-def compose(config_name: ConfigName = "train", overrides: Sequence[str] = ()) -> Job | ProbeJob:
+def compose(config_name: ConfigName = "train", overrides: Overrides = ()) -> Job | ProbeJob:
     """Compose a job as the command line does, with the same `UserError`; ``overrides`` are the words typed there.
+
+    A dictionary of their values is accepted too, ``{"task": "mul"}``.
 
     >>> job = compose("train", ["task=mul", "seed=0-4"])
     >>> job.seeds, job.task.name, job.trainer.max_epochs
     ((0, 1, 2, 3, 4), 'mul', 250)
     """
-    if config_name not in get_args(ConfigName) or isinstance(overrides, str):
-        received = f"{config_name!r}, {overrides!r}"
-        raise UserError(f'compose: received {received}; expected "train" or "probe", then a list of overrides')
+    if config_name not in get_args(ConfigName):
+        raise bad_value("compose: config_name", config_name, '"train" or "probe", then a list of overrides')
+    overrides = typed_overrides(overrides)
     with hydra_over_conf(), explain_hydra_errors(config_name, overrides):
-        composed = hydra.compose(config_name, list(overrides), return_hydra_config=True)
+        composed = hydra.compose(config_name, overrides, return_hydra_config=True)
         return checked_job(config_name, composed, overrides)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..digits import Array, from_digits, to_digits
-from ..errors import UserError, first_line
+from ..errors import UserError, first_line, unknown_name
 from ..tasks import Examples, Task
 
 Function = Callable[..., npt.ArrayLike]
@@ -179,7 +179,8 @@ class CausalModel:
         """Raise a `UserError`, with a list of the model's variables, if it lacks one of the names."""
         known = (*self._functions, *self.roots, *self.task.operand_names)
         if missing := [name for name in names if name not in known]:
-            raise UserError(f"{key}={', '.join(map(str, missing))}: expected some of {', '.join(self.variables)}")
+            accepted = f"some of {', '.join(self.variables)}"
+            raise unknown_name(key, ", ".join(map(str, missing)), [*self.variables, *known], accepted)
 
     def _evaluate(self, name: str, values: Values) -> Array:
         arguments = [values[parent].view() for parent in self.parents[name]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Self
 
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, did_you_mean, unknown_name
 
 if TYPE_CHECKING:
     from torch import Tensor  # loads torch, which a probe of a task does not need
@@ -45,7 +45,21 @@ def require_sites(available: Iterable[str], sites: Iterable[str], key: str = "si
         listed = ", ".join(available) or "none"
         if whole_layers:
             listed = f"{', '.join(whole_layers)}; in layers and beside them: {', '.join(inner) or 'none'}"
-        raise UserError(f"{key}={', '.join(map(str, unknown))}: this model has {listed}")
+        hint = did_you_mean(our_site(str(unknown[0])), available)
+        raise UserError(f"{key}={', '.join(map(str, unknown))}: this model has {listed}{hint}")
+
+
+def our_site(name: str) -> str:
+    """A name of TransformerLens or PyTorch, whose layers count from 0, in our words.
+
+    >>> our_site("blocks.2.hook_resid_post"), our_site("blocks.0.attn.hook_pattern"), our_site("hook_embed")
+    ('dec.3', 'dec.1.attn.pattern', 'dec.embed')
+    """
+    layer = r"^(?:.*\.)?(?:blocks|layers|h|encoder|decoder)\.(\d{1,4})(?![^.])"
+    name = re.sub(layer, lambda found: f"{'enc' if 'enc' in found[0] else 'dec'}.{int(found[1]) + 1}", name)
+    name = re.sub(r"^(embed|ln_final)\b.*", r"dec.\1", name.replace("hook_", ""))
+    name = re.sub(r"\b(attn|mlp)\.out$", r"\1_out", re.sub(r"^unembed\b.*", "logits", name))
+    return re.sub(r"(?<=\d)\.(resid_post|out)$", "", name)
 
 
 @dataclass(frozen=True)
@@ -118,7 +132,7 @@ class SitePositions:
             if self.hold_only_prompt(task):
                 before, own = [], before
             if position not in (names := [*before, *own]):
-                raise bad_value("position", position, f"one of {', '.join(names)} at {self.site}")
+                raise unknown_name("position", position, names, f"one of {', '.join(names)} at {self.site}")
             index = own.index(position) if position in own else before.index(position) - len(before)
         if not -self.num_prompt <= index < self.num_own:
             others = f" or of the {self.num_prompt} of the prompt before them" * bool(self.num_prompt)

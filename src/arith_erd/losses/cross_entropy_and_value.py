@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from ..digits import Array
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, unknown_name
 from ..interp.causal_model import CausalModel
 from ..interp.hooks import cache_outputs
-from ..interp.sites import SitePositions
+from ..interp.sites import SitePositions, require_sites
 from ..models.network import Network, position_axis, shift_right
 from ..tasks import Examples, Task
 from .loss import CrossEntropy
@@ -43,7 +43,8 @@ class CrossEntropyAndValue(CrossEntropy):
         if self.target not in variables:
             variables |= CausalModel(task).values(examples)
         if self.target not in variables:
-            raise bad_value("model.loss.target", self.target, f"{' or '.join(variables)} for task={task.name}")
+            accepted = f"{' or '.join(variables)} for task={task.name}"
+            raise unknown_name("model.loss.target", self.target, variables, accepted)
         values = variables[self.target].reshape(len(examples), -1).astype(float)
         if values.shape[1] == task.width and task.completion_order == "plain":
             values = values[:, ::-1]  # in plain order the lowest digit is the last token
@@ -53,8 +54,7 @@ class CrossEntropyAndValue(CrossEntropy):
         return scaled
 
     def begin(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
-        if self.site not in (sites := network.sites()):
-            raise bad_value("model.loss.site", self.site, " or ".join(sites))
+        require_sites(sites := network.sites(), [self.site], "model.loss.site")
         with cache_outputs(sites, [self.site]) as cache:
             network(prompt, shift_right(completion))
         positions, features = _own_positions(self.site, cache[self.site], prompt, completion).shape[1:]

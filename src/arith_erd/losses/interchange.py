@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..digits import Array
-from ..errors import bad_value
+from ..errors import bad_value, unknown_name
 from ..interp.causal_model import CausalModel
 from ..interp.families import require_distinguishable
 from ..interp.hooked import Hooked
@@ -100,7 +100,7 @@ class InterchangeTraining(CrossEntropy):
         for name, (site, dims) in self.variables.items():
             key = f"model.loss.variables.{name}"
             if site not in (*decoder_layers, ANSWER):
-                raise bad_value(f"{key}.site", site, " or ".join((*decoder_layers, ANSWER)))
+                raise unknown_name(f"{key}.site", site, (*decoder_layers, ANSWER))
             if not free_dims.get(site, set()).issuperset(dims):
                 accepted = f"coordinates from 0 to {cache[site].shape[2] - 1} at {site} that no other variable has"
                 raise bad_value(f"{key}.dims", f"[{dims[0]}, {dims[-1]}]", accepted)

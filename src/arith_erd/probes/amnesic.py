@@ -10,7 +10,7 @@ import torch
 from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
-from ..errors import bad_value
+from ..errors import unknown_name
 from ..interp import erasure
 from ..interp.erasure import Eraser, Whitened, probe_predictions, whiten
 from ..interp.hooked import Hooked
@@ -106,7 +106,8 @@ class Amnesic(NetworkProbe):
         self.concepts, self.methods = as_list(self.concept or concept_names), as_list(self.method or METHODS)
         for name in self.concepts:
             if name not in concept_names:
-                raise bad_value("probe.concept", name, f"null for all, or some of {', '.join(concept_names)}")
+                accepted = f"null for all, or some of {', '.join(concept_names)}"
+                raise unknown_name("probe.concept", name, concept_names, accepted)
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         examples = self.task.examples()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..errors import UserError, bad_value, counted, printable
+from ..errors import UserError, bad_value, counted, printable, unknown_name
 from ..plots.tables import format_measure, format_table
 from ..system.cli_errors import one_line_errors
 from ..system.files import atomic_file
@@ -68,7 +68,7 @@ def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> 
     columns = dict.fromkeys([*COLUMNS, *settings_columns(table)], "first") | {"val_seq_acc": "mean", "worst": "min"}
     runs, column = by_run.agg(columns), "val_seq_acc" if sort == "accuracy" else sort
     if column not in runs:
-        raise bad_value("--sort", sort, f"one of {', '.join((*runs, 'accuracy'))}")
+        raise unknown_name("--sort", sort, (*runs, "accuracy"))
     return runs.sort_values([column, "run"], ascending=[not reverse, True], ignore_index=True)
 
 
@@ -87,7 +87,7 @@ def accuracy_by_settings(table: pd.DataFrame, keys: list[str]) -> tuple[pd.DataF
     for key in keys:
         if key not in (*known, "seed"):
             examples = [one for one in known if one not in keys] or ["task"]
-            raise bad_value("--by", key, f"a setting of these runs, such as {', '.join(examples)}")
+            raise unknown_name("--by", key, known, f"a setting of these runs, such as {', '.join(examples)}")
     finished = table[table["state"] == FINISHED].copy()
     if finished.empty:
         raise UserError(f"--by {','.join(keys)}: expected finished runs that have it; found none")

@@ -327,8 +327,9 @@ class Task(ABC):
             raise UserError(f"task={self.name}: answer returned an array of shape {answer.shape}; expected {accepted}")
         answer = answer.astype(np.int64) if answer.dtype.kind == "b" else answer
         if answer.dtype.kind not in "iu" or ((answer < 0) | (answer >= self.base**self.width)).any():
-            accepted = f"integers from 0 to {self.base**self.width - 1}, which {self.width} {self.digit_noun} hold"
-            raise UserError(f"task={self.name}: answers from {answer.min()} to {answer.max()}; expected {accepted}")
+            accepted = f"integers from 0 to {self.base**self.width - 1}, as width={self.width} {self.digit_noun} hold"
+            received = f"answers from {answer.min()} to {answer.max()}"
+            raise UserError(f"task={self.name}: {received}; expected {accepted}; its class may define another width")
         operand, digit = np.array(self.prompt_places).T
         tokens = to_digits(table, self.bits, self.base) + ZERO  # (N, k, bits)
         tokens = np.concatenate([tokens, np.full((*table.shape, 1), OPERATOR)], axis=2)

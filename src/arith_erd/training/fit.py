@@ -15,7 +15,7 @@ from torch import nn
 from ..catalog.export import LoadedNetwork
 from ..catalog.loading import load_seeds
 from ..config.class_spec import trust_modules_of
-from ..config.compose import compose_config
+from ..config.compose import Overrides, compose_config, typed_overrides
 from ..config.job import read_job
 from ..config.run_names import option_for_class
 from ..digits import plain
@@ -36,7 +36,7 @@ def fit(
     epochs: int | None = None,
     *,
     split: Split | None = None,
-    overrides: Sequence[str] = (),
+    overrides: Overrides = (),
     out: Path | str | None = None,
 ) -> list[LoadedNetwork]:
     """Train a network for each seed, all as one pack, and return them by ascending seed.
@@ -58,8 +58,8 @@ def fit(
         seeds: of initial weights, batches and dropout; also as on the command line, ``"0-4"``.
         epochs: by default as many as the paper's (50 for addition, 250 for multiplication).
         split: says which examples are held out; by default a random quarter.
-        overrides: further settings, as typed after ``python train.py``, such as ``["data.batch_size=32"]``. None of
-            them may repeat another argument.
+        overrides: further settings, as typed after ``python train.py``, such as ``["data.batch_size=32"]``, or as
+            values, ``{"data.batch_size": 32}``. None of them may repeat another argument.
         out: a folder for the run directories; None keeps nothing.
 
     Raises:
@@ -74,8 +74,7 @@ def fit(
         raise UserError(f'fit: seeds: received {seeds!r}; expected range({seeds}), "0-2", or [{seeds}]')
     if inspect.isfunction(split) or not callable(split):
         raise UserError(f"fit: split: received {split!r}; expected a Split, such as ValueSplit()")
-    if isinstance(overrides, str):
-        raise UserError(f"fit: overrides: received {overrides!r}; expected a list, such as ['data.batch_size=32']")
+    overrides = typed_overrides(overrides)
     option, recipe = option_for_class("task", public_path(type(task))), option_for_class("model", public_path(model))
     argument_keys = r"(task|split)\b.*|model|seed|trainer\.max_epochs|runs_dir|experiment"
     argument_keys += "" if recipe else r"|model\.net\b.*|ablation=(?!none$).*|scale=(?!full$).*"  # has its own defaults

@@ -79,6 +79,11 @@ NAMING = (
     ("ablation=d_model_32 model.net.num_heads=5", "model.net.d_model"),
     ("split=length split.trained=3", "split=length: expected task.min_bits"),
     ("shceduler=step", "did you mean scheduler"),
+    (
+        "scheduler=cosine",
+        "scheduler=cosine: expected one of none, step, warmup_cosine, warmup_linear; did you mean warmup_cosine?",
+    ),
+    ("optimizer.lr=1", "did you mean model.optimizer.lr"),
     ("~split", "~split: "),
     ("model.scheduler={_target_:torch.optim.lr_scheduler.StepLR,step_size:3}", "model.scheduler.interval: missing"),
     ("scheduler=step model.scheduler.gama=1", "model.scheduler.gamma"),
@@ -159,8 +164,12 @@ def test_smallest_and_largest_values_are_accepted(config):
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
-        *(("device", "trainer.accelerator=gpu"), ("model.net.dropuot", "model.net.dropout"), ("taks", "task")),
-        *(("batch_size", "data.batch_size"), ("data.mode", "expected one of|did you mean")),
+        *(("device", "trainer.accelerator"), ("model.net.dropuot", "model.net.dropout"), ("taks", "task")),
+        *(
+            ("batch_size", "data.batch_size"),
+            ("layers", "model.net.num_layers"),
+            ("data.mode", "expected one of|did you mean"),
+        ),
     ],
 )
 def test_unknown_keys_are_refused_with_a_hint(plus, key, hint):

@@ -306,6 +306,12 @@ def test_unknown_sites_are_refused_with_those_there_are() -> None:
     for call in (lambda: model.run_with_cache(CLEAN, ["dec.9"]), lambda: model.resume_from("dec.9", CLEAN)):
         with pytest.raises(UserError, match=r"site=dec\.9: this model has enc\.1, .*dec\.3; in layers .*attn\.pattern"):
             call()
+    theirs = {"blocks.2.hook_resid_post": "dec.3", "blocks.0.attn.hook_z": "dec.1.attn.z", "hook_embed": "dec.embed"}
+    theirs |= {"blocks.1.hook_resid_pre": "dec.2.resid_pre", "blocks.0.hook_mlp_out": "dec.1.mlp_out"}
+    theirs |= {"transformer.h.1": "dec.2", "encoder.0.mlp.hook_post": "enc.1.mlp.post", "unembed": "logits"}
+    for name, ours in theirs.items():
+        with pytest.raises(UserError, match=rf"^site={re.escape(name)}: .*; did you mean {re.escape(ours)}\?$"):
+            model.run(CLEAN, Replace(name, 0, ZEROS))
     for spent in ("dec.1", "dec.1.attn_out", "dec.embed"):
         with pytest.raises(UserError, match=rf"{re.escape(spent)}: runs before dec\.2"):
             model.resume_from("dec.2", CLEAN)([Replace(spent, 0, ZEROS)])

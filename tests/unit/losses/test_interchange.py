@@ -189,8 +189,8 @@ def test_variable_with_more_values_than_fit_in_memory_is_refused_before_their_an
     [
         ({}, "at least one variable"),
         ({"tide": {"site": "dec.1", "dims": [0, 3]}}, "tide"),
-        ({"carry": {"site": "enc.1", "dims": [0, 3]}}, "dec.1 or dec.2"),
-        ({"carry": {"site": "dec.9", "dims": [0, 3]}}, "dec.1 or dec.2"),
+        ({"carry": {"site": "enc.1", "dims": [0, 3]}}, "one of dec.1, dec.2"),
+        ({"carry": {"site": "dec.9", "dims": [0, 3]}}, "one of dec.1, dec.2"),
         ({"carry": {"site": "dec.1", "dims": [0, 8]}}, "0 to 7 at dec.1"),
         ({"carry": {"site": "dec.1", "dims": [3, 1]}}, "dims: .0, 15"),
         ({"carry": {"site": "dec.1", "dims": [0.5]}}, "dims: .0, 15"),

@@ -10,7 +10,7 @@ all 16,384 sums right.
 
 import numpy as np
 
-from ...errors import bad_value, require_integer
+from ...errors import require_integer, unknown_name
 from ...seeds import MAX_SEED, RandomStream, derive_seed
 from ...tasks import Add, Task
 from . import algorithms
@@ -34,7 +34,7 @@ def reference(name: str, seed: int = 0) -> Reference:
     decoy runs the algorithm in its name. It also stores a variable of another algorithm, which no weight reads.
     """
     if name not in PROGRAMS:
-        raise bad_value("reference", name, ", ".join(PROGRAMS))
+        raise unknown_name("reference", name, PROGRAMS)
     require_integer("seed", seed, 0, MAX_SEED)
     rng = np.random.default_rng(derive_seed(seed, f"{RandomStream.REFERENCE} {name}"))
     return compile_program(PROGRAMS[name](rng), rng)
