@@ -32,6 +32,7 @@ from ..bundled import CONF
 from ..errors import UserError, bad_value, first_line, nearest, no_such_key, unknown_name
 from ..runs.directory import flatten
 from ..system.isolation import HYDRA, isolated
+from ..system.files import MAX_YAML_DEPTH, require_plain_yaml
 from .class_spec import trust
 from .job import Job, ProbeJob, read_job, read_probe_job
 from .run_names import load_option, non_default_probe_options
@@ -71,6 +72,8 @@ def hydra_over_conf(config_dir: str | None = None) -> Iterator[Hydra]:
     if config_dir is not None:
         if not os.path.isdir(config_dir):
             raise bad_value("--config-dir", config_dir, "a folder")
+        for path in Path(config_dir).rglob("*.yaml"):
+            require_plain_yaml(path)
         # As Hydra does: before its own schemas, which come last.
         search_path.prepend("command-line", f"file://{os.path.abspath(config_dir)}", SearchPathQuery("schema"))
     with HYDRA, patch.object(version.VersionBase.instance(), "version_base"):
@@ -186,6 +189,8 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
         key, _, value = error.override.partition("=")
         hint = f'"{key}={hydra_quoted(value)}", since Hydra reads some characters only in quotes'
         return f"{error.override}: expected KEY=VALUE, such as {hint if value else 'task=add'}"
+    if isinstance(error, RecursionError):
+        return f"{' '.join(overrides)}: expected files of YAML without loops, at most {MAX_YAML_DEPTH} levels deep"
     if isinstance(error, UnicodeDecodeError):
         return f"{' '.join(overrides)}: expected files of UTF-8; one of them has an {error.reason} at {error.start}"
     if plugin := re.search(r"In '(hydra/\w+)/(\w+)': Could not", text):
@@ -222,7 +227,7 @@ def explain_hydra_errors(config_name: str, overrides: Sequence[str]) -> Iterator
             raise UserError(f"{override}: expected one of the options of {group}, the files of conf/{group}/")
     try:
         yield
-    except (HydraException, ValueError, yaml.YAMLError) as error:  # one of YAML names the file and the line
+    except (HydraException, ValueError, RecursionError, yaml.YAMLError) as error:
         raise UserError(hydra_message(error, config_name, overrides)) from error
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import math
 import os
 import secrets
 import socket
@@ -10,8 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import yaml
+
 from ..errors import UserError
 
+MAX_YAML_BYTES, MAX_YAML_VALUES, MAX_YAML_DEPTH = 2**20, 10_000, 50
 PARTIAL_PREFIX = ".partial-"
 """Prefix of the names of unfinished files."""
 
@@ -61,6 +65,30 @@ def remove_partial_files(folder: Path) -> None:
     """Remove the files that a killed `atomic_file` left in a folder. Only the caller may write there."""
     for path in folder.glob(f"{PARTIAL_PREFIX}*"):
         path.unlink(missing_ok=True)
+
+
+def require_plain_yaml(path: Path) -> None:
+    """Raise a `UserError` for a YAML file that is no ordinary file, or that grows beyond all measure when it is read.
+
+    Aliases can expand a kilobyte to any size, and each level of nesting is a call of Python's.
+    """
+    sizes: dict[str | None, float] = {}  # anchor -> number of values
+    open_nodes: list[tuple[str | None, float]] = []  # anchor, and the number of values before it
+    count = 0.0
+    with suppress(OSError, yaml.YAMLError, UnicodeError):  # whoever reads the file will say so
+        text = path.read_bytes() if path.is_file() and path.stat().st_size <= MAX_YAML_BYTES else b"*too_large"
+        for event in yaml.parse(text, yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):
+                count += sizes.get(event.anchor, math.inf)  # a node that is still open would contain itself
+            elif isinstance(event, yaml.NodeEvent):
+                open_nodes.append((event.anchor, count))
+                count += 1
+            if isinstance(event, yaml.ScalarEvent | yaml.CollectionEndEvent):
+                anchor, before = open_nodes.pop()
+                sizes[anchor] = count - before
+            if count > MAX_YAML_VALUES or len(open_nodes) > MAX_YAML_DEPTH:
+                limits = f"at most {MAX_YAML_VALUES:,} values, {MAX_YAML_DEPTH} levels and no loop"
+                raise UserError(f"{path}: expected an ordinary file of {limits}")
 
 
 def require_writable(key: str, folder: Path | str) -> None:
