@@ -31,8 +31,8 @@ from omegaconf.errors import OmegaConfBaseException
 from ..bundled import CONF
 from ..errors import UserError, bad_value, first_line, nearest, no_such_key, unknown_name
 from ..runs.directory import flatten
-from ..system.isolation import HYDRA, isolated
 from ..system.files import MAX_YAML_DEPTH, require_plain_yaml
+from ..system.isolation import HYDRA, isolated
 from .class_spec import trust
 from .job import Job, ProbeJob, read_job, read_probe_job
 from .run_names import load_option, non_default_probe_options
