@@ -1,10 +1,12 @@
 """`UserError`, which is shown as one line without a traceback, and functions that make such errors."""
 
 import json
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from difflib import SequenceMatcher
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -158,6 +160,16 @@ def require_type(what: str, value: object, kind: type) -> None:
     if not isinstance(value, kind):
         received = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
         raise UserError(f"{what}: received {received}; expected {kind.__name__}")
+
+
+def user_path(path: Path | str, key: str = "path") -> Path:
+    """A path with ``~`` or ``~USER`` expanded; ``./~x`` is made absolute. A `UserError` if there is no such user."""
+    text = os.path.expanduser(path)
+    if not text or text.startswith("~"):
+        raise bad_value(
+            key, path or "''", "a path; ~ and ~USER are home folders, ./~x and full paths are taken as they are"
+        )
+    return Path(os.path.abspath(text) if str(Path(text)).startswith("~") else text)
 
 
 def first_line(error: BaseException) -> str:

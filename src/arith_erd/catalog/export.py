@@ -12,7 +12,7 @@ import yaml
 from safetensors.torch import save_file
 
 from ..config.job import Job
-from ..errors import UserError, first_line
+from ..errors import UserError, first_line, user_path
 from ..interp.explorer import Page, export_network, write_page
 from ..interp.hooked import Hooked
 from ..models import NanoGPT
@@ -64,7 +64,7 @@ class LoadedNetwork(Hooked):
         # Only what can change the weights: no logger, and no folder of this machine.
         settings = weights_config(self.origin.job.resolved) | {"seed": self.seed}
         config = {"job": settings, "epoch": self.origin.epoch}
-        folder = Path(folder)
+        folder = user_path(folder, "folder")
         require_writable("folder", folder)
         folder.mkdir(parents=True, exist_ok=True)
         with atomic_file(folder / WEIGHTS_FILE) as path:

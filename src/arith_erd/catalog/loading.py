@@ -19,7 +19,7 @@ from ..bundled import RESULTS
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
 from ..digits import plain
-from ..errors import DAMAGED_FILE_ERRORS, UserError, bad_value, counted, first_line, require_integer, unknown_name
+from ..errors import DAMAGED_FILE_ERRORS, UserError, bad_value, counted, first_line, require_integer, unknown_name, user_path
 from ..interp.hooked import Origin
 from ..models import weights
 from ..models.network import Network
@@ -58,7 +58,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     Raises:
         UserError: if the folder does not hold a run, or the run lacks the seed or its weights.
     """
-    job = job_of_run(run := Run(path))
+    job = job_of_run(run := Run(user_path(path)))
     seed, epoch = job.seeds[0] if seed is None else plain(seed), plain(epoch)
     if isinstance(seed, bool | float) or seed not in job.seeds:  # 0.0 equals 0, but names no file
         raise UserError(f"seed={seed!r}: {run.path} has the seeds {', '.join(map(str, job.seeds))}")
@@ -94,12 +94,12 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
     Raises:
         UserError: if there is no such network or seed. The message lists those in `list_pretrained`.
     """
-    name = str(name)
+    name = os.path.expanduser(str(name))
     if os.path.isfile(os.path.join(name, CONFIG_FILE)):
         return _load_saved(Path(name), Path(name).name, seed)
     if not os.path.exists(name) and re.fullmatch(r"[\w.-]+/[\w.-]+", name):
         return _load_saved(download(name), Path(name).name, seed)
-    folder = folder or PRETRAINED
+    folder = user_path(folder or PRETRAINED, "folder")
     networks = list_pretrained(folder)
     if name not in networks:
         accepted = f"one of {', '.join(networks)}" if networks else f"a name, but {folder} holds no finished run"
@@ -167,7 +167,7 @@ def require_runs(pattern: str, key: str = "run") -> list[Path]:
 
 def load_seeds(path: Path | str, epoch: int | None = None) -> list[LoadedNetwork]:
     """Load every replica of a run, by ascending seed; errors and ``epoch`` are those of `load_run`."""
-    return [load_run(path, seed, epoch) for seed in job_of_run(Run(path)).seeds]
+    return [load_run(path, seed, epoch) for seed in job_of_run(Run(user_path(path))).seeds]
 
 
 @isolated()
@@ -180,7 +180,7 @@ def load_authors_weights(path: Path | str, task: Task) -> LoadedNetwork:
 
 def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> LoadedNetwork:
     """Load a network from a state dict under our own names, saved by safetensors or PyTorch."""
-    network = weights.network_from_file(make, Path(path), f"checkpoint={path}", "model= and task=")
+    network = weights.network_from_file(make, user_path(path, "checkpoint"), f"checkpoint={path}", "model= and task=")
     return LoadedNetwork(network, task=task, name=Path(path).name)
 
 

@@ -29,7 +29,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..bundled import CONF
-from ..errors import UserError, bad_value, first_line, nearest, no_such_key, unknown_name
+from ..errors import UserError, bad_value, first_line, nearest, no_such_key, unknown_name, user_path
 from ..runs.directory import flatten
 from ..system.files import MAX_YAML_DEPTH, require_plain_yaml
 from ..system.isolation import HYDRA, isolated
@@ -70,7 +70,7 @@ def hydra_over_conf(config_dir: str | None = None) -> Iterator[Hydra]:
     """Within the block Hydra reads ``conf/`` and a folder of more options; ``hydra.main`` would use its own loader."""
     search_path = create_config_search_path(str(CONF))
     if config_dir is not None:
-        if not os.path.isdir(config_dir):
+        if not os.path.isdir(config_dir := str(user_path(config_dir, "--config-dir"))):
             raise bad_value("--config-dir", config_dir, "a folder")
         for path in Path(config_dir).rglob("*.yaml"):
             require_plain_yaml(path)
@@ -187,7 +187,7 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
     text = str(error).strip()
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
-        hint = f'"{key}={hydra_quoted(value)}", since Hydra reads some characters only in quotes'
+        hint = f'"{key}={hydra_quoted(os.path.expanduser(value))}", since Hydra reads some characters only in quotes'
         return f"{error.override}: expected KEY=VALUE, such as {hint if value else 'task=add'}"
     if isinstance(error, RecursionError):
         return f"{' '.join(overrides)}: expected files of YAML without loops, at most {MAX_YAML_DEPTH} levels deep"

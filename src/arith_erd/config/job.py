@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import PlainValidator, ValidationError, ValidationInfo
 from pydantic.dataclasses import dataclass as validated_dataclass
 
-from ..errors import UserError, bad_value, explain_validation_error, no_such_key
+from ..errors import UserError, bad_value, explain_validation_error, no_such_key, user_path
 from ..runs.directory import DEFAULT_POSITIONS, Run, flatten, matching_runs
 from ..seeds import format_seeds, parse_seeds
 from ..splits import LengthSplit, Split
@@ -35,7 +35,7 @@ INTERNAL_FIELDS = ("resolved", "overrides", "non_default_options", "overwrite") 
 def _parse_folder(key: str) -> PlainValidator:
     def read(value: Any) -> Path | None:
         if (value is None and key == "out") or (isinstance(value, str) and value):
-            return None if value is None else Path(value)
+            return None if value is None else user_path(value, key)
         raise bad_value(key, value, "a folder, or null" if key == "out" else "a folder")
 
     return parsed_by(read)
@@ -214,7 +214,7 @@ class ProbeJob(BaseJob):
 
     def reserve_folders(self, taken: set[Path]) -> None:
         """Add the folders of the results to those of other jobs in a sweep; a `UserError` if one is taken already."""
-        runs = (matching_runs(self.run) or [Path(self.run)]) if self.run else []
+        runs = (matching_runs(self.run) or [user_path(self.run)]) if self.run else []
         folders = {path / "probes" / self.folder_name(self.epoch or ()) for path in runs}
         if self.out:  # the result of one run goes straight there, those of several side by side
             folders = {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ..errors import UserError, first_line
+from ..errors import UserError, first_line, user_path
 from ..seeds import RandomStream, derive_seed
 from ..system.isolation import own_generator
 from ..tasks import Task
@@ -102,7 +102,7 @@ def load_authors_network(path: str | Path, task: Task) -> Transformer:
     checked, so addition and random output are indistinguishable. The file is read as tensors only, so no code in it can
     run. A `UserError` names the keys that are missing, unknown or of the wrong shape.
     """
-    state = read_state(Path(path))
+    state = read_state(user_path(path, "checkpoint"))
     state.pop("nopeak_mask", None)
     width = [tensor.shape[-1] for name, tensor in state.items() if name == "fc.weight" and tensor.dim()]
     # A file without a width is taken for one of the default size, so that the error lists what is missing.

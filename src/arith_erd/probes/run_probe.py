@@ -16,7 +16,7 @@ from rich.table import Table
 from ..config.compose import compose
 from ..config.job import ProbeJob, job_of_run
 from ..digits import plain
-from ..errors import UserError, require_type
+from ..errors import UserError, require_type, user_path
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
 from ..plots.style import own_style, save_png
@@ -79,7 +79,7 @@ class ProbeResult:
 
     def save(self, folder: Path | str) -> list[str]:
         """Write ``rows.csv``, ``probe.json``, the probe's own files and ``figure.png``, and return their names."""
-        folder = Path(folder)
+        folder = user_path(folder, "folder")
         require_writable("folder", folder)
         folder.mkdir(parents=True, exist_ok=True)
         columns = column_kinds(self.rows, self.probe.units)

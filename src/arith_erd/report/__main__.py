@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UserError, bad_value, counted
+from ..errors import UserError, counted, user_path
 from ..plots.style import save_png, to_svg
 from ..system.cli_errors import one_line_errors
 from ..system.files import atomic_file, require_writable, write_atomically
@@ -61,21 +61,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description="Write the paper's numbers beside ours: claims with verdicts, figures, and one HTML page.",
     )
     spec = "folders of run directories (runs); duplicates of a seed: the first folder wins"
-    parser.add_argument("runs", type=Path, nargs="*", default=[Path("runs")], help=spec)
-    parser.add_argument("--out", default="report", help="folder to write to (report)")
+    parser.add_argument("runs", type=lambda text: user_path(text, "runs"), nargs="*", default=[Path("runs")], help=spec)
+    out = "folder to write to (report)"
+    parser.add_argument("--out", type=lambda text: user_path(text, "--out"), default=Path("report"), help=out)
     parser.add_argument("--mini", action="store_true", help="judge runs of scale=mini, by claims of their own")
-    options = parser.parse_args(arguments)
     with one_line_errors():
+        options = parser.parse_args(arguments)
         paper_file = MINI if options.mini else PAPER
-        if not options.out:
-            raise bad_value("--out", "''", "a folder")
-        data, results = build(options.runs, Path(options.out), paper_file=paper_file)
+        data, results = build(options.runs, options.out, paper_file=paper_file)
         lines = [page.summary(results)]
         lines += [f"left out: {name}: {problem}" for name, problem in data.problems.items()]
         lines += [f"unfinished: {line}" for line in page.unfinished(data)]
         for command, waiting in claims.missing_commands(results, load_paper(paper_file), options.runs[0]).items():
             lines.append(f"missing, {counted(len(waiting), 'claim')}: {command}")
-        print("\n".join(lines), Path(options.out) / "index.html", sep="\n")
+        print("\n".join(lines), options.out / "index.html", sep="\n")
 
 
 if __name__ == "__main__":

@@ -3,11 +3,10 @@
 import argparse
 import sys
 from itertools import product
-from pathlib import Path
 
 import pandas as pd
 
-from ..errors import UserError, bad_value, counted, printable, unknown_name
+from ..errors import UserError, bad_value, counted, printable, unknown_name, user_path
 from ..plots.tables import format_measure, format_table
 from ..system.cli_errors import one_line_errors
 from ..system.files import atomic_file
@@ -27,12 +26,12 @@ def main() -> None:
     by = "mean accuracy of finished runs for each value of these settings, such as split.fraction, or of length"
     parser.add_argument("--by", metavar="KEY,...", help=by)
     plot = "with --by: also draw the means against the first setting, as PNG"
-    parser.add_argument("--plot", metavar="FILE", type=Path, help=plot)
+    parser.add_argument("--plot", metavar="FILE", type=lambda text: user_path(text, "--plot"), help=plot)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
     output.add_argument("--json", action="store_true", help="print JSON, likewise")
-    options = parser.parse_args()
     with one_line_errors():
+        options = parser.parse_args()
         if options.by is not None and (options.sort != "run" or options.reverse):
             raise bad_value("--by", options.by, "neither --sort nor --reverse, which order the list of runs")
         if options.plot and not options.by:

@@ -35,7 +35,7 @@ from typing import Any
 
 import yaml
 
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, user_path
 from ..seeds import format_seeds, parse_seeds
 from ..system.files import locked, oserrors_naming, remove_partial_files, write_atomically
 from ..system.machine import git_commit
@@ -232,7 +232,7 @@ class Run:
 
 def matching_runs(pattern: str) -> list[Path]:
     """The run directories that match a folder or a glob."""
-    paths = [pattern] if os.path.isdir(pattern) else glob.glob(pattern)
+    paths = [pattern] if os.path.isdir(pattern := str(user_path(pattern, "run"))) else glob.glob(pattern)
     return sorted(Path(path) for path in paths if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..errors import DAMAGED_FILE_ERRORS, UserError, excerpt
+from ..errors import DAMAGED_FILE_ERRORS, UserError, excerpt, user_path
 from ..seeds import format_seeds, parse_seeds
 from ..stats import Estimate, Moments
 from ..system.files import is_locked
@@ -121,11 +121,12 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
     >>> table = ae.load_table("runs/add-*")  # doctest: +SKIP
     >>> table.groupby("split.fraction")["val_seq_acc"].mean()  # doctest: +SKIP
     """
-    sources = [runs] if isinstance(runs, str | Path) else [run.path if isinstance(run, Run) else run for run in runs]
+    listed = [runs] if isinstance(runs, str | Path) else runs
+    sources = [user_path(run.path if isinstance(run, Run) else run, "runs") for run in listed]
     paths: list[Path] = []
     for source in sources:  # a folder beside runs, as in runs/*, is not looked into
         inside = os.path.isdir(source) and not any(map(_is_run, sources))
-        paths += sorted(Path(source).iterdir() if inside else map(Path, glob(str(source)))) or [Path(source)]
+        paths += sorted(source.iterdir() if inside else map(Path, glob(str(source)))) or [source]
     paths = [*dict.fromkeys(paths)]
     directories = [Run(path) for path in paths if _is_run(path) and not path.name.startswith(".")]
     if not directories:

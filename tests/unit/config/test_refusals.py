@@ -198,7 +198,7 @@ def test_path_that_hydra_reads_in_quotes_only_is_answered_with_them(path):
     with pytest.raises(UserError, match=rf"^runs_dir={re.escape(path)}: expected ") as raised:
         compose("train", [f"runs_dir={path}"])
     hint = re.search(r'"(runs_dir=.*)"', str(raised.value))
-    assert compose("train", [hint[1]]).runs_dir == Path(path)
+    assert compose("train", [hint[1]]).runs_dir == Path(path).expanduser()
 
 
 @pytest.mark.slow_after(4)
