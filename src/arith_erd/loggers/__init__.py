@@ -15,6 +15,9 @@ class Logger:
     def start(self, name: str, seeds: Sequence[int], config: dict[str, Any], folder: Path) -> None:
         """A run starts or resumes. ``folder`` is the run directory."""
 
+    def replay(self, rows: Sequence[Row]) -> None:
+        """The rows of the epochs before a start, none or those from which it resumes. `log` may have got them."""
+
     def log(self, rows: Sequence[Row]) -> None:
         """Log an epoch, a row per seed: columns of ``metrics.csv``, ``learning_rate``, ``val_seq_acc/length=5`` ..."""
 

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its telemetry would d
 import wandb
 
 from ..errors import printable
-from ..runs.directory import NAMED_GROUPS, Row, Run
+from ..runs.directory import NAMED_GROUPS, Row, Run, short_hash
 from . import Logger
 
 
@@ -26,7 +27,8 @@ class Wandb(Logger):
 
     ``mode=offline`` needs neither account nor network; ``wandb sync`` uploads later. With ``mode=online``, if the
     server fails, logging continues offline, and the sync command is printed. If W&B does not start at all, training
-    continues without it. The run directory has all numbers in any case.
+    continues without it. The run directory has all numbers in any case. A run that resumes is logged again from its
+    first epoch, and replaces what was logged before: here, and in W&B when it is uploaded.
 
     Args:
         project: W&B project.
@@ -63,20 +65,21 @@ class Wandb(Logger):
         except (wandb.Error, OSError) as error:
             if self.mode != "online":
                 raise
-            refused = "returned error 401:" in str(error)  # a bare 401 also stands in the port of 127.0.0.1:38401
+            refused = str(error) in ("user is not logged in", "<no message>")  # the texts of a status 401
             self._go_offline("the server refused the API key" if refused else _reason(error))
             return self._init(name, seed, seeds, config)
 
     def _init(self, name: str, seed: int, seeds: int, config: dict[str, Any] | None) -> Any:
+        group = shortened(name)
         return wandb.init(
             project=str(self.project),  # logger.project=3 is a number on the command line
             entity=None if self.entity is None else str(self.entity),
-            group=name,
-            name=f"{name}/seed={seed}",
-            # Fixed, so that a resumed run or a probe continues it.
-            id=re.sub(r"[^\w-]", "_", f"{name}-of-{seed}{self.suffix}"),
-            resume="allow" if self.mode == "online" else None,
-            config=config,
+            group=group,
+            name=shortened(f"{name}/seed={seed}"),
+            # Fixed, so that a run that resumes replaces what was logged, and a probe adds to it.
+            id=shortened(re.sub(r"[^\w-]", "_", f"{name}-of-{seed}{self.suffix}")),
+            resume="allow" if config is None else None,
+            config=config if group == name else {**(config or {}), "run": name},
             tags=None if config is None else _tags(config),
             dir=str(self.folder),
             mode=self.mode,
@@ -88,22 +91,30 @@ class Wandb(Logger):
                 silent=True,
                 console="off",
                 symlink=False,  # a run directory holds no links
+                x_sync_dir_suffix="" if config is None else "epochs",
                 x_save_requirements=False,  # listing all packages takes 0.2 s of CPU time for each seed
             ),
         )
 
     def _go_offline(self, why: str) -> None:
-        print(f"W&B: {why}; logging offline. To upload later: {self._sync_command('offline-run')}")
+        print(f"W&B: {why}; logging offline. To upload all runs later: {self._sync_command()}")
         self.mode, self.suffix, self.printed_sync = "offline", "-offline", True
 
-    def _sync_command(self, prefix: str) -> str:
-        return f"wandb sync {shlex.quote(str(self.folder))}/wandb/{prefix}-*"
+    def _sync_command(self) -> str:
+        return f"wandb sync {shlex.quote(str(self.folder.parent))}/*/wandb"
+
+    def replay(self, rows: Sequence[Row]) -> None:
+        self.log(rows)
+        files = {Path(run.sync_dir).name for run in self.runs.values()}
+        for earlier in self.folder.resolve().glob("wandb/offline-run-*-epochs") if not self.failed else ():
+            if earlier.name not in files and earlier == earlier.resolve():  # uploaded later, it would replace ours
+                shutil.rmtree(earlier, ignore_errors=True)
 
     def log(self, rows: Sequence[Row]) -> None:
         for row in rows:
             if run := self.runs.get(row["seed"]):
                 with self._errors_suppressed():
-                    run.log({key: value for key, value in row.items() if key != "seed"})
+                    run.log({key: value for key, value in row.items() if key != "seed"}, row["epoch"], commit=True)
 
     def finish(self, summaries: Sequence[Row]) -> None:
         for summary in summaries:
@@ -119,7 +130,7 @@ class Wandb(Logger):
         if files.curves_file.is_file():
             run.log({"curves": wandb.Image(str(files.curves_file))})
         if self.artifacts and files.weights_file(seed).is_file():
-            artifact = wandb.Artifact(re.sub(r"[^\w.-]", "_", f"{files.name}-seed{seed}")[-128:], type="model")
+            artifact = wandb.Artifact(shortened(re.sub(r"[^\w.-]", "_", f"{files.name}-seed{seed}")), type="model")
             for path in (files.weights_file(seed), files.config_file):
                 artifact.add_file(str(path.resolve()), policy="immutable", skip_cache=True)
             run.log_artifact(artifact)
@@ -135,9 +146,10 @@ class Wandb(Logger):
         for run in self.runs.values():
             with self._errors_suppressed():
                 run.finish(exit_code=exit_code)
+                Path(f"{run.settings.sync_file}.synced").unlink(missing_ok=True)  # uploaded before the end, so partly
         if self.runs and self.mode == "offline" and not (self.failed or self.printed_sync):
             self.printed_sync = True
-            print(f"W&B: logged offline. To upload: {self._sync_command('offline-run')}")
+            print(f"W&B: logged offline. To upload all runs: {self._sync_command()}")
         self.runs = {}
 
     @contextmanager
@@ -146,7 +158,8 @@ class Wandb(Logger):
         try:
             yield
         except Exception as error:
-            outcome = outcome or f"logging may be incomplete. To upload what is there: {self._sync_command('*run')}"
+            here = f"wandb sync --include-online {shlex.quote(str(self.folder))}/wandb"
+            outcome = outcome or f"logging may be incomplete. To upload what is there: {here}"
             if not self.failed:
                 print(f"W&B: {_reason(error)}; {outcome}")
             self.failed = True
@@ -157,7 +170,12 @@ def _tags(config: Mapping[str, Any]) -> list[str]:
     groups = (config.get(group, {}) for group in NAMED_GROUPS)
     names = [str(group["name"]) for group in groups if group.get("name", "none") != "none"]
     bits = config.get("task", {}).get("bits")
-    return [*dict.fromkeys(names), *([] if bits is None else [f"{bits} bits"])]
+    return [shortened(tag, 64) for tag in (*dict.fromkeys(names), *([] if bits is None else [f"{bits} bits"]))]
+
+
+def shortened(text: str, limit: int = 128) -> str:
+    """A text that the server accepts, its own for each text: a long one gets a hash instead of its middle."""
+    return text if len(text) <= limit else f"{text[: limit // 2]}-{short_hash(text)}-{text[-limit // 4 :]}"
 
 
 def _reason(error: Exception) -> str:

@@ -5,6 +5,7 @@ from statistics import mean
 from typing import Any
 
 import lightning as L
+import pandas as pd
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -21,14 +22,14 @@ class MetricsWriter(L.Callback):
         self.run, self.logger, self.keep = run, logger, keep
         self.started = 0.0  # `time.perf_counter` at the beginning of the epoch
         self.seconds_before_resume = 0.0  # seconds spent on this epoch before an interruption
-        self.learning_rate = 0.0  # rate of the last step: at the end of an epoch the optimizer has the next one
+        self.rates: dict[int, float] = {}  # of the last step of each epoch: at its end the optimizer has the next one
 
     def state_dict(self) -> dict[str, Any]:
-        return {"seconds": time.perf_counter() - self.started, "learning_rate": self.learning_rate}
+        return {"seconds": time.perf_counter() - self.started, "rates": self.rates}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.seconds_before_resume = float(state_dict["seconds"])
-        self.learning_rate = float(state_dict.get("learning_rate", 0.0))
+        self.rates = dict(state_dict.get("rates", {}))  # older checkpoints have none
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self.started = time.perf_counter() - self.seconds_before_resume
@@ -40,6 +41,8 @@ class MetricsWriter(L.Callback):
         truncate_rows(run.tokens_file, ("split", *data.task.answer_names), epochs)
         if data.slice_keys:
             truncate_rows(run.slices_file, SLICE_COLUMNS, epochs)
+        slices = pd.read_csv(run.slices_file).itertuples(index=False, name=None) if data.slice_keys else []
+        self.logger.replay(self._logged_rows(run.metrics(), slices))
         run.delete_weights_after(epochs)
         # Weights are missing if the run began with another ``checkpoint.keep``, or if they were deleted.
         if missing := run.missing_epochs(self.keep, pl_module.pack.seeds, epochs):
@@ -47,7 +50,7 @@ class MetricsWriter(L.Callback):
 
     def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
         rates = [group["lr"] for group in trainer.optimizers[0].param_groups if "lr" in group]
-        self.learning_rate = float(max(rates, default=0.0))
+        self.rates[trainer.current_epoch + 1] = float(max(rates, default=0.0))
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self.started = time.perf_counter()
@@ -59,12 +62,17 @@ class MetricsWriter(L.Callback):
         if pl_module.slice_rows:
             append_rows(self.run.slices_file, pl_module.slice_rows)
         append_rows(self.run.metrics_file, ([row[name] for name in METRIC_COLUMNS] for row in rows))
-        logged = {row["seed"]: {**row, "learning_rate": self.learning_rate} for row in rows}
-        for _epoch, seed, name, value, accuracy in pl_module.slice_rows:
-            logged[seed][f"val_seq_acc/{name}={value}"] = accuracy
-        self.logger.log([*logged.values()])
+        self.logger.log(self._logged_rows(rows, pl_module.slice_rows))
         if epoch in epochs_to_keep(self.keep, epoch):
             save_weights(self.run, pl_module.pack, epoch)
+
+    def _logged_rows(self, rows: list[Row], slice_rows: Any) -> list[Row]:
+        """Rows of ``metrics.csv`` with the learning rate, and the accuracies of ``slices.csv``."""
+        complete = ({**row, "learning_rate": self.rates.get(row["epoch"], float("nan"))} for row in rows)
+        logged = {(row["epoch"], row["seed"]): row for row in complete}
+        for epoch, seed, name, value, accuracy in slice_rows:
+            logged[epoch, seed][f"val_seq_acc/{name}={value}"] = accuracy
+        return [*logged.values()]
 
 
 class StopAtAccuracy(L.Callback):

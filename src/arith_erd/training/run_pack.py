@@ -34,8 +34,8 @@ COPIES_PER_WEIGHT = 4  # a weight itself, its gradient and Adam's two moments
 
 
 @signals.exits_are_errors()
-def train_pack(job: Job) -> None:
-    """Train the seeds of a job as one pack, and write its run directory; after an interruption it resumes."""
+def train_pack(job: Job) -> bool:
+    """Train a job's seeds as one pack, or resume, and write its run directory; False if another process has done it."""
     run = job.run
     # Assemble: every refusal comes before anything is written.
     logger = job.logger.build(Logger)
@@ -55,8 +55,7 @@ def train_pack(job: Job) -> None:
         run.move_to_backup()
     with locked(run.path), record_errors(run), explain_memory_errors(job, device):
         if run.finished:  # by the process that held the lock until now
-            print(run.skip_message(job.checkpoint.keep, sources))
-            return
+            return False
 
         # Resume, or start.
         run.error_file.unlink(missing_ok=True)  # an earlier attempt may have left it
@@ -91,6 +90,7 @@ def train_pack(job: Job) -> None:
             run.checkpoint_file.unlink(missing_ok=True)
     for summary in summaries:
         print(seed_line(summary))
+    return True
 
 
 @contextmanager

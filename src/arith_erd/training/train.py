@@ -6,6 +6,7 @@ import warnings
 
 from ..config.class_spec import source_hashes
 from ..config.job import Job
+from ..loggers import Logger
 from ..runs.directory import Run
 from ..system.files import require_writable
 from ..system.isolation import TRAINING, at_end, isolated
@@ -26,22 +27,28 @@ def train(job: Job) -> list[Run]:
     for pack in packs:
         # A backup means that an earlier ``overwrite=true`` command was interrupted: its finished packs are already new.
         keep_finished = not job.overwrite or pack.run.backup.path.exists()
-        if pack.run.finished and keep_finished:
-            print(pack.run.skip_message(job.checkpoint.keep, source_hashes(job.resolved)))
-            continue
-        require_writable("runs_dir", job.runs_dir)
-        variables = {*os.environ}
-        if "torch" not in sys.modules:
-            configure_threads()
-            print("loading PyTorch", flush=True)
-        at_end.enter_context(warnings.catch_warnings())  # Lightning changes these as it loads, and the variables
-        at_end.callback(setattr, warnings, "formatwarning", warnings.formatwarning)
-        from .run_pack import train_pack
+        if not (pack.run.finished and keep_finished):
+            require_writable("runs_dir", job.runs_dir)
+            variables = {*os.environ}
+            if "torch" not in sys.modules:
+                configure_threads()
+                print("loading PyTorch", flush=True)
+            at_end.enter_context(warnings.catch_warnings())  # Lightning changes these as it loads, and the variables
+            at_end.callback(setattr, warnings, "formatwarning", warnings.formatwarning)
+            from .run_pack import train_pack
 
-        for name in os.environ.keys() - variables:
-            del os.environ[name]
-        with TRAINING, isolated():
-            train_pack(pack)
+            for name in os.environ.keys() - variables:
+                del os.environ[name]
+            with TRAINING, isolated():
+                trained = train_pack(pack)
+            if trained:
+                continue
+        print(pack.run.skip_message(job.checkpoint.keep, source_hashes(job.resolved)))
+        if os.environ.get("WANDB_SWEEP_ID"):  # an agent of W&B started this process, and waits for a result
+            summary, logger = pack.run.summary(), job.logger.build(Logger)
+            logger.start(pack.run.name, pack.seeds, pack.resolved, pack.run.path)
+            logger.log([{**row, "epoch": summary["epochs"]} for row in summary["seeds"]])
+            logger.finish(summary["seeds"])
     for pack in packs:  # after the last one: until then the old runs show which packs are new
         pack.run.delete_backup()
     return [pack.run for pack in packs]

@@ -16,8 +16,10 @@ import pytest
 import wandb
 from matplotlib.figure import Figure
 
+from arith_erd import UserError, compose
 from arith_erd.loggers.wandb import Wandb
 from arith_erd.runs.directory import METRIC_COLUMNS
+from arith_erd.training.callbacks import MetricsWriter
 
 KEY = "0" * 40  # of the right shape, and nobody's
 
@@ -58,7 +60,7 @@ def home(tmp_path, monkeypatch) -> Path:
 def test_two_seeds_offline(train, home, capsys):
     schedule = ["scheduler=step", "model.scheduler.step_size=1", "model.scheduler.gamma=0.1"]
     run = train("logger=wandb", "logger.artifacts=true", "seed=[0,4]", "model=nanogpt", *schedule)
-    assert capsys.readouterr().out.count(f"To upload: wandb sync {run.path}/wandb/offline-run-*") == 1
+    assert capsys.readouterr().out.count(f"To upload all runs: wandb sync {run.path.parent}/*/wandb\n") == 1
     for seed, log in zip((0, 4), offline_runs(run.path), strict=True):
         found = records(log)
         (started,) = found["run"]
@@ -110,7 +112,7 @@ def test_broken_server_continues_offline(home, monkeypatch, capsys, key, answer,
     assert time.monotonic() - start < 25, "with timeout=1, and a machine that is busy"
     (line,) = capsys.readouterr().out.splitlines()
     assert why in line
-    assert line.endswith(f"logging offline. To upload later: wandb sync {home}/wandb/offline-run-*")
+    assert line.endswith(f"logging offline. To upload all runs later: wandb sync {home.parent}/*/wandb")
     log, _ = offline_runs(home)
     assert [record["item"]["epoch"] for record in records(log)["history"]] == [1, 2]
     server.shutdown()
@@ -143,16 +145,88 @@ def test_training_continues_when_the_wandb_service_dies(monkeypatch, home, capsy
     assert capsys.readouterr().out.count("logging may be incomplete. To upload what is there: wandb sync") == 1
 
 
-def test_failed_run_is_marked_failed_and_can_resume(home):
-    """Each start of the same seed has the same id, from which W&B knows that it is the same run."""
-    for _ in range(2):
+def test_failed_run_is_marked_failed_and_a_resumed_one_replaces_it(home):
+    """One file of a seed has each epoch once, so any order of uploads is right. A probe's file stays."""
+    rows = [{"epoch": epoch, "seed": seed, "val_seq_acc": epoch / 4} for epoch in (1, 2, 3) for seed in (0, 1)]
+    Figure().savefig(home / "figure.png")
+    for earlier, later in ((0, 2), (1, 3)):  # epoch 2 is trained again
         logger = Wandb(project="sums")
         logger.start("a-run", (0, 1), {}, home)
+        logger.replay(rows[: 2 * earlier])
+        logger.log(rows[2 * earlier : 2 * later])
+        for log in offline_runs(home):
+            log.with_suffix(".wandb.synced").touch()  # by an upload that came too early
         logger.finish([])
-    logs = offline_runs(home)
-    assert {log.name for log in logs} == {"run-a-run-of-0.wandb", "run-a-run-of-1.wandb"}
-    assert [record["exit_code"] for record in records(logs[0])["exit"]] == [1]
-    assert records(logs[0])["run"][0]["project"] == "sums"
+        Wandb().probe("a-run", 0, "errors", pd.DataFrame({"layer": [1]}), home / "figure.png", home)
+        time.sleep(1)  # the names of the files have the second of their start
+    assert not [*home.glob("wandb/*-epochs/*.synced")]
+    *logs, _, _ = sorted(offline_runs(home), key=lambda log: not log.parent.name.endswith("epochs"))
+    assert [log.name for log in logs] == ["run-a-run-of-0.wandb", "run-a-run-of-1.wandb"]
+    found = records(logs[0])
+    assert [(item["_step"], item["epoch"]) for item in (row["item"] for row in found["history"])] == [
+        (1, 1),
+        (2, 2),
+        (3, 3),
+    ]
+    assert [record["exit_code"] for record in found["exit"]] == [1]
+    assert found["run"][0]["project"] == "sums"
+
+
+@pytest.mark.slow
+def test_history_of_an_interrupted_run_is_that_of_an_undisturbed_one(train, train_in, tmp_path, home, monkeypatch):
+    """With learning rates and accuracies by length, which ``metrics.csv`` lacks. A longer run has all epochs too."""
+    options = ["logger=wandb", "model=nanogpt", "scheduler=step", "model.scheduler.step_size=1", "task.min_bits=2"]
+    options += ["data.examples=40", "checkpoint.every_n_epochs=2"]
+    write = MetricsWriter.on_train_epoch_end
+    with monkeypatch.context() as patch:  # before the checkpoint of epoch 3, so it is trained and logged again
+        patch.setattr(
+            MetricsWriter, "on_train_epoch_end", lambda *args: write(*args) or 1 / (args[1].current_epoch - 2)
+        )
+        with pytest.raises(ZeroDivisionError):
+            train(*options, "trainer.max_epochs=4")
+    runs = train(*options, "trainer.max_epochs=4"), train_in(tmp_path / "whole", *options, "trainer.max_epochs=4")
+    longer = train(*options, "trainer.max_epochs=5")
+    resumed, whole, longer = (
+        [
+            row["item"]
+            for log in offline_runs(run.path)
+            for row in records(log)["history"]
+            if "train_loss" in row["item"]
+        ]
+        for run in (*runs, longer)
+    )
+    names = [name for name in whole[0] if name[0] != "_" and name != "seconds"]
+    assert {"learning_rate", "val_seq_acc/length=2"} <= {*names}
+    for rows, epochs in ((resumed, 4), (longer, 5)):
+        assert [row["epoch"] for row in rows] == [*range(1, epochs + 1)]
+        for row, expected in zip(rows, whole, strict=False):
+            assert [row[name] for name in names] == pytest.approx([expected[name] for name in names], rel=1e-6)
+
+
+def test_what_the_server_would_refuse_is_shortened(monkeypatch):
+    given, names = [], ["x" * 150 + "-1", "x" * 150 + "-2", "y" * 124]
+    monkeypatch.setattr(wandb, "init", lambda **options: given.append(options) or MagicMock())
+    for name in names:
+        Wandb().start(name, (0, 1), {"task": {"name": "t" * 65}}, Path("runs") / name)
+    assert max(len(options[key]) for options in given for key in ("id", "group", "name")) <= 128
+    assert len({options["id"] for options in given}) == len({options["name"] for options in given}) == 6
+    assert [options["config"].get("run", options["group"]) for options in given[::2]] == names, "the whole name"
+    assert all(len(tag) <= 64 for options in given for tag in options["tags"])
+    with pytest.raises(UserError, match="a W&B project of at most 128"):
+        compose("train", ["logger=wandb", f"logger.project={'p' * 129}"])
+
+
+@pytest.mark.slow
+def test_finished_run_of_an_agent_reports_its_objective(train, home, monkeypatch):
+    run = train()
+    train("logger=wandb")
+    assert not offline_runs(run.path), "without an agent a skipped run logs nothing"
+    monkeypatch.setenv("WANDB_SWEEP_ID", "a-sweep")
+    wandb.teardown()
+    train("logger=wandb")
+    (log,) = offline_runs(run.path)
+    found = {key: value for record in records(log)["summary"] for key, value in record["update"].items()}
+    assert found["val_seq_acc"] == pytest.approx(run.summary()["seeds"][0]["val_seq_acc"])
 
 
 def test_probe_rows_and_figure_are_logged(home):
