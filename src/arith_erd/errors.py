@@ -166,9 +166,7 @@ def user_path(path: Path | str, key: str = "path") -> Path:
     """A path with ``~`` or ``~USER`` expanded; ``./~x`` is made absolute. A `UserError` if there is no such user."""
     text = os.path.expanduser(path)
     if not text or text.startswith("~"):
-        raise bad_value(
-            key, path or "''", "a path; ~ and ~USER are home folders, ./~x and full paths are taken as they are"
-        )
+        raise bad_value(key, path or "''", "a path; ~ and ~USER are home folders, ./~x is a file of that name")
     return Path(os.path.abspath(text) if str(Path(text)).startswith("~") else text)
 
 

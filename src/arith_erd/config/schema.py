@@ -73,14 +73,7 @@ LOSS_ARGUMENTS: Mapping[str, Any] = {
 LOGGER_ARGUMENTS: Mapping[str, Any] = {  # here because W&B is slow to import, and its own check would come late
     # Names of digits are numbers in YAML and on the command line.
     "project": Annotated[
-        str,
-        accepts(
-            "text, the name of a W&B project of at most 128 characters",
-            None,
-            min_length=1,
-            max_length=128,
-            coerce_numbers_to_str=True,
-        ),
+        str, accepts("text of 1 to 128 letters, a W&B project", None, pattern="^.{1,128}$", coerce_numbers_to_str=True)
     ],
     "entity": Annotated[
         str | None, accepts("text, a W&B user or team, or null", None, min_length=1, coerce_numbers_to_str=True)

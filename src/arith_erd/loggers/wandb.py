@@ -27,8 +27,7 @@ class Wandb(Logger):
 
     ``mode=offline`` needs neither account nor network; ``wandb sync`` uploads later. With ``mode=online``, if the
     server fails, logging continues offline, and the sync command is printed. If W&B does not start at all, training
-    continues without it. The run directory has all numbers in any case. A run that resumes is logged again from its
-    first epoch, and replaces what was logged before: here, and in W&B when it is uploaded.
+    continues without it. The run directory has all numbers in any case. A run that resumes is logged again, whole.
 
     Args:
         project: W&B project.
@@ -158,8 +157,8 @@ class Wandb(Logger):
         try:
             yield
         except Exception as error:
-            here = f"wandb sync --include-online {shlex.quote(str(self.folder))}/wandb"
-            outcome = outcome or f"logging may be incomplete. To upload what is there: {here}"
+            here = f"To upload what is there: wandb sync --include-online {shlex.quote(str(self.folder))}/wandb"
+            outcome = outcome or f"logging may be incomplete. {here}"
             if not self.failed:
                 print(f"W&B: {_reason(error)}; {outcome}")
             self.failed = True

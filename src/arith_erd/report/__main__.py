@@ -62,8 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     spec = "folders of run directories (runs); duplicates of a seed: the first folder wins"
     parser.add_argument("runs", type=lambda text: user_path(text, "runs"), nargs="*", default=[Path("runs")], help=spec)
-    out = "folder to write to (report)"
-    parser.add_argument("--out", type=lambda text: user_path(text, "--out"), default=Path("report"), help=out)
+    parser.add_argument("--out", type=lambda text: user_path(text, "--out"), default="report", help="folder (report)")
     parser.add_argument("--mini", action="store_true", help="judge runs of scale=mini, by claims of their own")
     with one_line_errors():
         options = parser.parse_args(arguments)

@@ -212,7 +212,7 @@ def test_what_the_server_would_refuse_is_shortened(monkeypatch):
     assert len({options["id"] for options in given}) == len({options["name"] for options in given}) == 6
     assert [options["config"].get("run", options["group"]) for options in given[::2]] == names, "the whole name"
     assert all(len(tag) <= 64 for options in given for tag in options["tags"])
-    with pytest.raises(UserError, match="a W&B project of at most 128"):
+    with pytest.raises(UserError, match="of 1 to 128 letters"):
         compose("train", ["logger=wandb", f"logger.project={'p' * 129}"])
 
 
