@@ -19,7 +19,16 @@ from ..bundled import RESULTS
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
 from ..digits import plain
-from ..errors import DAMAGED_FILE_ERRORS, UserError, bad_value, counted, first_line, require_integer, unknown_name, user_path
+from ..errors import (
+    DAMAGED_FILE_ERRORS,
+    UserError,
+    bad_value,
+    counted,
+    first_line,
+    require_integer,
+    unknown_name,
+    user_path,
+)
 from ..interp.hooked import Origin
 from ..models import weights
 from ..models.network import Network
