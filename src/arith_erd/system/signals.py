@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -38,106 +39,114 @@ class Interrupted(ProgramExit):
         self.signal = number
 
 
-class SignalQueue:
-    """The signals that have arrived and are not handled yet. The process has one such queue."""
+@dataclass
+class _SignalQueue:
+    """The signals that have arrived and are not handled yet."""
 
-    def __init__(self) -> None:
-        self.received: signal.Signals | None = None  # for us
-        self.deferred_calls: dict[int, Callable[[], object]] = {}  # signal -> call of a third-party handler
-        self.catching = self.deferring = False
+    received: signal.Signals | None = None  # for us
+    deferred_calls: dict[int, Callable[[], object]] = field(default_factory=dict)  # signal -> third-party handler's
+    catching: bool = False
+    deferring: bool = False
 
-    @contextlib.contextmanager
-    def catch_signals(self) -> Iterator[None]:
-        """Turn the first of `SIGNALS` into `Interrupted`: raised at once, or within `defer_signals` by `raise_pending`.
 
-        A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP). After a signal any
-        other exception of the block becomes `Interrupted` too, since it may come from the clean-up of third-party code.
-        """
-        if not _in_main_thread():
-            yield
-            return
-        outermost, self.catching = not self.catching, True
-        handlers: dict[signal.Signals, Any] = {}
-        for number in SIGNALS if outermost else ():
-            handler = signal.getsignal(number)
-            if handler in DEFAULT_HANDLERS or (number == signal.SIGTERM and handler != signal.SIG_IGN):
-                handlers[number] = signal.signal(number, self._receive)
-        try:
-            try:
-                yield
-            except Exception as error:
-                if self.received is None:
-                    raise
-                raise Interrupted(self.received) from error
-        except Interrupted as stop:
-            if outermost:
-                print(f"{stop.signal.name}: stopped", file=sys.stderr)  # a run says that it can continue
-                requeue(stop.signal)
-            raise
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            if outermost:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                self.received, self.catching = None, False
+_queue = _SignalQueue()  # of this process: what follows are functions, so that no pickled method takes a copy along
 
-    @contextlib.contextmanager
-    def defer_signals(self) -> Iterator[None]:
-        """Within the block signals, third-party handlers' too, wait for `raise_pending` or the end of the block."""
-        if self.deferring or not _in_main_thread():
-            yield  # the outer block checks
-            return
-        self.deferring = True
-        handlers = {number: signal.getsignal(number) for number in THIRD_PARTY_SIGNALS}
-        others: dict[int, Any] = {
-            number: old for number, old in handlers.items() if callable(old) and old != self._receive
-        }
-        for number in others:
-            signal.signal(number, lambda n, frame: self.deferred_calls.update({n: partial(others[n], n, frame)}))
+
+@contextlib.contextmanager
+def catch_signals() -> Iterator[None]:
+    """Turn the first of `SIGNALS` into `Interrupted`: raised at once, or within `defer_signals` by `raise_pending`.
+
+    A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP). After a signal any
+    other exception of the block becomes `Interrupted` too, since it may come from the clean-up of third-party code.
+    """
+    if not _in_main_thread():
+        yield
+        return
+    outermost, _queue.catching = not _queue.catching, True
+    handlers: dict[signal.Signals, Any] = {}
+    for number in SIGNALS if outermost else ():
+        handler = signal.getsignal(number)
+        if handler in DEFAULT_HANDLERS or (number == signal.SIGTERM and handler != signal.SIG_IGN):
+            handlers[number] = signal.signal(number, _receive)
+    try:
         try:
             yield
-        finally:
-            for number, handler in others.items():
-                signal.signal(number, handler)
-            self.deferring = False
-            self.raise_pending()  # also replaces Lightning's own SIGTERMException
+        except Exception as error:
+            if _queue.received is None:
+                raise
+            raise Interrupted(_queue.received) from error
+    except Interrupted as stop:
+        if outermost:
+            print(f"{stop.signal.name}: stopped", file=sys.stderr)  # a run says that it can continue
+            requeue(stop.signal)
+        raise
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if outermost:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            _queue.received, _queue.catching = None, False
 
-    def pending(self) -> bool:
-        return self.received is not None or bool(self.deferred_calls)
 
-    def raise_pending(self) -> None:
-        """Call the waiting third-party handlers; then raise `Interrupted` if a signal was for us."""
-        if not _in_main_thread():
-            return
-        while self.deferred_calls:
-            _, handler = self.deferred_calls.popitem()
-            signal.setitimer(signal.ITIMER_REAL, 0)  # it may put the job back into the queue, which takes its time
-            try:
-                handler()
-            except SystemExit as stop:
-                self.received = None  # the program ends here anyway, and the job may be back in the queue
-                raise ProgramExit(stop.code) from stop
-        if self.received is not None:
-            raise Interrupted(self.received)
+@contextlib.contextmanager
+def defer_signals() -> Iterator[None]:
+    """Within the block signals, third-party handlers' too, wait for `raise_pending` or the end of the block."""
+    if _queue.deferring or not _in_main_thread():
+        yield  # the outer block checks
+        return
+    _queue.deferring = True
+    handlers = {number: signal.getsignal(number) for number in THIRD_PARTY_SIGNALS}
+    others: dict[int, Any] = {number: old for number, old in handlers.items() if callable(old) and old != _receive}
+    for number in others:
+        signal.signal(number, lambda n, frame: _queue.deferred_calls.update({n: partial(others[n], n, frame)}))
+    try:
+        yield
+    finally:
+        for number, handler in others.items():
+            signal.signal(number, handler)
+        _queue.deferring = False
+        raise_pending()  # also replaces Lightning's own SIGTERMException
 
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None:
-            if number == signal.SIGINT:  # a second Ctrl-C
-                if os.isatty(2):
-                    os.write(2, b"\x1b[?25h\n")  # the progress bar hid the cursor
-                os._exit(128 + signal.SIGINT)
-            return
-        self.received = signal.Signals(number)
-        signal.signal(signal.SIGALRM, self._exit_after_grace)
-        signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
-        if not self.deferring:
-            self.raise_pending()
 
-    def _exit_after_grace(self, *_: object) -> None:
-        """End a process that is stuck in a long step or waits for a server. Files are atomic: none is half-written."""
-        if self.received is not None:
-            requeue(self.received)
-            os._exit(128 + self.received)
+def pending() -> bool:
+    return _queue.received is not None or bool(_queue.deferred_calls)
+
+
+def raise_pending() -> None:
+    """Call the waiting third-party handlers; then raise `Interrupted` if a signal was for us."""
+    if not _in_main_thread():
+        return
+    while _queue.deferred_calls:
+        _, handler = _queue.deferred_calls.popitem()
+        signal.setitimer(signal.ITIMER_REAL, 0)  # it may put the job back into the queue, which takes its time
+        try:
+            handler()
+        except SystemExit as stop:
+            _queue.received = None  # the program ends here anyway, and the job may be back in the queue
+            raise ProgramExit(stop.code) from stop
+    if _queue.received is not None:
+        raise Interrupted(_queue.received)
+
+
+def _receive(number: int, frame: FrameType | None) -> None:
+    if _queue.received is not None:
+        if number == signal.SIGINT:  # a second Ctrl-C
+            if os.isatty(2):
+                os.write(2, b"\x1b[?25h\n")  # the progress bar hid the cursor
+            os._exit(128 + signal.SIGINT)
+        return
+    _queue.received = signal.Signals(number)
+    signal.signal(signal.SIGALRM, _exit_after_grace)
+    signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
+    if not _queue.deferring:
+        raise_pending()
+
+
+def _exit_after_grace(*_: object) -> None:
+    """End a process that is stuck in a long step or waits for a server. Files are atomic: none is half-written."""
+    if _queue.received is not None:
+        requeue(_queue.received)
+        os._exit(128 + _queue.received)
 
 
 @contextlib.contextmanager
@@ -153,11 +162,6 @@ def exits_are_errors() -> Iterator[None]:
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{os.path.basename(last.filename)}, line {last.lineno}"
         raise UserError(f"{place}: {first_line(error)}; expected a result, or an error such as ValueError") from error
-
-
-_queue = SignalQueue()
-catch_signals, defer_signals = _queue.catch_signals, _queue.defer_signals
-pending, raise_pending = _queue.pending, _queue.raise_pending
 
 
 def _in_main_thread() -> bool:
