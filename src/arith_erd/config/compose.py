@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -24,6 +25,7 @@ from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -43,6 +45,7 @@ OPTION_GROUPS = ("task", "split", *RECIPE_GROUPS, "model", "logger", "probe")  #
 PRESET_GROUPS = ("ablation", "experiment", "figure", "scale")  # groups whose options only set keys
 FLOAT_KEYS = ("model.gradient_clip", "trainer.stop_at")  # keys that take real numbers though their default is null
 NO_PRESET = (None, "none", "full")  # options of `PRESET_GROUPS` that set nothing
+HELP_WIDTH = 80  # columns of the list of options in ``--help``
 HYDRA_FILES = r"train|probe|program|hydra/[^.]*"  # files of ``conf/`` that may configure Hydra
 SWEEP_KEYS = r"hydra\.sweeper\.params\.(?![+~]*(hydra|trust|overwrite)\b)[^@]*"  # keys that any file may set
 
@@ -157,6 +160,19 @@ def _write_floats(composed: DictConfig, defaults: Mapping[str, Any]) -> None:
         reals = {type(x) for x in default} == {float} if isinstance(default, list) else type(default) is float
         if (reals or key in FLOAT_KEYS) and repr(real := _as_float(value)) != repr(value):
             OmegaConf.update(composed, key, real)
+
+
+def option_lines(*, _root_: DictConfig) -> str:
+    """A line of ``--help`` for each group: its name and its options, including those of ``--config-dir``."""
+    loader = GlobalHydra.instance().config_loader()
+    chosen = list(_root_.hydra.runtime.choices)[::-1]  # in the order of the defaults list, which Hydra reverses
+    groups = [group for group in chosen if not group.startswith("hydra/")]
+    options = {group: loader.get_group_options(group, ObjectType.CONFIG) for group in groups}
+    # Only our own launchers: Hydra and its plugins bring others, which have no defaults for our runs.
+    options["hydra/launcher"] = sorted(path.stem for path in (CONF / "hydra" / "launcher").glob("*.yaml"))
+    indent = max(map(len, options)) + 4
+    wrapper = textwrap.TextWrapper(HELP_WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
+    return "\n".join(wrapper.fill(f"  {group}".ljust(indent) + "  ".join(names)) for group, names in options.items())
 
 
 # Errors of Hydra

@@ -102,6 +102,7 @@ class BaseJob:
     runs_dir: Annotated[Path, _parse_folder("runs_dir")] = Path("runs")
     item: Any = None  # which job of a sweep is run; the sweep reads it
     fail_fast: Switch = False  # whether a sweep stops at its first failure; the sweep reads it
+    wait: Switch = True  # whether a sweep waits for its jobs under Slurm; the sweep reads it
     resolved: dict[str, Any] = field(default_factory=dict, repr=False)
     """The configuration itself: it is written to ``config.yaml``, and its hash is part of the run directory's name."""
 

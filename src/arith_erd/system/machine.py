@@ -7,6 +7,7 @@ import re
 import subprocess
 from functools import partial
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,18 @@ def device_name(device: "torch.device") -> str:
     if device.type == "cpu":
         return f"{cpu_name()}, {counted(torch.get_num_threads(), 'thread')}"
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} {device.type}"
+
+
+def visible_gpus() -> list[str]:
+    """The NVIDIA GPUs that a process here can use, as CUDA_VISIBLE_DEVICES names them. CUDA is not initialised."""
+    if (chosen := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:  # CUDA takes those before the first wrong one
+        names = (name.strip() for name in chosen.split(","))
+        return list(takewhile(partial(re.fullmatch, r"\d+|(GPU|MIG)-.+"), names))
+    listed = ""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True, timeout=60).stdout
+    # A line for each GPU, and below one that is divided a line for each of its parts, which are used instead.
+    return re.findall(r"UUID: (GPU-[^)]+(?=\)(?!\s+MIG))|MIG-[^)]+)", listed)
 
 
 def git_commit(checkout: Path = ROOT) -> str | None:

@@ -1,4 +1,4 @@
-"""Signals: SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C end a program between two steps of training, after a checkpoint.
+"""Signals: SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and Ctrl-C end a program between two steps, after a checkpoint.
 
 Slurm sends SIGUSR1 ahead of a time limit (``#SBATCH --signal=USR1@60``). Third-party handlers of SIGUSR1 and SIGUSR2
 keep their signals. They too are called between two steps: that of submitit requeues the job and exits.
@@ -6,9 +6,7 @@ keep their signals. They too are called between two steps: that of submitit requ
 
 import contextlib
 import os
-import re
 import signal
-import subprocess
 import sys
 import threading
 import traceback
@@ -19,8 +17,9 @@ from types import FrameType
 from typing import Any
 
 from ..errors import UserError, first_line
+from .slurm import requeue
 
-SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
 THIRD_PARTY_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 DEFAULT_HANDLERS = (signal.SIG_DFL, signal.default_int_handler)
 GRACE_SECONDS = 3.0
@@ -70,6 +69,7 @@ def catch_signals() -> Iterator[None]:
             handlers[number] = signal.signal(number, _receive)
     try:
         try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # `launch.start` blocks them until we can handle them
             yield
         except Exception as error:
             if _queue.received is None:
@@ -166,29 +166,3 @@ def exits_are_errors() -> Iterator[None]:
 
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()  # handlers can be set only there
-
-
-def requeue(number: signal.Signals) -> None:
-    """Requeue this Slurm job after SIGUSR1, or after a SIGTERM that preempts it, but not after that of `scancel`.
-
-    Slurm itself does not requeue a job that ends within its GraceTime.
-    """
-    # Not SLURM_JOB_ID for a task of an array: that may be the id of the whole array, and would requeue every task.
-    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    job = f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
-    if job is None or number not in (signal.SIGUSR1, signal.SIGTERM):
-        return
-    signal.setitimer(signal.ITIMER_REAL, 0)  # else the alarm would requeue once more
-    try:
-        if number == signal.SIGTERM:  # a job that is preempted is RUNNING still, a cancelled one is COMPLETING
-            output = _scontrol("show", "job", "--oneliner", job)
-            if "JobState=RUNNING" not in output or not re.search(r"PreemptTime=\d", output):
-                return
-        _scontrol("requeue", job)
-        print(f"Slurm job {job}: requeued", flush=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        print(f"Slurm job {job}: not requeued ({error}); submit it again to continue", file=sys.stderr, flush=True)
-
-
-def _scontrol(*arguments: str) -> str:
-    return subprocess.run(["scontrol", *arguments], check=True, stdout=subprocess.PIPE, text=True, timeout=1).stdout

@@ -1,0 +1,163 @@
+"""The jobs of a sweep: expanded, and all checked before the first is started."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig
+
+from ..errors import UserError, bad_value
+from ..plots.tables import format_mean
+from ..runs.table import load_table
+from ..seeds import format_seeds
+from ..system.cli_errors import EXIT_FAILED, line_and_status
+from ..system.signals import catch_signals
+from . import compose
+from .job import Job, ProbeJob
+
+
+@dataclass(eq=False)
+class SweepJob:
+    number: int
+    overrides: list[str]  # ["task=mul", "seed=4", "runs_dir=runs"]
+    varying_overrides: list[str]  # those that differ from other jobs: ["task=mul", "seed=4"]
+    checked: Job | ProbeJob | None = None
+    status: str = "not finished"  # or "finished", "skipped", "failed"; under Slurm also "pending" and "running"
+    failure: str = ""  # a line; not the exception, whose frames would keep a whole model alive
+    exit_status: int = EXIT_FAILED  # of a job that is not finished
+
+    @property
+    def title(self) -> str:
+        varying = " ".join(self.varying_overrides)
+        return f"job {self.number} ({varying})" if varying else f"job {self.number}"
+
+    @property
+    def key(self) -> str:
+        """What the job makes, however it is typed: the path of its run, or else its overrides."""
+        return str(self.checked.run.path.absolute()) if isinstance(self.checked, Job) else " ".join(self.overrides)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its runs on disk are finished; not stored, since one job may become several packs."""
+        runs = self.checked.runs() if isinstance(self.checked, Job) else []
+        return bool(runs) and all(run.finished for run in runs)
+
+    @property
+    def accuracy(self) -> str:
+        """The mean over the seeds of a finished job: ``98.76% [97.30, 100.00]``."""
+        if not (isinstance(self.checked, Job) and self.status in ("finished", "skipped") and self.finished):
+            return ""
+        return format_mean(load_table(self.checked.runs())["val_seq_acc"].to_numpy(dtype=float), "accuracy")
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether the job is done anew though its runs are finished."""
+        return not isinstance(self.checked, Job) or self.checked.overwrite
+
+    def packs(self) -> "list[SweepJob]":
+        """A job for each of its packs."""
+        packs = self.checked.packs() if isinstance(self.checked, Job) else []
+        if len(packs) < 2:
+            return [self]
+        common, varying = (
+            [one for one in words if one.lstrip("+").partition("=")[0] != "seed"]
+            for words in (self.overrides, self.varying_overrides)
+        )
+        seeds = [f"seed={compose.hydra_quoted(format_seeds(pack.seeds))}" for pack in packs]
+        return [
+            replace(self, overrides=[*common, seed], varying_overrides=[*varying, seed], checked=pack)
+            for pack, seed in zip(packs, seeds, strict=True)
+        ]
+
+    def fail(self, line: str, exit_status: int, status: str = "failed") -> None:
+        """Store an error, and print it now rather than at the end of a long sweep."""
+        self.failure, self.exit_status, self.status = line, exit_status, status
+        print(f"error: {self.title}: {line}", file=sys.stderr)
+
+    def end(self, log: Path, exit_status: int, state: str) -> None:
+        """Note what has become of the job when its process has ended; with a negative status it was killed."""
+        if exit_status == 0 if self.overwrites else self.finished:
+            self.status = "finished"
+            return
+        text = log.read_text(encoding="utf-8", errors="replace") if exit_status > 0 and log.exists() else ""
+        errors = [line.removeprefix("error: ") for line in text.splitlines() if line.startswith("error: ")]
+        status = "failed" if errors else "not finished"
+        self.fail(f"{errors[-1] if errors else state}; log: {log}", max(exit_status, EXIT_FAILED), status)
+
+
+def checked_jobs(config: DictConfig, divided: bool) -> list[SweepJob]:
+    """Check the jobs of a sweep, ``divided`` into packs. If some cannot be run, print a line for each and exit."""
+    loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
+    params = dict(config.hydra.sweeper.params or {})  # those of a preset: {"task": "add,mul"}
+    cli_overrides = [override for override in compose.job_overrides(config.hydra) if not override.startswith("item=")]
+    all_jobs, item = expand_sweep(loader, params, cli_overrides), config.get("item")
+    if not all_jobs:  # a glob matched nothing
+        raise UserError("-m: makes no job; expected at least one value for each key")
+    selected = {n: overrides for n, overrides in enumerate(all_jobs) if str(n) == str(item) or item is None}
+    if not selected:
+        numbers = f"an integer from 0 to {len(all_jobs) - 1}, for one of {len(all_jobs)} jobs"
+        raise bad_value("item", item, numbers if len(all_jobs) > 1 else "0, the only job")
+    common = set.intersection(*map(set, selected.values())) if len(selected) > 1 else set()
+    jobs = [
+        SweepJob(number, overrides, [one for one in overrides if one not in common])
+        for number, overrides in selected.items()
+    ]
+    folders: set[Path] = set()
+    for job in jobs:
+        try:
+            with catch_signals(), compose.explain_hydra_errors(config_name, job.overrides):
+                composed = loader.load_sweep_config(config, job.overrides)
+                if composed.hydra.sweeper.params and not params:
+                    experiment = f"experiment={composed.hydra.runtime.choices.get('experiment')}"
+                    raise UserError(f"{experiment}: is a sweep of its own; expected one experiment per command")
+                job.checked = compose.checked_job(config_name, composed, sys.argv[1:])
+            if isinstance(job.checked, ProbeJob):
+                job.checked.reserve_folders(folders)
+        except Exception as error:  # whatever is wrong with one, all are looked at, and none is started
+            job.fail(*line_and_status(error))
+    if any(job.failure for job in jobs):
+        print(f"none of the {len(jobs)} jobs was started", file=sys.stderr)
+        raise SystemExit(EXIT_FAILED)
+    if divided and len(packs := [pack for job in jobs for pack in job.packs()]) > len(jobs):
+        jobs = [replace(pack, number=number) for number, pack in enumerate(packs)]
+    for job in jobs:
+        if job.finished and not job.overwrites:
+            job.status = "skipped"
+    return jobs
+
+
+def require_single_job(config: DictConfig) -> None:
+    """Raise a `UserError` for settings that need a sweep, which ``-m`` starts."""
+    hydra_node = config.hydra
+    launcher = hydra_node.runtime.choices["hydra/launcher"]
+    if launcher != "basic":  # Hydra would not ask it, and a login node would train
+        raise UserError(f"hydra/launcher={launcher}: expected -m too, also for a single job")
+    if own := [one for one in hydra_node.overrides.hydra if not one.startswith("hydra.searchpath=")]:
+        raise UserError(f"{own[0]}: expected -m too; a single run uses nothing of Hydra's own")
+    if config.get("item") is not None:
+        raise UserError(f"item={config.item}: expected -m too; it is one job of a sweep")
+    if params := hydra_node.sweeper.params:
+        cli_overrides = compose.job_overrides(hydra_node)
+        jobs = expand_sweep(GlobalHydra.instance().config_loader(), params, cli_overrides)
+        if len(jobs) > 1:
+            command = shlex.join(["-m", *cli_overrides])
+            experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
+            raise UserError(f"{experiment}: a sweep of {len(jobs)} jobs; expected -m: python train.py {command}")
+
+
+def expand_sweep(loader: ConfigLoader, params: Mapping[str, Any], cli_overrides: Sequence[str]) -> list[list[str]]:
+    """The overrides of every job: the product of the values of each key, with the last key fastest.
+
+    Typed overrides, ``["seed=0,1"]``, take precedence over the ``params`` of a preset, ``{"task": "add,mul"}``.
+    """
+    words = [*(f"{key}={value}" for key, value in params.items()), *cli_overrides]
+    overrides = OverridesParser.create(config_loader=loader).parse_overrides(words)
+    (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
+    return jobs

@@ -1,0 +1,123 @@
+"""The launcher ``slurm``: a task of an array for each job that is missing and not under way already.
+
+Slurm's queue alone says what is under way: it names the script of each array, beside which lie the keys of its jobs. So
+nothing is lost with a login.
+"""
+
+import fcntl
+import math
+import shlex
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from ..config.sweep import SweepJob
+from ..errors import UserError, bad_value, counted
+from ..system.slurm import ENDED, accounted_state, array_tasks, submit
+from ..system.start import log_file, start_command, task_keys, write_tasks
+
+Place = tuple[str, str]
+"""The script of an array, and the index of a task."""
+SBATCH_NAMES = {"name": "job-name", "timeout_min": "time", "tasks_per_node": "ntasks-per-node"}
+OURS = ("mem_gb", "array_parallelism", "signal_delay_s", "max_num_timeout", "setup", "additional_parameters")
+EXIT_STATUS = {"COMPLETED": 0, "FAILED": 1}  # of a task in these states; in any other it was killed
+SCRIPT = """#!/bin/bash
+{setup}
+[ "${{SLURM_RESTART_COUNT:-0}}" -le {restarts} ] || {{ echo "error: max_num_timeout={restarts}: reached"; exit 1; }}
+# srun gives a step one CPU unless told; exec, since a shell would end at SIGTERM, before its step has saved.
+exec srun --ntasks=1 ${{SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}} {start} "$SLURM_ARRAY_TASK_ID"
+"""
+
+
+def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: DictConfig) -> None:
+    """Submit the jobs that are not under way, and wait for all; with ``wait=false`` look at them once."""
+    node: Any = OmegaConf.to_container(config.hydra.launcher, resolve=True)
+    _check(node)
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        with (root / ".lock").open("w") as lock:
+            with suppress(OSError):  # not every file system has locks
+                fcntl.flock(lock, fcntl.LOCK_EX)  # until the same command elsewhere has submitted its jobs
+            waiting = _under_way(jobs)
+            if new := [job for job in jobs if job not in waiting.values()]:
+                waiting |= _submit(new, command, root, node)
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
+        raise UserError(f"hydra/launcher=slurm: {reason}") from error
+    _wait_for(waiting, config.get("wait") is not False)
+
+
+def _check(node: Mapping[str, Any]) -> None:
+    for key in ("nodes", "tasks_per_node"):
+        if node[key] not in (1, None):
+            raise bad_value(f"hydra.launcher.{key}", node[key], "1 or null, since one process trains a pack")
+    if not isinstance(node["mem_gb"], int | float | None):
+        raise bad_value("hydra.launcher.mem_gb", node["mem_gb"], "a number, such as 1.5, or null")
+    if not shutil.which("srun"):
+        raise UserError("hydra/launcher=slurm: there is no srun here; expected a machine of a Slurm cluster")
+
+
+def _under_way(jobs: Sequence[SweepJob]) -> dict[Place, SweepJob]:
+    """Those of the jobs that are in Slurm's queue."""
+    by_key, keys = {job.key: job for job in jobs}, cache(task_keys)
+    queued = [place for place, task in array_tasks().items() if task.state not in ENDED]
+    found = {(script, index): keys(Path(script).parent).get(index, "") for script, index in queued}
+    return {place: by_key[key] for place, key in found.items() if key in by_key}
+
+
+def _submit(
+    jobs: Sequence[SweepJob], command: Sequence[str], root: Path, node: Mapping[str, Any]
+) -> dict[Place, SweepJob]:
+    folder, count = write_tasks(root, [(job.key, [*command, *job.overrides]) for job in jobs]), len(jobs)
+    options: dict[str, Any] = {
+        **{SBATCH_NAMES.get(key, key): value for key, value in node.items() if key not in OURS},
+        "mem": node["mem_gb"] and f"{math.ceil(1024 * node['mem_gb'])}M",
+        "array": f"0-{count - 1}%{node['array_parallelism'] or count}",
+        "signal": f"USR1@{node['signal_delay_s'] or 0}",
+        "output": log_file(folder, "%a"),
+        "open-mode": "append",  # after a requeue
+        **(node["additional_parameters"] or {}),
+    }
+    script, setup, start = folder / "sweep.sh", "\n".join(node["setup"] or []), shlex.join(start_command(folder))
+    script.write_text(SCRIPT.format(setup=setup, restarts=node["max_num_timeout"] or 0, start=start), encoding="utf-8")
+    print(f"submitted {counted(count, 'job')} as {submit(script, options)}; logs: {folder}/logs")
+    return {(str(script), str(index)): job for index, job in enumerate(jobs)}
+
+
+def _wait_for(waiting: dict[Place, SweepJob], wait: bool) -> None:
+    """Wait for each job; one that is back in the queue is under way. Says how many are whenever that changes."""
+    start, total, before = time.monotonic(), len(waiting), None
+    ids, ended = dict[Place, str](), set[Place]()
+    while True:
+        with suppress(OSError, subprocess.SubprocessError):  # Slurm's controller may be away for a while
+            queue, reasons = array_tasks(), set[str]()
+            for place, job in [*waiting.items()]:
+                task = queue.get(place)
+                if task and task.state not in ENDED:
+                    job.status = "pending" if task.state == "PENDING" else "running"
+                    reasons |= {task.reason} if job.status == "pending" else set()
+                    ids[place] = task.id
+                    ended.discard(place)
+                elif task and task.state != "COMPLETED" and place not in ended:
+                    ended.add(place)  # it may yet be requeued, as after NODE_FAIL
+                else:
+                    state = task.state if task else accounted_state(ids.get(place, ""))
+                    log = log_file(Path(place[0]).parent, place[1])
+                    waiting.pop(place).end(log, EXIT_STATUS.get(state, -1), state)
+            now = Counter(job.status for job in waiting.values())
+            if now != before:
+                why = f" ({', '.join(sorted(reasons))})" if reasons else ""
+                counts = ", ".join(f"{number} {status}" for status, number in sorted(now.items(), reverse=True))
+                print(f"{len(waiting)} of {total} jobs under way{':' if counts else ''} {counts}{why}".rstrip())
+                before = now
+        if not waiting or not wait:
+            return
+        time.sleep(min(15, max(1, (time.monotonic() - start) / 20)))  # seconds: gentle on the controller

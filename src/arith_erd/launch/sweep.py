@@ -1,0 +1,86 @@
+"""Run a sweep, and print a table of its results.
+
+Hydra's own sweeper stops at a failed job and writes ``multirun.yaml``; ours reads the status of a job from its runs.
+A launcher gets a command line for each pack that is missing, so nothing of this process travels.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, cast
+
+import pandas as pd
+from omegaconf import DictConfig
+
+from ..config.job import Job
+from ..config.sweep import SweepJob, checked_jobs
+from ..errors import UserError, bad_value, counted
+from ..plots.tables import format_table
+from ..system.cli_errors import EXIT_BUSY, EXIT_FAILED, line_and_status, one_line_errors
+from ..system.machine import visible_gpus
+from ..system.signals import catch_signals
+
+Program = Callable[[Any], Any]
+"""Takes a `Job` or a `ProbeJob`, and returns the objective of a search."""
+LAUNCHERS = {"slurm": ".slurm", "gpus": ".processes", "ray_gpus": ".processes"}
+
+
+def sweep(config: DictConfig, program: Program, command: Sequence[str]) -> None:
+    """Check all jobs of a sweep, then run them here or by a launcher, and exit with a status of `cli_errors`.
+
+    ``command`` is the command line of this program, without the overrides of a job.
+    """
+    name, fail_fast = config.hydra.runtime.choices["hydra/launcher"], config.get("fail_fast") is True
+    if name not in LAUNCHERS and name != "basic":
+        raise bad_value("hydra/launcher", name, f"one of basic, {', '.join(LAUNCHERS)}")
+    if fail_fast and name != "basic":
+        raise UserError(f"fail_fast=true: hydra/launcher={name} starts jobs at once; expected fail_fast=false")
+    if config.get("wait") is False and name != "slurm":
+        raise UserError("wait=false: expected hydra/launcher=slurm, whose jobs need no command that waits")
+    jobs = checked_jobs(config, divided=name != "basic")
+    missing = [job for job in jobs if job.status != "skipped"]
+    with one_line_errors(), catch_signals():  # from here on a ValueError is no refusal of the configuration
+        try:
+            if name == "basic":
+                run_locally(jobs, program, fail_fast)
+            elif missing:
+                root = cast(Job, missing[0].checked).runs_dir / f".{name}"
+                import_module(LAUNCHERS[name], __package__).run(missing, command, root, config)
+        finally:
+            print_results(jobs)
+    failed = {job.exit_status for job in missing if job.status in ("failed", "not finished")}
+    raise SystemExit(EXIT_BUSY if failed == {EXIT_BUSY} else EXIT_FAILED if failed else 0)
+
+
+def run_locally(jobs: Sequence[SweepJob], program: Program, fail_fast: bool) -> None:
+    say_unused_gpus(*(job.checked for job in jobs if job.status != "skipped"))
+    for job in jobs:
+        print(job.title)
+        try:
+            with catch_signals():
+                program(job.checked)
+            job.status = "skipped" if job.status == "skipped" else "finished"
+        except Exception as error:
+            job.fail(*line_and_status(error))
+        if job.failure and fail_fast:
+            return
+
+
+def say_unused_gpus(*jobs: Any) -> None:
+    """Say that GPUs stay idle, if they do: this process trains on one."""
+    training = [job for job in jobs if isinstance(job, Job) and job.trainer.accelerator != "cpu"]
+    if training and len(gpus := visible_gpus()) > 1:
+        print(f"{len(gpus)} GPUs are visible and this uses one; -m hydra/launcher=gpus trains packs on all of them")
+
+
+def print_results(jobs: Sequence[SweepJob]) -> None:
+    """Print a table of the jobs, with the accuracies of those that trained, and a line for each failure."""
+    table = pd.DataFrame({"job": [job.number for job in jobs], "": [job.status for job in jobs]})
+    accuracies = [job.accuracy for job in jobs]
+    if any(accuracies):
+        table["validation [95%]"] = accuracies
+    print(format_table(table.assign(overrides=[" ".join(job.varying_overrides) for job in jobs])))
+    for job in jobs:
+        if job.failure:
+            print(f"job {job.number}: {job.failure}")
+    if under_way := sum(job.status in ("pending", "running") for job in jobs):
+        print(f"{counted(under_way, 'job')} under way; the same command waits, submitting none of them again")

@@ -1,0 +1,72 @@
+"""Slurm: put this job back into the queue; ask what has become of the tasks of an array."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+_ENDS = "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT"
+ENDED = tuple(_ENDS.split())
+"""The states of tasks that have ended."""
+
+
+class ArrayTask(NamedTuple):
+    id: str  # 17_3
+    state: str
+    reason: str  # why it waits
+
+
+def requeue(number: signal.Signals) -> None:
+    """Requeue this Slurm job after SIGUSR1 or SIGUSR2, or after a SIGTERM that preempts it, but not that of `scancel`.
+
+    Slurm itself does not requeue a job that ends within its GraceTime.
+    """
+    # Not SLURM_JOB_ID for a task of an array: that may be the id of the whole array, and would requeue every task.
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    job = f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
+    if job is None or number not in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
+        return
+    signal.setitimer(signal.ITIMER_REAL, 0)  # else the alarm would requeue once more
+    try:
+        if number == signal.SIGTERM:  # a job that is preempted is RUNNING still, a cancelled one is COMPLETING
+            output = _output("scontrol", "show", "job", "--oneliner", job, timeout=1)
+            if "JobState=RUNNING" not in output or not re.search(r"PreemptTime=\d", output):
+                return
+        _output("scontrol", "requeue", job, timeout=1)
+        print(f"Slurm job {job}: requeued", flush=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"Slurm job {job}: not requeued ({error}); submit it again to continue", file=sys.stderr, flush=True)
+
+
+def submit(script: Path, options: Mapping[str, object]) -> str:
+    """Submit a script with options of `sbatch`; those that are None or False are left out. The id of the job."""
+    given = [(f"--{key.replace('_', '-')}", value) for key, value in options.items() if value not in (None, False)]
+    words = [flag if value is True else f"{flag}={value}" for flag, value in given]
+    return _output("sbatch", "--parsable", *words, str(script), timeout=300).strip()
+
+
+def array_tasks() -> dict[tuple[str, str], ArrayTask]:
+    """This user's tasks of arrays, by script and index: those in the queue, and those that ended of late.
+
+    This needs no accounting. A task that has ended is forgotten after a while (MinJobAge): `accounted_state`.
+    """
+    words = ("--noheader", "--array", "--states=all", f"--user={os.geteuid()}", "--format=%F|%K|%T|%r|%o")
+    lines = (line.split("|", 4) for line in _output("squeue", *words, timeout=60).splitlines())
+    return {(script, index): ArrayTask(f"{job}_{index}", state, reason) for job, index, state, reason, script in lines}
+
+
+def accounted_state(task: str) -> str:
+    """The state of a task that has left the queue, as the accounting has it; without accounting ``unknown``."""
+    try:
+        output = _output("sacct", "--noheader", "--parsable2", "-X", f"--jobs={task}", "--format=State", timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        output = ""
+    return next(iter(output.split()), "unknown")  # as "CANCELLED by 1000"
+
+
+def _output(*words: str, timeout: float) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=timeout).stdout

@@ -1,0 +1,108 @@
+"""Packs on several GPUs, which are only declared: ``trainer.accelerator=cpu`` uses none of them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from arith_erd.config.compose import compose
+from arith_erd.launch.processes import _gpus
+from arith_erd.launch.sweep import say_unused_gpus
+from arith_erd.runs.directory import Run
+from arith_erd.system.machine import visible_gpus
+from arith_erd.system.start import log_file, write_tasks
+from tests.behaviour.interruption import assert_same
+from tests.tiny import TINY
+
+NVIDIA_SMI = """
+GPU 0: NVIDIA H100 (UUID: GPU-aa)
+GPU 1: NVIDIA H100 (UUID: GPU-bb)
+  MIG 3g.40gb     Device  0: (UUID: MIG-cc)
+  MIG 3g.40gb     Device  1: (UUID: MIG-dd)
+"""
+# Waits until so many have begun; then prints its device, and when it began and ended.
+TASK = """
+import os, pathlib, sys, time
+status, folder, together = int(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3])
+begin = time.monotonic()
+(folder / str(os.getpid())).touch()
+while len(list(folder.iterdir())) < together:
+    time.sleep(0.05)
+print(os.environ["CUDA_VISIBLE_DEVICES"], "SLURM_JOB_ID" in os.environ, begin, time.monotonic(), flush=True)
+sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [
+        ("0,1", ["0", "1"]),
+        (" GPU-aa, MIG-cc/1/0", ["GPU-aa", "MIG-cc/1/0"]),
+        ("3,-1,2", ["3"]),
+        ("NoDevFiles", []),
+        ("", []),
+        (None, ["GPU-aa", "MIG-cc", "MIG-dd"]),
+    ],
+)
+def test_visible_gpus_are_those_of_the_variable_or_else_all(variable, expected, monkeypatch, tmp_path):
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\necho '{NVIDIA_SMI}'\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert visible_gpus() == expected
+
+
+@pytest.mark.parametrize("per_gpu", [1, 2])
+def test_each_of_24_tasks_has_a_gpu_of_eight_that_it_shares_with_no_more_than_it_may(monkeypatch, tmp_path, per_gpu):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
+    monkeypatch.setenv("SLURM_JOB_ID", "42")  # a task must not requeue the job in which all of them run
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    words = ([sys.executable, "-ISc", TASK, str(i % 3), str(begun), str(8 * per_gpu)] for i in range(24))
+    folder = write_tasks(tmp_path, [(str(i), command) for i, command in enumerate(words)])
+    with _gpus(per_gpu) as submit:
+        statuses = [future.result() for future in [submit(folder, index) for index in range(24)]]
+    assert statuses == [index % 3 for index in range(24)]
+    lines = [log_file(folder, index).read_text().split() for index in range(24)]
+    assert {line[1] for line in lines} == {"False"}
+    spans = [(gpu, float(begin), float(end)) for gpu, _, begin, end in lines]
+    shared = [Counter(gpu for gpu, begin, end in spans if begin <= now < end) for _, now, _ in spans]
+    assert max(max(count.values()) for count in shared) == per_gpu
+
+
+@pytest.mark.parametrize(
+    ("gpus", "accelerator", "said"), [("0,1,2", "auto", True), ("0,1,2", "cpu", False), ("0", "auto", False)]
+)
+def test_gpus_that_stay_idle_are_named_in_one_line(gpus, accelerator, said, monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+    say_unused_gpus(compose("train", [f"trainer.accelerator={accelerator}"]))
+    line = "3 GPUs are visible and this uses one; -m hydra/launcher=gpus trains packs on all of them\n"
+    assert capsys.readouterr().out == (line if said else "")
+
+
+@pytest.mark.slow
+def test_packs_on_gpus_survive_a_signal_and_end_as_those_of_one_process(cli, tmp_path, monkeypatch, root):
+    """Three packs on two GPUs: two save and stop, the third does not start; the same command trains the rest."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    words = (*TINY, "trainer.max_epochs=40", "seed=0-2", "pack.max_replicas=1")
+    launch = [sys.executable, str(root / "train.py"), "-m", "hydra/launcher=gpus", *words, f"runs_dir={tmp_path}/gpus"]
+    first = subprocess.Popen(launch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while len([path for path in tmp_path.glob("gpus/*-seed*/metrics.csv") if path.read_text().count("\n") > 4]) < 2:
+        assert first.poll() is None
+        time.sleep(0.1)
+    first.send_signal(signal.SIGTERM)
+    output, _ = first.communicate()
+    assert first.returncode == 128 + signal.SIGTERM, output
+    second = cli(*launch[1:])
+    assert second.returncode == 0, second.stdout + second.stderr
+    logs = "".join(path.read_text() for path in tmp_path.glob("gpus/.gpus/*/logs/*"))
+    assert logs.count("stopped; the same command continues") == logs.count("resuming from epoch") == 2, logs
+    assert cli("train.py", *words, f"runs_dir={tmp_path}/one").returncode == 0
+    for path in tmp_path.glob("one/*"):
+        assert_same(Run(path), Run(tmp_path / "gpus" / path.name))
