@@ -43,21 +43,18 @@ numbers: .venv/.installed-dev ## write the numbers in README and docs/found/ ane
 .venv/.installed: requirements.lock pyproject.toml setup.py
 	@$(find_python); echo 'Setting up .venv (once; a few minutes)...' >&2; \
 	[ -f $@ ] || "$$python" -m venv --clear .venv || exit 1; rm -f $@; \
-	$(pip_install) -e '.[slurm]' && touch $@
+	$(pip_install) -e . && touch $@
 
 .venv/.installed-%: .venv/.installed
-	@echo 'Adding the tools of the $* extra to .venv...' >&2; $(pip_install) -e '.[slurm,$*]' && touch $@
+	@echo 'Adding the tools of the $* extra to .venv...' >&2; $(pip_install) -e '.[$*]' && touch $@
 
 lock: ## resolve the lock files, keeping existing pins (ARGS=--upgrade: newest versions)
 	@$(find_python); tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && \
 	"$$python" -m venv "$$tmp" && "$$tmp/bin/python" -m pip install -qq --disable-pip-version-check uv && \
 	compile() { "$$tmp/bin/uv" pip compile pyproject.toml --quiet --no-annotate --no-emit-index-url \
 		--custom-compile-command 'make lock' "$$@"; } && \
-	compile --universal --python-version 3.11 --fork-strategy fewest --extra dev --extra docs --extra slurm \
+	compile --universal --python-version 3.11 --fork-strategy fewest --extra dev --extra docs --extra ray \
 		-o requirements.lock $(ARGS) && \
-	cp requirements.lock requirements.ray.lock && \
-	compile --universal --python-version 3.11 --fork-strategy fewest --extra dev --extra slurm --extra ray \
-		-o requirements.ray.lock $(ARGS) && \
 	compile -c requirements.lock --python-version 3.12 --python-platform x86_64-manylinux_2_28 --generate-hashes \
 		-o deploy/requirements.docker.txt $(ARGS)
 

@@ -70,11 +70,16 @@ class SweepJob:
             [one for one in words if one.lstrip("+").partition("=")[0] != "seed"]
             for words in (self.overrides, self.varying_overrides)
         )
-        seeds = [f"seed={compose.hydra_quoted(format_seeds(pack.seeds))}" for pack in packs]
+        texts = (format_seeds(pack.seeds) for pack in packs)
+        seeds = [f"seed='{text}'" if "," in text else f"seed={text}" for text in texts]  # as they are typed
         return [
             replace(self, overrides=[*common, seed], varying_overrides=[*varying, seed], checked=pack)
             for pack, seed in zip(packs, seeds, strict=True)
         ]
+
+    def task(self, command: Sequence[str]) -> tuple[str, list[str]]:
+        """For `write_tasks`: the key, and a command line of this program."""
+        return self.key, [*command, *self.overrides]
 
     def fail(self, line: str, exit_status: int, status: str = "failed") -> None:
         """Store an error, and print it now rather than at the end of a long sweep."""

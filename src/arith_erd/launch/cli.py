@@ -19,7 +19,7 @@ from ..config.sweep import require_single_job
 from ..errors import UserError, bad_value
 from ..system.cli_errors import one_line_errors
 from ..system.signals import catch_signals
-from .sweep import LAUNCHERS, Program, say_unused_gpus, sweep
+from .sweep import LAUNCHERS, Program, sweep
 
 REFUSED_OPTIONS = ("config_path", "config_name", "experimental_rerun")  # options that would run something else
 
@@ -30,9 +30,7 @@ def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable
     def decorate(program: Program) -> Callable[[], None]:
         def main() -> None:
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions come here, not to Hydra's own printer
-            OmegaConf.register_new_resolver(
-                "options", compose.option_lines, replace=True
-            )  # for the help texts in ``conf/``
+            OmegaConf.register_new_resolver("options", compose.option_lines, replace=True)  # for ``--help``
             cli_overrides = tuple(sys.argv[1:])
 
             def run_job(composed: DictConfig) -> Any:  # of a search
@@ -43,7 +41,6 @@ def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable
             with one_line_errors(), catch_signals():
                 single_job = _handle_command_line(config_name, program, run_job)
                 if single_job is not None:
-                    say_unused_gpus(single_job)
                     program(single_job)
 
         return main
@@ -87,8 +84,7 @@ def _handle_command_line(
             if choices["hydra/sweeper"] == "basic":
                 sweep(config, program, _own_command(config, options.config_dir))
             elif choices["hydra/launcher"] in LAUNCHERS:
-                accepted = "basic; several processes can share one search by hydra.sweeper.storage"
-                raise bad_value("hydra/launcher", choices["hydra/launcher"], accepted)
+                raise bad_value("hydra/launcher", choices["hydra/launcher"], "basic for a search")
             else:  # the sweeper of a plugin
                 our_hydra.multirun(config_name, run_job, overrides)
         else:  # Hydra's own settings, such as folders and logs, have no effect

@@ -18,15 +18,14 @@ from ..system.machine import visible_gpus
 from ..system.signals import Interrupted
 from ..system.start import log_file, start_command, write_tasks
 
-Submit = Callable[[Path, int], "Future[int]"]
-"""Takes the folder and the index of a task, and gives its exit status."""
+Submit = Callable[[Path, int], "Future[int]"]  # from the folder and the index of a task to its exit status
 
 
 def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: DictConfig) -> None:
     """Run the jobs; one that fails, or whose process is killed, ends no other."""
     options: Any = OmegaConf.to_container(config.hydra.launcher, resolve=True)
     with _ray(**options["ray"]) if "ray" in options else _gpus(**options) as submit:
-        folder = write_tasks(root, [(job.key, [*command, *job.overrides]) for job in jobs])
+        folder = write_tasks(root, [job.task(command) for job in jobs])
         print(f"{counted(len(jobs), 'job')}; logs: {folder}/logs")
         indices = {submit(folder, index): index for index in range(len(jobs))}
         for ended, task in enumerate(as_completed(indices), 1):
@@ -88,7 +87,10 @@ def _ray(init: dict[str, Any], remote: dict[str, Any]) -> Iterator[Submit]:
 
 
 def _run_on_worker(folder: Path, index: int) -> int:
-    return _start(folder, index, dict(os.environ)).wait()
+    status = _start(folder, index, dict(os.environ)).wait()
+    if status < 0:  # killed: so is the worker, for Ray to try again
+        os.kill(os.getpid(), signal.SIGKILL)
+    return status
 
 
 def _start(folder: Path, index: int, environment: dict[str, str]) -> "subprocess.Popen[bytes]":

@@ -24,8 +24,8 @@ from ..errors import UserError, bad_value, counted
 from ..system.slurm import ENDED, accounted_state, array_tasks, submit
 from ..system.start import log_file, start_command, task_keys, write_tasks
 
-Place = tuple[str, str]
-"""The script of an array, and the index of a task."""
+Place = tuple[Path, str]  # the folder of `write_tasks`, and the index of a task
+POLL_SECONDS = 15  # at most; gentle on Slurm's controller
 SBATCH_NAMES = {"name": "job-name", "timeout_min": "time", "tasks_per_node": "ntasks-per-node"}
 OURS = ("mem_gb", "array_parallelism", "signal_delay_s", "max_num_timeout", "setup", "additional_parameters")
 EXIT_STATUS = {"COMPLETED": 0, "FAILED": 1}  # of a task in these states; in any other it was killed
@@ -48,7 +48,7 @@ def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: Di
                 fcntl.flock(lock, fcntl.LOCK_EX)  # until the same command elsewhere has submitted its jobs
             waiting = _under_way(jobs)
             if new := [job for job in jobs if job not in waiting.values()]:
-                waiting |= _submit(new, command, root, node)
+                waiting |= _submit(new, write_tasks(root, [job.task(command) for job in new]), node)
     except (OSError, subprocess.SubprocessError) as error:
         reason = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
         raise UserError(f"hydra/launcher=slurm: {reason}") from error
@@ -69,18 +69,15 @@ def _under_way(jobs: Sequence[SweepJob]) -> dict[Place, SweepJob]:
     """Those of the jobs that are in Slurm's queue."""
     by_key, keys = {job.key: job for job in jobs}, cache(task_keys)
     queued = [place for place, task in array_tasks().items() if task.state not in ENDED]
-    found = {(script, index): keys(Path(script).parent).get(index, "") for script, index in queued}
+    found = {(folder, index): keys(folder).get(index) for folder, index in queued}
     return {place: by_key[key] for place, key in found.items() if key in by_key}
 
 
-def _submit(
-    jobs: Sequence[SweepJob], command: Sequence[str], root: Path, node: Mapping[str, Any]
-) -> dict[Place, SweepJob]:
-    folder, count = write_tasks(root, [(job.key, [*command, *job.overrides]) for job in jobs]), len(jobs)
+def _submit(jobs: Sequence[SweepJob], folder: Path, node: Mapping[str, Any]) -> dict[Place, SweepJob]:
     options: dict[str, Any] = {
         **{SBATCH_NAMES.get(key, key): value for key, value in node.items() if key not in OURS},
         "mem": node["mem_gb"] and f"{math.ceil(1024 * node['mem_gb'])}M",
-        "array": f"0-{count - 1}%{node['array_parallelism'] or count}",
+        "array": f"0-{len(jobs) - 1}%{node['array_parallelism'] or len(jobs)}",
         "signal": f"USR1@{node['signal_delay_s'] or 0}",
         "output": log_file(folder, "%a"),
         "open-mode": "append",  # after a requeue
@@ -88,8 +85,8 @@ def _submit(
     }
     script, setup, start = folder / "sweep.sh", "\n".join(node["setup"] or []), shlex.join(start_command(folder))
     script.write_text(SCRIPT.format(setup=setup, restarts=node["max_num_timeout"] or 0, start=start), encoding="utf-8")
-    print(f"submitted {counted(count, 'job')} as {submit(script, options)}; logs: {folder}/logs")
-    return {(str(script), str(index)): job for index, job in enumerate(jobs)}
+    print(f"submitted {counted(len(jobs), 'job')} as {submit(script, options)}; logs: {folder}/logs")
+    return {(folder, str(index)): job for index, job in enumerate(jobs)}
 
 
 def _wait_for(waiting: dict[Place, SweepJob], wait: bool) -> None:
@@ -97,27 +94,27 @@ def _wait_for(waiting: dict[Place, SweepJob], wait: bool) -> None:
     start, total, before = time.monotonic(), len(waiting), None
     ids, ended = dict[Place, str](), set[Place]()
     while True:
-        with suppress(OSError, subprocess.SubprocessError):  # Slurm's controller may be away for a while
+        try:
             queue, reasons = array_tasks(), set[str]()
-            for place, job in [*waiting.items()]:
-                task = queue.get(place)
-                if task and task.state not in ENDED:
-                    job.status = "pending" if task.state == "PENDING" else "running"
-                    reasons |= {task.reason} if job.status == "pending" else set()
-                    ids[place] = task.id
-                    ended.discard(place)
-                elif task and task.state != "COMPLETED" and place not in ended:
-                    ended.add(place)  # it may yet be requeued, as after NODE_FAIL
-                else:
-                    state = task.state if task else accounted_state(ids.get(place, ""))
-                    log = log_file(Path(place[0]).parent, place[1])
-                    waiting.pop(place).end(log, EXIT_STATUS.get(state, -1), state)
-            now = Counter(job.status for job in waiting.values())
-            if now != before:
-                why = f" ({', '.join(sorted(reasons))})" if reasons else ""
-                counts = ", ".join(f"{number} {status}" for status, number in sorted(now.items(), reverse=True))
-                print(f"{len(waiting)} of {total} jobs under way{':' if counts else ''} {counts}{why}".rstrip())
-                before = now
+        except (OSError, subprocess.SubprocessError):  # Slurm's controller may be away for a while
+            time.sleep(POLL_SECONDS)
+            continue
+        for place, job in [*waiting.items()]:
+            task = queue.get(place)
+            if task and task.state not in ENDED:
+                job.status = "pending" if task.state == "PENDING" else "running"
+                reasons |= {task.reason} if job.status == "pending" else set()
+                ids[place] = task.id
+                ended.discard(place)
+            elif task and task.state != "COMPLETED" and place not in ended:
+                ended.add(place)  # it may yet be requeued, as after NODE_FAIL
+            else:
+                state = task.state if task else accounted_state(ids.get(place, ""))
+                waiting.pop(place).end(log_file(*place), EXIT_STATUS.get(state, -1), state)
+        if (now := Counter(job.status for job in waiting.values())) != before:
+            before, why = now, f" ({', '.join(sorted(reasons))})" if reasons else ""
+            counts = ", ".join(f"{number} {status}" for status, number in sorted(now.items(), reverse=True))
+            print(f"{len(waiting)} of {total} jobs under way{': ' if counts else ''}{counts}{why}")
         if not waiting or not wait:
             return
-        time.sleep(min(15, max(1, (time.monotonic() - start) / 20)))  # seconds: gentle on the controller
+        time.sleep(min(POLL_SECONDS, max(1, (time.monotonic() - start) / 20)))

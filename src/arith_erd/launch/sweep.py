@@ -16,19 +16,14 @@ from ..config.sweep import SweepJob, checked_jobs
 from ..errors import UserError, bad_value, counted
 from ..plots.tables import format_table
 from ..system.cli_errors import EXIT_BUSY, EXIT_FAILED, line_and_status, one_line_errors
-from ..system.machine import visible_gpus
 from ..system.signals import catch_signals
 
-Program = Callable[[Any], Any]
-"""Takes a `Job` or a `ProbeJob`, and returns the objective of a search."""
+Program = Callable[[Any], Any]  # takes a `Job` or a `ProbeJob`, and returns the objective of a search
 LAUNCHERS = {"slurm": ".slurm", "gpus": ".processes", "ray_gpus": ".processes"}
 
 
 def sweep(config: DictConfig, program: Program, command: Sequence[str]) -> None:
-    """Check all jobs of a sweep, then run them here or by a launcher, and exit with a status of `cli_errors`.
-
-    ``command`` is the command line of this program, without the overrides of a job.
-    """
+    """Check all jobs of a sweep, run them here or by ``command`` and a launcher; exit with a status of `cli_errors`."""
     name, fail_fast = config.hydra.runtime.choices["hydra/launcher"], config.get("fail_fast") is True
     if name not in LAUNCHERS and name != "basic":
         raise bad_value("hydra/launcher", name, f"one of basic, {', '.join(LAUNCHERS)}")
@@ -52,7 +47,6 @@ def sweep(config: DictConfig, program: Program, command: Sequence[str]) -> None:
 
 
 def run_locally(jobs: Sequence[SweepJob], program: Program, fail_fast: bool) -> None:
-    say_unused_gpus(*(job.checked for job in jobs if job.status != "skipped"))
     for job in jobs:
         print(job.title)
         try:
@@ -63,13 +57,6 @@ def run_locally(jobs: Sequence[SweepJob], program: Program, fail_fast: bool) -> 
             job.fail(*line_and_status(error))
         if job.failure and fail_fast:
             return
-
-
-def say_unused_gpus(*jobs: Any) -> None:
-    """Say that GPUs stay idle, if they do: this process trains on one."""
-    training = [job for job in jobs if isinstance(job, Job) and job.trainer.accelerator != "cpu"]
-    if training and len(gpus := visible_gpus()) > 1:
-        print(f"{len(gpus)} GPUs are visible and this uses one; -m hydra/launcher=gpus trains packs on all of them")
 
 
 def print_results(jobs: Sequence[SweepJob]) -> None:

@@ -49,14 +49,17 @@ def submit(script: Path, options: Mapping[str, object]) -> str:
     return _output("sbatch", "--parsable", *words, str(script), timeout=300).strip()
 
 
-def array_tasks() -> dict[tuple[str, str], ArrayTask]:
-    """This user's tasks of arrays, by script and index: those in the queue, and those that ended of late.
+def array_tasks() -> dict[tuple[Path, str], ArrayTask]:
+    """This user's tasks of arrays, by the script's folder and index: those in the queue, and those that ended of late.
 
     This needs no accounting. A task that has ended is forgotten after a while (MinJobAge): `accounted_state`.
     """
     words = ("--noheader", "--array", "--states=all", f"--user={os.geteuid()}", "--format=%F|%K|%T|%r|%o")
     lines = (line.split("|", 4) for line in _output("squeue", *words, timeout=60).splitlines())
-    return {(script, index): ArrayTask(f"{job}_{index}", state, reason) for job, index, state, reason, script in lines}
+    return {
+        (Path(script).parent, index): ArrayTask(f"{job}_{index}", state, reason)
+        for job, index, state, reason, script in lines
+    }
 
 
 def accounted_state(task: str) -> str:

@@ -10,7 +10,7 @@ from ..loggers import Logger
 from ..runs.directory import Run
 from ..system.files import require_writable
 from ..system.isolation import TRAINING, at_end, isolated
-from ..system.machine import configure_threads
+from ..system.machine import configure_threads, visible_gpus
 
 
 def train(job: Job) -> list[Run]:
@@ -32,6 +32,7 @@ def train(job: Job) -> list[Run]:
             variables = {*os.environ}
             if "torch" not in sys.modules:
                 configure_threads()
+                say_unused_gpus(job)
                 print("loading PyTorch", flush=True)
             at_end.enter_context(warnings.catch_warnings())  # Lightning changes these as it loads, and the variables
             at_end.callback(setattr, warnings, "formatwarning", warnings.formatwarning)
@@ -52,3 +53,9 @@ def train(job: Job) -> list[Run]:
     for pack in packs:  # after the last one: until then the old runs show which packs are new
         pack.run.delete_backup()
     return [pack.run for pack in packs]
+
+
+def say_unused_gpus(job: Job) -> None:
+    """Say that GPUs stay idle, if they do: a process trains on one."""
+    if job.trainer.accelerator != "cpu" and len(gpus := visible_gpus()) > 1:
+        print(f"{len(gpus)} GPUs are visible and this uses one; -m hydra/launcher=gpus trains packs on all of them")

@@ -1,4 +1,4 @@
-"""train.py, whose jobs wait until all four have a GPU, and write down which before they train."""
+"""train.py, whose jobs wait until all four have a GPU, and write down which, and their process, before they train."""
 
 import os
 import time
@@ -12,9 +12,10 @@ PATIENCE = 600  # seconds, on a busy machine
 
 @entry_point("train")
 def main(job: Job) -> None:
-    devices = job.runs_dir.with_name("devices")
-    devices.mkdir(exist_ok=True)
-    (devices / job.run.name).write_text(os.environ["CUDA_VISIBLE_DEVICES"])
+    devices, processes = (job.runs_dir.with_name(name) for name in ("devices", "processes"))
+    for folder, text in ((processes, str(os.getpid())), (devices, os.environ["CUDA_VISIBLE_DEVICES"])):
+        folder.mkdir(exist_ok=True)
+        (folder / job.run.name).write_text(text)
     deadline = time.monotonic() + PATIENCE
     while len(list(devices.iterdir())) < JOBS:
         if time.monotonic() > deadline:

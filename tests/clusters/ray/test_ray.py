@@ -1,18 +1,22 @@
-"""Runs of a sweep share the GPUs of a box, as Ray hands them out; here the GPUs are only declared."""
+"""Runs of a sweep share the GPUs of a box, as Ray hands them out; here the GPUs are only declared. One is killed."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from arith_erd.runs.directory import Run
 from tests.tiny import TINY
 
 pytestmark = pytest.mark.slow
+PATIENCE = 1800  # seconds, on a busy machine
 
 
 @pytest.fixture
@@ -22,21 +26,34 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-def test_four_runs_share_two_gpus(folder: Path) -> None:
+def test_four_runs_share_two_gpus_and_a_killed_one_resumes(folder: Path) -> None:
     pytest.importorskip("ray", reason="the extra ray")
     program = Path(__file__).with_name("sharing.py")
     gpus = [f"hydra.launcher.ray.{key}" for key in ("init.num_gpus=2", "init.num_cpus=4", "remote.num_gpus=0.5")]
-    output = folder / "output.txt"
+    settings = [*gpus, *TINY, "trainer.max_epochs=40", "seed=0,1,2,3"]
+    output, killed = folder / "output.txt", False
     with output.open("w") as file:  # no pipe: Ray's own processes would hold it open for a while
-        ran = subprocess.run(
-            [sys.executable, str(program), "-m", "hydra/launcher=ray_gpus", *gpus, *TINY, "seed=0,1,2,3"],
+        sweep = subprocess.Popen(
+            [sys.executable, str(program), "-m", "hydra/launcher=ray_gpus", *settings],
             cwd=folder,
             env=os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(folder), "RAY_AUTH_MODE": "disabled"},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
-            timeout=1800,
         )
-    assert ran.returncode == 0, output.read_text()
+    deadline = time.monotonic() + PATIENCE
+    while sweep.poll() is None:
+        if time.monotonic() > deadline:
+            sweep.terminate()
+            raise TimeoutError(output.read_text())
+        for path in folder.glob("runs/*seed2-*") if not killed else ():
+            if 2 <= len(Run(path).metrics()) < 20:
+                os.kill(int((folder / "processes" / path.name).read_text()), signal.SIGKILL)
+                killed = True
+        time.sleep(0.1)
+    assert sweep.returncode == 0, output.read_text()
+    assert killed
+    logs = "".join(log.read_text() for log in folder.glob("runs/.ray_gpus/*/logs/*"))
+    assert logs.count("resuming from epoch") == 1, logs
     assert len(list(folder.glob("runs/*/summary.json"))) == 4
     assert Counter(path.read_text() for path in (folder / "devices").iterdir()) == {"0": 2, "1": 2}

@@ -96,15 +96,16 @@ def test_struck_jobs_end_no_other_and_the_second_command_submits_only_those(swee
 
 
 def test_same_command_waits_for_jobs_that_are_under_way_and_submits_none_twice(sweep):
-    three = sweep(jobs=3)
+    three = sweep(jobs=3, steps=120)
     lost = three.start()
     until(lambda: all(map(three.steps, range(3))))
     lost.kill()
     lost.communicate()
-    output = ended(three.start("wait=false"), 0)
+    looks, waits = three.start("wait=false"), three.start()
+    output = ended(looks, 0)
     assert "3 jobs under way" in output
     assert rows(output, "running") == 3, output
-    output = ended(three.start(), 0)
+    output = ended(waits, 0)
     assert "submitted" not in output
     assert rows(output, "finished") == 3, output
 

@@ -11,10 +11,10 @@ import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.launch.processes import _gpus
-from arith_erd.launch.sweep import say_unused_gpus
 from arith_erd.runs.directory import Run
 from arith_erd.system.machine import visible_gpus
 from arith_erd.system.start import log_file, write_tasks
+from arith_erd.training.train import say_unused_gpus
 from tests.behaviour.interruption import assert_same
 from tests.tiny import TINY
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from arith_erd.config.compose import compose
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.errors import UserError
 from arith_erd.launch.cli import entry_point
@@ -235,6 +236,24 @@ def test_item_selects_one_job_of_a_sweep(command, ran, capsys, item):
     else:
         assert (status, ran) == (EXIT_FAILED, [])
         assert f"item={item}: expected an integer from 0 to 1, for one of 2 jobs" in capsys.readouterr().err
+
+
+def test_launcher_gets_a_command_line_for_each_pack_that_is_missing(command, monkeypatch, tmp_path, capsys):
+    sent = []
+    monkeypatch.setattr("arith_erd.launch.processes.run", lambda jobs, *_: sent.extend(jobs))
+    words = ("-m", "hydra/launcher=gpus", "seed=0-999", "task=add,mul", "pack.max_replicas=64")
+    assert command(finish, *words) == EXIT_FAILED  # none is run
+    assert len(sent) == 32
+    assert {" ".join(job.varying_overrides) for job in sent[:2]} == {"task=add seed=0-63", "task=add seed=64-127"}
+    for job in sent:
+        composed = compose("train", job.overrides)
+        assert composed.run.path == job.checked.run.path
+        assert len(composed.packs()) == 1
+    finish(sent[0].checked)
+    sent.clear()
+    command(finish, *words)
+    assert len(sent) == 31
+    assert table(capsys.readouterr().out)["task=add seed=0-63"] == "skipped"
 
 
 @pytest.mark.slow
