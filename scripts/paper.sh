@@ -12,7 +12,6 @@
 # Several runs at a time, two for example, each with one thread:
 #
 #   TRAIN=echo scripts/paper.sh | OMP_NUM_THREADS=1 xargs -P 2 -L 1 python train.py -m
-#   OMP_NUM_THREADS=1 scripts/paper.sh hydra/launcher=joblib hydra.launcher.n_jobs=2    # needs hydra-joblib-launcher
 #
 # With xargs two lines can reach the same run at once; the second one says "in use", and the next command does the rest.
 set -uo pipefail

@@ -31,7 +31,7 @@ ONLY_IN = {
     "lightning": {"training"},
     "hydra": {"config", "launch"},
     "omegaconf": {"config", "launch"},
-    "submitit": {"launch"},
+    "ray": {"launch"},
     "wandb": {"loggers", "report"},
 }
 

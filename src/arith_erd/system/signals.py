@@ -1,7 +1,7 @@
 """Signals: SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and Ctrl-C end a program between two steps, after a checkpoint.
 
 Slurm sends SIGUSR1 ahead of a time limit (``#SBATCH --signal=USR1@60``). Third-party handlers of SIGUSR1 and SIGUSR2
-keep their signals. They too are called between two steps: that of submitit requeues the job and exits.
+keep their signals. They too are called between two steps.
 """
 
 import contextlib
