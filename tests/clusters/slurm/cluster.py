@@ -1,0 +1,256 @@
+"""A Slurm of its own on this machine: two nodes, eight declared GPUs, preemption, requeueing, accounting.
+
+Its ports, keys, spool and state are its own, so it meets no other Slurm. To try things by hand::
+
+    python tests/clusters/slurm/cluster.py [--no-accounting]    # prints a command that points a shell to it
+
+Partitions: ``debug`` (the default), whose jobs are preempted and requeued; ``urgent``, whose jobs preempt those;
+``whole``, whose jobs get whole nodes.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+PROGRAMS = ("slurmctld", "slurmd", "munged", "slurmdbd", "mariadbd", "setpriv")
+NODES = ("n1", "n2")
+GPUS = 8  # of each node
+GRACE = 20  # seconds between SIGTERM and the end of a preempted job
+
+SLURM_CONF = """
+ClusterName=tests
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ctld_port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+# A requeued job waits until its credential has expired: 120 s by default.
+AuthInfo=socket={folder}/munge.socket,cred_expire=2
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+MpiDefault=none
+SwitchType=switch/none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+SlurmdParameters=config_overrides
+ReturnToService=2
+SlurmdTimeout=10
+KillWait=5
+CompleteWait=0
+SchedulerParameters=batch_sched_delay=1,sched_interval=1,sched_min_interval=0,bf_interval=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+JobRequeue=1
+GresTypes=gpu,shard
+{accounting}
+{nodes}
+PartitionName=debug Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime={grace} OverSubscribe=NO
+PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF
+PartitionName=whole Nodes=ALL PriorityTier=1 PreemptMode=OFF OverSubscribe=EXCLUSIVE
+"""
+
+SLURMDBD_CONF = """
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+DbdHost=localhost
+DbdPort={dbd_port}
+SlurmUser={user}
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={db_port}
+StorageUser=slurm
+StoragePass=slurm
+LogFile={folder}/slurmdbd.log
+PidFile={folder}/slurmdbd.pid
+"""
+
+
+class NoSlurmError(RuntimeError):
+    """No Slurm can be started here: why."""
+
+
+def _free_ports(number: int) -> list[int]:
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def _until(done: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            raise NoSlurmError(f"{what} did not start within {seconds:.0f} s")
+        time.sleep(0.1)
+
+
+class Cluster:
+    """A running Slurm. `environment` is this process's, pointed to it and without a word of another Slurm."""
+
+    def __init__(self, folder: Path, accounting: bool = True) -> None:
+        foreign = ("SLURM", "SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SALLOC_", "SRUN_", "SCANCEL_", "SCONTROL_")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
+        self.folder, self.accounting = folder, accounting
+        self.environment = kept | {"SLURM_CONF": str(folder / "slurm.conf")}
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+
+    def command(self, *words: str) -> str:
+        """What a command of Slurm prints."""
+        return subprocess.run(words, env=self.environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    def start(self) -> None:
+        if missing := [program for program in PROGRAMS if not shutil.which(program, path=PATH)]:
+            raise NoSlurmError(f"not installed: {', '.join(missing)}")
+        if os.geteuid() != 0:
+            raise NoSlurmError("only root may start it")
+        self._configure()
+        files = {"key-file": "munge.key", "seed-file": "munge.seed", "log-file": "munge.log", "pid-file": "munge.pid"}
+        options = [f"--{option}={self.folder / name}" for option, name in files.items()]
+        self._daemon("munged", "--foreground", "--force", f"--socket={self.folder}/munge.socket", *options)
+        _until((self.folder / "munge.socket").exists, "munged")
+        if self.accounting:
+            self._start_accounting()
+        self._daemon("slurmctld", "-D", "-i")
+        for node in NODES:
+            self.start_node(node)
+        _until(
+            lambda: (
+                self._answers("sinfo", "--noheader", "--Node", "--partition=debug", "--format=%t").split()
+                == ["idle"] * len(NODES)
+            ),
+            "Slurm",
+        )
+
+    def start_node(self, name: str) -> None:
+        """Start a node, or one that was lost."""
+        self._daemon("slurmd", "-D", "-N", name, of=name, SLURMD_NODENAME=name)
+
+    def lose_node(self, name: str) -> None:
+        """The node stops, with all that runs there, and Slurm is told so rather than left to wait for it."""
+        self._daemons.pop(name).kill()
+        self._kill(f"SLURMD_NODENAME={name}")
+        self.command("scontrol", "update", f"nodename={name}", "state=down", "reason=lost")
+
+    def stop(self) -> None:
+        """End all jobs and daemons."""
+        for name in ("slurmctld", *NODES, "slurmdbd", "mariadbd", "munged"):
+            if daemon := self._daemons.pop(name, None):
+                daemon.kill() if name in NODES else daemon.terminate()
+                daemon.wait()
+        self._kill("SLURMD_NODENAME=")
+
+    def _daemon(self, program: str, *arguments: str, of: str | None = None, **variables: str) -> None:
+        """It ends with this process, even if that is killed."""
+        with (self.folder / f"{of or program}.out").open("ab") as log:
+            self._daemons[of or program] = subprocess.Popen(
+                ["setpriv", "--pdeathsig=TERM", program, *arguments],
+                env=self.environment | {"PATH": PATH} | variables,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _answers(self, *words: str) -> str:
+        return subprocess.run(words, env=self.environment, check=False, capture_output=True, text=True).stdout
+
+    def _kill(self, variable: str) -> None:
+        """Kill the processes of this cluster that have a variable, which starts like this."""
+        conf = f"\0SLURM_CONF={self.environment['SLURM_CONF']}\0".encode()
+        for file in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):  # it has just ended
+                variables = b"\0" + file.read_bytes()
+                if conf in variables and f"\0{variable}".encode() in variables:
+                    os.kill(int(file.parent.name), signal.SIGKILL)
+
+    def _configure(self) -> None:
+        ctld, dbd, database, *slurmds = _free_ports(3 + len(NODES))
+        self._ports = {"dbd": dbd, "database": database}
+        (self.folder / "munge.key").write_bytes(os.urandom(128))
+        (self.folder / "munge.key").chmod(0o600)
+        for gpu in range(GPUS):
+            os.mknod(self.folder / f"gpu{gpu}", stat.S_IFCHR | 0o666, os.makedev(1, 3))  # a second /dev/null
+        node = f"NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 CPUs=8 RealMemory=64000"
+        nodes = [
+            f"NodeName={name} {node} Port={port} Gres=gpu:{GPUS},shard:{4 * GPUS}"
+            for name, port in zip(NODES, slurmds, strict=True)
+        ]
+        gres = f"Name=gpu File={self.folder}/gpu[0-{GPUS - 1}]\nName=shard Count={4 * GPUS}\n"
+        accounting = f"""AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePort={dbd}
+AccountingStoragePass={self.folder}/munge.socket"""
+        values = {
+            "folder": self.folder,
+            "host": socket.gethostname(),
+            "user": "root",
+            "ctld_port": ctld,
+            "dbd_port": dbd,
+            "db_port": database,
+            "grace": GRACE,
+            "nodes": "\n".join(nodes),
+            "accounting": accounting if self.accounting else "AccountingStorageType=accounting_storage/none",
+        }
+        (self.folder / "slurm.conf").write_text(SLURM_CONF.format_map(values))
+        (self.folder / "slurmdbd.conf").write_text(SLURMDBD_CONF.format_map(values))
+        (self.folder / "slurmdbd.conf").chmod(0o600)
+        (self.folder / "gres.conf").write_text(gres)
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+
+    def _start_accounting(self) -> None:
+        data = f"--datadir={self.folder}/database"
+        own = ("--no-defaults", data, "--user=root")
+        self._answers("mariadb-install-db", *own, "--auth-root-authentication-method=normal", "--skip-test-db")
+        (self.folder / "user.sql").write_text("GRANT ALL ON *.* TO slurm@'127.0.0.1' IDENTIFIED BY 'slurm';\n")
+        address = ("--bind-address=127.0.0.1", f"--port={self._ports['database']}", "--skip-name-resolve")
+        self._daemon(
+            "mariadbd", *own, *address, f"--socket={self.folder}/database.socket", f"--init-file={self.folder}/user.sql"
+        )
+        _until((self.folder / "database.socket").exists, "mariadbd")
+        self._daemon("slurmdbd", "-D")
+        _until(
+            lambda: "tests" in self._answers("sacctmgr", "--noheader", "--immediate", "add", "cluster", "tests"),
+            "slurmdbd",
+        )
+
+
+@contextmanager
+def slurm(accounting: bool = True) -> Iterator[Cluster]:
+    """A cluster while the block runs.
+
+    Raises:
+        NoSlurmError: it cannot be started here.
+    """
+    with tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        cluster = Cluster(Path(folder), accounting)
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--no-accounting", action="store_true")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt), slurm(not parser.parse_args().no_accounting) as running:
+        print(f"export SLURM_CONF={running.environment['SLURM_CONF']}", flush=True)
+        signal.pause()
