@@ -1,9 +1,12 @@
 """The manifests are valid, and the pods of the Job train together what one sweep would."""
 
+import signal
 from pathlib import Path
 
 import pytest
 import yaml
+
+from arith_erd.system.cli_errors import EXIT_BUSY
 
 
 @pytest.fixture
@@ -19,6 +22,18 @@ def test_manifests_are_valid_in_every_supported_kubernetes(manifests):
     for manifest in manifests.values():
         for version in ("1.29", validator.latest_version()):
             validator.validate(manifest, version, strict=True)
+
+
+def test_busy_or_stopped_pod_is_no_failed_try_and_gpu_nodes_are_tolerated(manifests):
+    """The codes must be ordered: the API refuses others, the schema does not."""
+    spec = manifests["Job"]["spec"]
+    codes = [rule for rule in spec["podFailurePolicy"]["rules"] if "onExitCodes" in rule]
+    assert [(rule["action"], rule["onExitCodes"]["values"]) for rule in codes] == [
+        ("Ignore", [EXIT_BUSY, 128 + signal.SIGTERM])
+    ]
+    pod = spec["template"]["spec"]
+    assert pod["restartPolicy"] == "Never"  # a failure policy needs it
+    assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["tolerations"]
 
 
 def test_there_is_a_pod_for_each_job_of_the_sweep(manifests, main):
