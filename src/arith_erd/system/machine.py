@@ -76,6 +76,19 @@ def versions() -> dict[str, str | None]:
     return {"arith_erd": __version__, "commit": git_commit(), "python": platform.python_version(), **packages}
 
 
+def memory_limit(root: Path = Path("/")) -> int:
+    """Bytes that this process may use: the machine's, or the limit of its control group or of one above that."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with contextlib.suppress(OSError):  # not Linux
+        groups = re.findall(r"^\d+:(memory)?:/(.*)$", (root / "proc/self/cgroup").read_text(), re.MULTILINE)
+        for name, group in groups:  # cgroup v1 names the group of its memory controller, v2 has one without a name
+            file = "memory.limit_in_bytes" if name else "memory.max"
+            for folder in (Path(group), *Path(group).parents):  # a container may see only the last, as the root
+                with contextlib.suppress(OSError, ValueError):  # "max": none
+                    limits.append(int((root / "sys/fs/cgroup" / name / folder / file).read_text()))
+    return min(limits)
+
+
 def configure_threads() -> None:
     """Set the number of threads, from affinity and the container's quota, and how long they spin; call before torch."""
     from joblib import cpu_count  # not at the top: only a job that was accepted needs it

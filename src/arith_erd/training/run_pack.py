@@ -1,10 +1,8 @@
 """Train one pack, from its job to a finished directory: check memory, build, resume, train, summarise."""
 
-import os
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,7 +21,7 @@ from ..seeds import format_seeds
 from ..stats import TokenCounts, stuck_status
 from ..system import signals
 from ..system.files import atomic_file, locked, write_atomically
-from ..system.machine import device_name, versions
+from ..system.machine import device_name, memory_limit, versions
 from .build import build_module, build_task_data, make_trainer
 from .callbacks import EpochProgress, MetricsWriter, StopAtAccuracy
 from .checkpoint import CheckpointWriter, continue_shorter_run, find_checkpoint, require_all_rows, save_weights
@@ -116,11 +114,7 @@ def require_memory(job: Job, device: torch.device) -> None:
     with torch.device("meta"):
         parameters = job.network().num_parameters
     needed = COPIES_PER_WEIGHT * len(job.seeds) * parameters * (8 if job.trainer.precision == "64-true" else 4)
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with suppress(OSError, ValueError):  # the limit of a container, if it has one
-        free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[1]
+    free = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else memory_limit()
     if needed > free:
         raise MemoryError(f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
 

@@ -10,7 +10,14 @@ import torch
 from lightning.fabric.accelerators import cuda
 
 from arith_erd.system import machine
-from arith_erd.system.machine import SPIN_COUNT, SPIN_VARIABLES, configure_matmul, configure_threads, git_commit
+from arith_erd.system.machine import (
+    SPIN_COUNT,
+    SPIN_VARIABLES,
+    configure_matmul,
+    configure_threads,
+    git_commit,
+    memory_limit,
+)
 
 
 def test_runs_in_a_repository_are_no_change_of_its_code(tmp_path: Path) -> None:
@@ -35,6 +42,29 @@ def test_runs_in_a_repository_are_no_change_of_its_code(tmp_path: Path) -> None:
     write("src/package/code.py", "changed = True")
     assert git_commit(tmp_path) == f"{clean}-dirty"
     assert git_commit(tmp_path / "src") is None  # a package that is installed inside the repository
+
+
+STEP = "slurm/job_7/step_0"
+
+
+@pytest.mark.parametrize(
+    ("group", "limits", "limit"),
+    [
+        ("0::/", {}, 2**40),  # the machine's
+        ("0::/", {"memory.max": "4096"}, 4096),  # a container
+        (f"0::/{STEP}", {f"{STEP}/memory.max": "max", "slurm/job_7/memory.max": "512", "memory.max": "4096"}, 512),
+        (f"5:devices:/\n4:memory:/{STEP}\n0::/", {f"memory/{STEP}/memory.limit_in_bytes": "256"}, 256),
+        ("4:memory:/docker/5e1f", {"memory/memory.limit_in_bytes": "1024"}, 1024),  # it sees its own group as the root
+        (None, {}, 2**40),  # not Linux
+    ],
+)
+def test_memory_limit_of_a_container_and_of_a_slurm_step_counts(tmp_path, monkeypatch, group, limits, limit):
+    monkeypatch.setattr("os.sysconf", lambda name: 2**20)
+    files = {f"sys/fs/cgroup/{name}": text for name, text in limits.items()}
+    for name, text in (files | ({"proc/self/cgroup": group} if group else {})).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    assert memory_limit(tmp_path) == limit
 
 
 @pytest.fixture
