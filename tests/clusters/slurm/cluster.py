@@ -34,8 +34,8 @@ SlurmctldPort={ctld_port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-# A requeued job waits until its credential has expired: 120 s by default.
-AuthInfo=socket={folder}/munge.socket,cred_expire=2
+# A requeued job waits for that long: 120 s by default, 5 s at least.
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
