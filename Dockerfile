@@ -24,7 +24,9 @@ COPY src src
 COPY conf conf
 RUN pip install --no-cache-dir --no-deps --no-build-isolation -e . \
     && useradd --uid 1000 --no-create-home arith \
-    && mkdir --mode 1777 /runs && ln -s /runs runs
+    && mkdir --mode 1777 /runs && ln -s /runs runs \
+    && chmod -R a+rX /app
+# chmod, since COPY keeps the modes of the checkout, and a checkout made under umask 077 is its owner's only.
 
 # The code belongs to root. Matplotlib, torch.compile, Triton and W&B write their caches to HOME and /tmp, so any --user works.
 ENV HOME=/tmp USER=arith WANDB_DIR=/runs PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

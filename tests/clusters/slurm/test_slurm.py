@@ -66,9 +66,9 @@ class Sweep:
                 submission.terminate()
                 raise TimeoutError(self.output)
             running = self.cluster.command("squeue", "--noheader", "--states=RUNNING", "--format=%i").split()
-            for job in running:  # as 17_3
-                _, array, index = job.partition("_")
-                if array and waiting and job not in struck and 1 <= self.epochs(int(index)) < EPOCHS // 2:
+            for job in running:  # as 17_3, or 17
+                _, _, index = job.partition("_")
+                if waiting and job not in struck and 1 <= self.epochs(int(index or 0)) < EPOCHS // 2:
                     waiting.pop(0)(self.cluster, job)
                     struck.add(job)
             time.sleep(0.1)
