@@ -1,4 +1,4 @@
-"""A Slurm of its own on this machine: two nodes, eight declared GPUs, preemption, requeueing, accounting.
+"""A Slurm of its own on this machine: two nodes of eight declared GPUs, preemption, requeueing, accounting.
 
 Its ports, keys, spool and state are its own, so it meets no other Slurm. To try things by hand::
 
@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-PROGRAMS = ("slurmctld", "slurmd", "munged", "slurmdbd", "mariadbd", "setpriv")
+PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd", "mariadb-install-db", "setpriv")
 NODES = ("n1", "n2")
 GPUS = 8  # of each node
 GRACE = 20  # seconds between SIGTERM and the end of a preempted job
@@ -131,13 +131,11 @@ class Cluster:
         self._daemon("slurmctld", "-D", "-i")
         for node in NODES:
             self.start_node(node)
-        _until(
-            lambda: (
-                self._answers("sinfo", "--noheader", "--Node", "--partition=debug", "--format=%t").split()
-                == ["idle"] * len(NODES)
-            ),
-            "Slurm",
-        )
+        _until(self._is_idle, "Slurm")
+
+    def _is_idle(self) -> bool:
+        states = self._answers("sinfo", "--noheader", "--Node", "--partition=debug", "--format=%t")
+        return states.split() == ["idle"] * len(NODES) and not self._answers("squeue", "--noheader")
 
     def start_node(self, name: str) -> None:
         """Start a node, or one that was lost."""
@@ -148,6 +146,14 @@ class Cluster:
         self._daemons.pop(name).kill()
         self._kill(f"SLURMD_NODENAME={name}")
         self.command("scontrol", "update", f"nodename={name}", "state=down", "reason=lost")
+
+    def restore(self) -> None:
+        """As after the start: no jobs, and all nodes are there."""
+        self._answers("scancel", "--user=root")
+        for node in NODES:
+            if node not in self._daemons:
+                self.start_node(node)
+        _until(self._is_idle, "Slurm")
 
     def stop(self) -> None:
         """End all jobs and daemons."""

@@ -15,3 +15,11 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
             yield running
     except NoSlurmError as error:
         pytest.skip(f"no Slurm here: {error}")
+
+
+@pytest.fixture(autouse=True)
+def _restored(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test begins on an idle cluster, whatever the test before it did."""
+    yield
+    if "cluster" in request.fixturenames:
+        request.getfixturevalue("cluster").restore()

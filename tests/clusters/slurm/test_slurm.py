@@ -108,11 +108,12 @@ def assert_all_same(sweep: Sweep, undisturbed: Path) -> None:
 
 def test_killed_jobs_finish_at_the_second_submission(tmp_path: Path, cluster: Cluster, undisturbed: Path) -> None:
     sweep = Sweep(tmp_path, 3, cluster)
-    assert sweep.submit([scancel(), scancel("--full", "--signal=KILL")]) == 1, sweep.output
-    assert sweep.finished == 1
-    assert sweep.output.count("not finished") == 2
+    blows = [scancel(), scancel("--signal=TERM"), scancel("--full", "--signal=KILL")]
+    assert sweep.submit(blows) == 1, sweep.output
+    assert sweep.finished == 0
+    assert sweep.output.count("stopped; the same command continues") == 2  # these have saved
     assert sweep.submit() == 0, sweep.output
-    assert sweep.output.count("resuming from epoch") == 2
+    assert sweep.output.count("resuming from epoch") == 3
     assert_all_same(sweep, undisturbed)
 
 
