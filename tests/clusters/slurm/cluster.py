@@ -141,10 +141,15 @@ class Cluster:
         """Start a node, or one that was lost."""
         self._daemon("slurmd", "-D", "-N", name, of=name, SLURMD_NODENAME=name)
 
+    def kill(self, job: str) -> None:
+        """``kill -9`` of what a job runs, as the kernel does for lack of memory."""
+        number = self.command("squeue", "--noheader", f"--jobs={job}", "--format=%A").strip()
+        self._kill(f"SLURM_JOB_ID={number}\0", "SLURM_STEP_ID=")
+
     def lose_node(self, name: str) -> None:
         """The node stops, with all that runs there, and Slurm is told so rather than left to wait for it."""
         self._daemons.pop(name).kill()
-        self._kill(f"SLURMD_NODENAME={name}")
+        self._kill(f"SLURMD_NODENAME={name}\0")
         self.command("scontrol", "update", f"nodename={name}", "state=down", "reason=lost")
 
     def restore(self) -> None:
@@ -177,13 +182,13 @@ class Cluster:
     def _answers(self, *words: str) -> str:
         return subprocess.run(words, env=self.environment, check=False, capture_output=True, text=True).stdout
 
-    def _kill(self, variable: str) -> None:
-        """Kill the processes of this cluster that have a variable, which starts like this."""
-        conf = f"\0SLURM_CONF={self.environment['SLURM_CONF']}\0".encode()
+    def _kill(self, *variables: str) -> None:
+        """Kill the processes of this cluster whose environment has these, each from its beginning."""
+        wanted = (f"SLURM_CONF={self.environment['SLURM_CONF']}\0", *variables)
         for file in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):  # it has just ended
-                variables = b"\0" + file.read_bytes()
-                if conf in variables and f"\0{variable}".encode() in variables:
+                environment = b"\0" + file.read_bytes()
+                if all(f"\0{variable}".encode() in environment for variable in wanted):
                     os.kill(int(file.parent.name), signal.SIGKILL)
 
     def _configure(self) -> None:
