@@ -4,8 +4,8 @@ Its ports, keys, spool and state are its own, so it meets no other Slurm. To try
 
     python tests/clusters/slurm/cluster.py [--no-accounting]    # prints a command that points a shell to it
 
-Partitions: ``debug`` (the default), whose jobs are preempted and requeued; ``urgent``, whose jobs preempt those;
-``whole``, whose jobs get whole nodes.
+Partitions: ``debug`` (the default), whose jobs are preempted and requeued; ``scavenge``, whose jobs are preempted and
+cancelled; ``urgent``, whose jobs preempt those; ``whole``, whose jobs get whole nodes.
 """
 
 import argparse
@@ -63,6 +63,7 @@ GresTypes=gpu,shard
 {nodes}
 PartitionName=debug Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime={grace} OverSubscribe=NO
 PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF
+PartitionName=scavenge Nodes=ALL PriorityTier=1 PreemptMode=CANCEL GraceTime={grace} OverSubscribe=NO
 PartitionName=whole Nodes=ALL PriorityTier=1 PreemptMode=OFF OverSubscribe=EXCLUSIVE
 """
 
@@ -154,11 +155,10 @@ class Cluster:
 
     def restore(self) -> None:
         """As after the start: no jobs, and all nodes are there."""
-        self._answers("scancel", "--user=root")
         for node in NODES:
             if node not in self._daemons:
                 self.start_node(node)
-        _until(self._is_idle, "Slurm")
+        _until(lambda: not self._answers("scancel", "--user=root") and self._is_idle(), "Slurm")
 
     def stop(self) -> None:
         """End all jobs and daemons."""

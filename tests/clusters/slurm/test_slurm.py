@@ -122,9 +122,12 @@ def test_struck_jobs_requeue_themselves_or_finish_at_the_second_submission(
     assert_all_finished(sweep, undisturbed)
 
 
-def test_preempted_job_saves_within_its_grace_and_resumes(tmp_path: Path, cluster: Cluster, undisturbed: Path) -> None:
+@pytest.mark.parametrize("partition", ["debug", "scavenge"])  # Slurm would requeue, or cancel, what outstays its grace
+def test_preempted_job_saves_within_its_grace_and_resumes(
+    tmp_path: Path, cluster: Cluster, undisturbed: Path, partition: str
+) -> None:
     sweep = Sweep(tmp_path, 1, cluster)
-    assert sweep.submit([preempt]) == 0, sweep.output
+    assert sweep.submit([preempt], f"hydra.launcher.partition={partition}") == 0, sweep.output
     for word in ("stopped; the same command continues", "requeued", "resuming from epoch"):
         assert sweep.output.count(word) == 1, sweep.output
     assert_all_finished(sweep, undisturbed)
