@@ -251,17 +251,18 @@ def slurm(accounting: bool = True) -> Iterator[Cluster]:
     """
     with tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         cluster = Cluster(Path(folder), accounting)
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # else jobs would outlive their cluster
         try:
             cluster.start()
             yield cluster
         finally:
             cluster.stop()
+            signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-accounting", action="store_true")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), slurm(not parser.parse_args().no_accounting) as running:
         print(f"export SLURM_CONF={running.environment['SLURM_CONF']}", flush=True)
         signal.pause()
