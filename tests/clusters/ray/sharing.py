@@ -1,4 +1,4 @@
-"""train.py, whose jobs wait until all four have a GPU, and write down which, and their process, before they train."""
+"""train.py, whose jobs wait until all four have a GPU, and write down which, and their worker, before they train."""
 
 import os
 import time
@@ -12,8 +12,8 @@ PATIENCE = 600  # seconds, on a busy machine
 
 @entry_point("train")
 def main(job: Job) -> None:
-    devices, processes = (job.runs_dir.with_name(name) for name in ("devices", "processes"))
-    for folder, text in ((processes, str(os.getpid())), (devices, os.environ["CUDA_VISIBLE_DEVICES"])):
+    devices, workers = (job.runs_dir.with_name(name) for name in ("devices", "workers"))
+    for folder, text in ((workers, str(os.getppid())), (devices, os.environ["CUDA_VISIBLE_DEVICES"])):
         folder.mkdir(exist_ok=True)
         (folder / job.run.name).write_text(text)
     deadline = time.monotonic() + PATIENCE

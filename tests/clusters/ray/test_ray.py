@@ -1,4 +1,4 @@
-"""Runs of a sweep share the GPUs of a box, as Ray hands them out; here the GPUs are only declared. One is killed."""
+"""Runs of a sweep share the GPUs of a box, as Ray hands them out. The GPUs are only declared. A worker is killed."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-def test_four_runs_share_two_gpus_and_a_killed_one_resumes(folder: Path) -> None:
+def test_four_runs_share_two_gpus_and_that_of_a_killed_worker_resumes(folder: Path) -> None:
     pytest.importorskip("ray", reason="the extra ray")
     program = Path(__file__).with_name("sharing.py")
     gpus = [f"hydra.launcher.ray.{key}" for key in ("init.num_gpus=2", "init.num_cpus=4", "remote.num_gpus=0.5")]
@@ -48,11 +48,12 @@ def test_four_runs_share_two_gpus_and_a_killed_one_resumes(folder: Path) -> None
             raise TimeoutError(output.read_text())
         for path in folder.glob("runs/*seed2-*") if not killed else ():
             if 2 <= len(Run(path).metrics()) < 20:
-                os.kill(int((folder / "processes" / path.name).read_text()), signal.SIGKILL)
+                os.kill(int((folder / "workers" / path.name).read_text()), signal.SIGKILL)
                 killed = True
         time.sleep(0.1)
     assert sweep.returncode == 0, output.read_text()
     assert killed
-    assert output.read_text().count("resuming from epoch") == 1, output.read_text()
+    logs = "".join(path.read_text() for path in folder.glob("runs/.ray_gpus/*/logs/*"))
+    assert logs.count("resuming from epoch") == 1, logs
     assert len(list(folder.glob("runs/*/summary.json"))) == 4
     assert Counter(path.read_text() for path in (folder / "devices").iterdir()) == {"0": 2, "1": 2}
