@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from tests.clusters.slurm.cluster import NODES, Cluster
 
 from arith_erd.runs.directory import Run
 from tests.behaviour.interruption import assert_same

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+
 from tests.clusters.slurm.cluster import Cluster
 
 pytestmark = pytest.mark.slow
