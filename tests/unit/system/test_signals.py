@@ -123,6 +123,7 @@ CANCELLED = "JobId=42 JobState=COMPLETING PreemptTime=2026-11-21T14:35:14"
     ("number", "shown", "environment", "told"),
     [
         (signal.SIGUSR1, RUNNING, ALONE, "requeue 42\n"),
+        (signal.SIGUSR2, RUNNING, ALONE, "requeue 42\n"),
         (signal.SIGUSR1, RUNNING, IN_AN_ARRAY, "requeue 42_3\n"),
         (signal.SIGTERM, RUNNING, ALONE, ""),
         (signal.SIGINT, PREEMPTED, ALONE, ""),
