@@ -1,12 +1,14 @@
 """Measures as text: kinds of columns and table of a probe's rows, and a report's numbers with their units."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..errors import printable
 from ..stats import Estimate, Interval, Moments
 
 TEXT, INTEGER, NUMBER = "text", "integer", "number"
@@ -69,6 +71,16 @@ def format_measure(value: float, low: float = math.nan, high: float = math.nan, 
         return ""
     interval = "" if pd.isna(low) or low == high else f" {format_interval((low, high), unit)}"
     return format_digits(value, unit) + interval
+
+
+def csv_text(table: pd.DataFrame, **options: Any) -> str:
+    """A table as CSV. Texts are safe to print, with an apostrophe before formulas of spreadsheets (not ``-1 [-2]``)."""
+
+    def safe(cell: Any) -> Any:
+        return re.sub(r"^(?=[=+@]|-(?!\d[^=+@|!(]*$))", "'", printable(cell)) if isinstance(cell, str) else cell
+
+    texts = table.select_dtypes(exclude="number").map(safe)
+    return table.assign(**dict(texts.items())).to_csv(index=False, **options)
 
 
 def format_table(table: pd.DataFrame) -> str:

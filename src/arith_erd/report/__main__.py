@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..errors import UserError, counted, user_path
 from ..plots.style import save_png, to_svg
+from ..plots.tables import csv_text
 from ..system.cli_errors import one_line_errors
 from ..system.files import atomic_file, require_writable, write_atomically
 from . import claims, page
@@ -35,8 +36,8 @@ def build(
     svgs = {name: to_svg(figure, name) for name, figure in drawn.items() if figure}
     texts = {
         "claims.md": page.markdown(results, paper, runs_name),
-        "claims.csv": page.claims_table(results, data, paper, runs_name).to_csv(index=False),
-        "runs.csv": page.replicas_table(data).to_csv(index=False, float_format="%.9g"),
+        "claims.csv": csv_text(page.claims_table(results, data, paper, runs_name)),
+        "runs.csv": csv_text(page.replicas_table(data), float_format="%.9g"),
         "index.html": page.render(paper, data, results, svgs, runs_name, out),
     }
     texts |= {f"figures/{name}.svg": svg for name, svg in svgs.items()}

@@ -7,7 +7,7 @@ from itertools import product
 import pandas as pd
 
 from ..errors import UserError, bad_value, counted, printable, unknown_name, user_path
-from ..plots.tables import format_measure, format_table
+from ..plots.tables import csv_text, format_measure, format_table
 from ..system.cli_errors import one_line_errors
 from ..system.files import atomic_file
 from .directory import FINISHED
@@ -56,7 +56,7 @@ def main() -> None:
         if options.json:
             print(result.to_json(orient="records", indent=2))
         elif options.csv:
-            print(result.to_csv(index=False), end="")
+            print(csv_text(result), end="")
         else:
             print(format_table(format_means(result) if keys else format_runs(result)))
 
@@ -68,6 +68,8 @@ def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> 
     runs, column = by_run.agg(columns), "val_seq_acc" if sort == "accuracy" else sort
     if column not in runs:
         raise unknown_name("--sort", sort, (*runs, "accuracy"))
+    if runs[column].dtype == object:  # texts beside numbers cannot be compared
+        runs[column] = runs[column].map(str, na_action="ignore")
     return runs.sort_values([column, "run"], ascending=[not reverse, True], ignore_index=True)
 
 

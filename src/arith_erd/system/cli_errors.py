@@ -15,6 +15,7 @@ Exit statuses of ``train.py``, ``probe.py`` and the other programs:
 import contextlib
 import io
 import os
+import re
 import sys
 import tempfile
 import traceback
@@ -26,6 +27,7 @@ from ..errors import UserError, excerpt, first_line, printable
 from .files import InUseError
 
 EXIT_FAILED, EXIT_INTERNAL, EXIT_BUSY = 1, 70, 75  # the last two are EX_SOFTWARE and EX_TEMPFAIL of sysexits.h
+LINE_CODES, TERMINAL_CODES = re.compile(r"([\n\t])"), re.compile(r"([\r\n\t]|\x1b\[[\d;]*[mAK]|\x1b\[\?25[hl])")
 USER_CODE_NOTE = "failed: "
 """Prefix of the note that names the user's code in which an exception arose."""
 
@@ -89,10 +91,18 @@ class NonFailingFile(io.FileIO):
         return len(data)
 
 
+class EscapingText(io.TextIOWrapper):
+    """Text without control characters, such as somebody's folder may have in its name; a terminal gets rich's own."""
+
+    def write(self, text: str) -> int:
+        codes = TERMINAL_CODES if self.isatty() or "FORCE_COLOR" in os.environ else LINE_CODES
+        return super().write("".join(part if codes.fullmatch(part) else printable(part) for part in codes.split(text)))
+
+
 def _non_failing(stream: TextIO) -> TextIO:
     """The same output by a `NonFailingFile`, line by line, and with characters escaped that its encoding lacks."""
     try:
         buffer = io.BufferedWriter(NonFailingFile(stream.fileno(), "wb", closefd=False))
     except OSError:  # not a file
         return stream
-    return io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=True)
+    return EscapingText(buffer, stream.encoding, "backslashreplace", line_buffering=True)
