@@ -42,10 +42,6 @@ class UserError(Exception):
         super().__init__(text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[:half]} ... {text[-half:]}")
 
 
-DAMAGED_FILE_ERRORS = (UserError, AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
-"""Exceptions that the code which reads a file raises for unexpected content."""
-
-
 def bad_value(key: str, value: object, accepted: str) -> UserError:
     """An error to raise, such as ``task.bits=1: expected an integer from 2 to 9``."""
     received = json.dumps(value) if value is None or isinstance(value, bool) else value  # null, true, false

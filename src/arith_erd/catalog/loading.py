@@ -2,6 +2,7 @@
 
 import glob
 import json
+import math
 import os
 import re
 import warnings
@@ -19,16 +20,7 @@ from ..bundled import RESULTS
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
 from ..digits import plain
-from ..errors import (
-    DAMAGED_FILE_ERRORS,
-    UserError,
-    bad_value,
-    counted,
-    first_line,
-    require_integer,
-    unknown_name,
-    user_path,
-)
+from ..errors import UserError, bad_value, counted, first_line, require_integer, unknown_name, user_path
 from ..interp.hooked import Origin
 from ..models import weights
 from ..models.network import Network
@@ -36,6 +28,7 @@ from ..models.references import is_reference_task, reference
 from ..models.transformer import Transformer
 from ..runs.directory import Run, matching_runs
 from ..seeds import format_seeds, parse_seeds
+from ..system.files import run_path
 from ..system.isolation import isolated
 from ..tasks import Add, Task
 from .export import CONFIG_FILE, WEIGHTS_FILE, LoadedNetwork, download, short_name
@@ -122,11 +115,12 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
 
 def _load_saved(folder: Path, name: str, seed: int | None) -> LoadedNetwork:
     try:
-        saved = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+        file = run_path((folder / CONFIG_FILE).resolve())  # the Hub's cache consists of links
+        saved = json.loads(file.read_text(encoding="utf-8"))
         job, epoch = read_job(saved["job"]), saved["epoch"]
         if epoch is not None:
             require_integer("epoch", epoch, 0)
-    except (OSError, *DAMAGED_FILE_ERRORS) as error:
+    except Exception as error:
         raise UserError(f"{folder / CONFIG_FILE}: {first_line(error)}; expected a file from save_pretrained") from error
     if seed not in (None, job.seeds[0]):
         raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
@@ -141,9 +135,9 @@ def list_pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
         run = Run(path.parent)
         try:
             job = job_of_run(run)
-        except UserError:
+            seeds = [seed for seed in job.seeds if run.weights_file(seed).is_file()]  # `results/` lacks some
+        except Exception:  # whatever is wrong with it, others are listed
             continue
-        seeds = [seed for seed in job.seeds if run.weights_file(seed).is_file()]  # `results/` lacks some
         runs[short_name(job)] |= dict.fromkeys(seeds, run.path)
     return {name: dict(sorted(seeds.items())) for name, seeds in sorted(runs.items()) if seeds}
 
@@ -230,6 +224,7 @@ def _load_state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[
     file = run.weights_file(seed, epoch if epoch in run.saved_epochs(seed) else None)
     file = file if file.is_file() else run.checkpoint_file
     try:
+        run_path(file, run.path, math.inf)
         if file != run.checkpoint_file:
             return weights.checked_state(load_file(file), shapes, str(run.path)), epoch
         if file.is_file():
@@ -243,5 +238,5 @@ def _load_state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[
         raise
     except Exception as error:  # damaged bytes can make an unpickler raise anything
         cure = "if it is damaged, delete it and give the command that trained the run again"
-        raise UserError(f"{file}: cannot be read ({type(error).__name__}); {cure}") from error
+        raise UserError(f"{file}: cannot be read ({first_line(error).partition('. ')[0]}); {cure}") from error
     raise UserError(f"{run.path}: no weights of seed {seed}, neither weights/ nor last.ckpt")

@@ -18,6 +18,7 @@ import pandas as pd
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..runs.directory import Run
+from ..system.files import run_path
 from .loading import load_references, load_run, require_runs
 
 REFERENCE_ALGORITHMS = dict.fromkeys(("erd", "erd_decoy", "remainder"), "sum")
@@ -158,7 +159,7 @@ def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     name = f"{settings['task']['bits']}-bit {config['name']} {'+'.join(variables) or 'none'} {causal_model}".strip()
     worst_interchange_accuracy: dict[int, float] = {}  # by seed, over its variables and tokens
     if variable_sites:
-        tokens = pd.read_csv(run.tokens_file)
+        tokens = pd.read_csv(run_path(run.tokens_file))
         last = tokens[(tokens["epoch"] == tokens["epoch"].max()) & tokens["split"].isin([*variable_sites])]
         worst_interchange_accuracy = last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1).to_dict()
     for entry in run.summary()["seeds"]:

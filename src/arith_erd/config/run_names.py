@@ -4,6 +4,7 @@ Two runs are the same run if their hashes are equal. `run_for_config` therefore 
 of earlier versions, whose names show less.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -58,7 +59,7 @@ def run_for_config(runs_dir: Path, resolved: Mapping[str, Any]) -> Run:
         return run
     with suppress(OSError):  # a folder that cannot be listed is refused when something is written
         for path in sorted(runs_dir.glob(f"*-{short_hash(weights_config(resolved))}")):
-            if (path / "config.yaml").is_file() and not path.name.startswith("."):
+            if os.path.isfile(path / "config.yaml") and not path.name.startswith("."):
                 return Run(path)
     return run
 

@@ -18,6 +18,7 @@ import wandb
 
 from ..errors import printable
 from ..runs.directory import NAMED_GROUPS, Row, Run, short_hash
+from ..system.files import run_path
 from . import Logger
 
 
@@ -80,7 +81,7 @@ class Wandb(Logger):
             resume="allow" if config is None else None,
             config=config if group == name else {**(config or {}), "run": name},
             tags=None if config is None else _tags(config),
-            dir=str(self.folder),
+            dir=str(run_path(self.folder / "wandb").parent),
             mode=self.mode,
             reinit="create_new",
             settings=wandb.Settings(

@@ -1,6 +1,7 @@
 """Weights: initial ones from a seed, and those from untrusted files, such as the authors', read as tensors only."""
 
 import warnings
+import zipfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -53,6 +54,10 @@ def load_tensors(path: Path) -> Any:
     """
     if path.suffix == ".safetensors":
         return load_file(path)
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size or archive.testzip():
+                raise ValueError("a wrong checksum, or compressed")  # `torch.load` ignores both
     with warnings.catch_warnings(action="ignore"):  # our own error is enough
         return torch.load(path, map_location="cpu", weights_only=True)
 

@@ -16,14 +16,14 @@ from rich.table import Table
 from ..config.compose import compose
 from ..config.job import ProbeJob, job_of_run
 from ..digits import plain
-from ..errors import UserError, require_type, user_path
+from ..errors import UserError, first_line, require_type, user_path
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
 from ..plots.style import own_style, save_png
 from ..plots.tables import column_kinds
 from ..runs.directory import Run, first_epoch_reaching, short_hash
 from ..seeds import format_seeds
-from ..system.files import atomic_file, require_writable, write_atomically
+from ..system.files import atomic_file, require_writable, run_path, write_atomically
 from ..system.isolation import isolated
 from ..system.signals import exits_are_errors
 from ..tasks import SAMPLE_SIZE
@@ -245,16 +245,25 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
     runs = [Run(path) for path in require_runs(str(job.run))]
     if job.out and len({run.name for run in runs}) < len(runs):
         raise UserError(f"out={job.out}: several of {job.run} have one name; expected out=null, or runs of one folder")
+    left_out = 0
     for run in runs:
-        epochs = [] if job.epoch is None else select_epochs(run, job_of_run(run).seeds, job.epoch)
-        models = load_seeds(run.path, *epochs[:1])
-        folder = run.path / "probes" / job.folder_name(epochs)
-        if job.out:  # one run's result goes straight there, several runs' side by side
-            folder = job.out / (run.name if len(runs) > 1 else "")
-        weights = {}
-        if job.epoch is None and not run.finished:
-            done = models[0].origin.epoch or max((row["epoch"] for row in run.metrics()), default=0)
-            weights["unfinished"] = f"after epoch {done} of {job_of_run(run).trainer.max_epochs}"
+        try:
+            epochs = [] if job.epoch is None else select_epochs(run, job_of_run(run).seeds, job.epoch)
+            models = load_seeds(run.path, *epochs[:1])
+            folder = run_path(run.path / "probes" / job.folder_name(epochs), run.path)
+            if job.out:  # one run's result goes straight there, several runs' side by side
+                folder = job.out / (run.name if len(runs) > 1 else "")
+            require_writable("out" if job.out else "runs_dir", folder)
+            weights = {}
+            if job.epoch is None and not run.finished:
+                done = models[0].origin.epoch or max((row["epoch"] for row in run.metrics()), default=0)
+                weights["unfinished"] = f"after epoch {done} of {job_of_run(run).trainer.max_epochs}"
+        except Exception as error:  # whatever is wrong with one run of a glob
+            left_out += 1
+            if left_out == len(runs):
+                raise
+            print(f"left out {run.path}: {first_line(error)}", file=sys.stderr)
+            continue
         yield ProbeTarget(job.probe.build(Probe, models=models), folder, models, run, epochs, weights)
 
 

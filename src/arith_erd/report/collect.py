@@ -9,10 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from ..errors import DAMAGED_FILE_ERRORS, excerpt
+from ..errors import excerpt
 from ..plots.tables import INTEGER, TEXT
-from ..runs.directory import FINISHED, METRIC_COLUMNS, NAMED_GROUPS, Row, Run, flat_settings
+from ..runs.directory import FINISHED, METRIC_COLUMNS, NAMED_GROUPS, Row, Run, flat_settings, is_run
 from ..runs.table import ORDER_KEYS, SUMMARY_COLUMNS, VERSIONS, read_replicas
+from ..system.files import run_path
 
 OUR_RUNS, AUTHORS_WEIGHTS = "our runs", "authors' weights"
 OTHER_WEIGHTS, TASK_ALONE = "weights given to the probe", "task"
@@ -69,27 +70,28 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
     problems: dict[str, str] = {}
     curves: dict[str, Path] = {}
     for folder_order, root in enumerate(roots):
-        for path, is_run in _find_folders(root):
+        for path, holds_run in _find_folders(root, problems):
             name = excerpt(os.path.relpath(path, root) if path != root else path.resolve().name)
             if name in metrics:
                 continue
-            if not is_run:
+            if not holds_run:
                 folders.append((path, "", name))
                 continue
             try:
                 replica_rows, epochs = read_replicas(Run(path))
-            except (*DAMAGED_FILE_ERRORS, OSError) as error:  # a damaged run must not stop the report
+                first = replica_rows[0]
+                departs = ", ".join(unpublished_settings(first["settings"], setup))
+                key, picture = selection_key(first), Run(path).curves_file
+                curves |= {f"{name}/curves": picture} if picture.is_file() else {}
+            except Exception as error:  # whatever is wrong with a run must not stop the report
                 problems[name] = excerpt(str(error)).removeprefix(f"{path}: ").removeprefix(f"{path}/")
                 continue
-            first = replica_rows[0]
             problems.pop(name, None)  # that of a damaged copy in an earlier folder
             problems |= {name: first["problem"]} if first["problem"] else {}
             metrics[name] = epochs.assign(run=name)
             shared = {"run": name, "folder_order": folder_order, "finished": first["state"] == FINISHED}
-            departs = ", ".join(unpublished_settings(first["settings"], setup))
-            rows += [row | shared | {"departs": departs, "selection_key": selection_key(first)} for row in replica_rows]
+            rows += [row | shared | {"departs": departs, "selection_key": key} for row in replica_rows]
             folders.append((path / "probes", name, f"{name}/probes"))
-            curves |= {f"{name}/curves": Run(path).curves_file} if Run(path).curves_file.is_file() else {}
     replicas, replica_ids = _replicas(rows)
     ids = replicas.reset_index()[["run", "seed", "replica"]]
     epochs = pd.concat([*metrics.values()] or [_NO_METRICS], ignore_index=True).merge(ids, on=["run", "seed"])
@@ -119,7 +121,7 @@ def _add_probes(
         for path in sorted(folder.glob("*/rows.csv")):
             try:
                 probe, rows = _read_probe(path, run, replica_ids, data.replicas, setup)
-            except (OSError, *DAMAGED_FILE_ERRORS) as error:
+            except Exception as error:
                 where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
                 data.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
                 continue
@@ -131,18 +133,22 @@ def _add_probes(
         data.probes[probe] = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 
 
-def _find_folders(root: Path) -> Iterator[tuple[Path, bool]]:
+def _find_folders(root: Path, problems: dict[str, str]) -> Iterator[tuple[Path, bool]]:
     """Find run directories (True), and folders ``probes`` outside of run directories (False)."""
-    for folder, names, files in os.walk(root):
+    unreadable: list[OSError] = []
+    for folder, names, files in os.walk(root, onerror=unreadable.append):
         path = Path(folder)
         if RUN_FILES & set(files):
             names.clear()
             yield path, True
             continue
         names[:] = sorted(name for name in names if not name.startswith("."))
+        for link in (path / name for name in names if os.path.islink(path / name) and is_run(path / name)):
+            yield link, True
         if "probes" in names:
             names.remove("probes")
             yield path / "probes", False
+    problems |= {excerpt(os.path.relpath(error.filename, root)): str(error.strerror) for error in unreadable}
 
 
 def unpublished_settings(options: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:
@@ -175,10 +181,11 @@ def _read_probe(
     path: Path, run: str, replica_ids: pd.DataFrame, replicas: pd.DataFrame, setup: Mapping[str, Any]
 ) -> tuple[str, pd.DataFrame]:
     """A probe's name and its ``rows.csv``, with the columns of `RunData.probes`. Rows over epochs have another name."""
-    description = json.loads(path.with_name("probe.json").read_text(encoding="utf-8"))
+    root = path.parents[2] if run else path.parents[1]
+    description = json.loads(run_path(path.with_name("probe.json"), root).read_text(encoding="utf-8"))
     name, columns, settings = excerpt(description["name"]), description["columns"], description.get("settings", {})
     dtypes = {column: {TEXT: str, INTEGER: int}.get(kind, float) for column, kind in columns.items()}
-    rows = pd.read_csv(path, dtype=dtypes)
+    rows = pd.read_csv(run_path(path, root), dtype=dtypes)
     if missing := sorted(set(columns) - set(rows)):
         raise ValueError(f"no column {', '.join(missing)}")
     rows = rows[list(columns)].drop(columns="replica", errors="ignore")

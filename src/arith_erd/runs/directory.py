@@ -35,11 +35,13 @@ from typing import Any
 
 import yaml
 
-from ..errors import UserError, bad_value, user_path
+from ..errors import UserError, bad_value, excerpt, first_line, user_path
 from ..seeds import format_seeds, parse_seeds
-from ..system.files import locked, oserrors_naming, remove_partial_files, write_atomically
+from ..system.files import locked, oserrors_naming, remove_partial_files, run_path, write_atomically
 from ..system.machine import git_commit
 
+MAX_CONFIG_SIZE, MAX_SUMMARY_SIZE = 2**18, 2**24  # bytes, for 4,096 seeds
+MAX_DEPTH = 50  # of a configuration; deeper ones overflow the stack of the YAML library in C
 YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C it takes a tenth of the time, of 100 runs 1 s
 NAMED_GROUPS = ("task", "split", "model", "ablation")
 HASHED_GROUPS = (*NAMED_GROUPS, "data")
@@ -104,7 +106,7 @@ class Run:
         """Remove weights of later epochs, since the run resumes from ``epoch``."""
         for later, folder in self._epoch_folders().items():
             if later > epoch:
-                for file in folder.glob("seed=*.safetensors"):
+                for file in run_path(folder, self.path).glob("seed=*.safetensors"):
                     file.unlink()
                 with suppress(OSError):  # somebody's own files in it stay
                     folder.rmdir()
@@ -121,9 +123,9 @@ class Run:
         """Whether the summary is valid and the weights of all its seeds exist."""
         try:
             summary = self.summary()
-            weights = [self.weights_file(int(entry["seed"])) for entry in summary["seeds"]]
-            return bool(summary["status"] == FINISHED and weights and all(path.is_file() for path in weights))
-        except (UserError, KeyError, TypeError, ValueError, OverflowError):
+            seeds = parse_seeds([entry["seed"] for entry in summary["seeds"]])
+            return bool(summary["status"] == FINISHED and all(self.weights_file(seed).is_file() for seed in seeds))
+        except (UserError, KeyError, TypeError):
             return False
 
     def skip_message(self, keep: str, sources: Mapping[str, str]) -> str:
@@ -132,18 +134,20 @@ class Run:
         seeds = [row["seed"] for row in summary["seeds"]]
         try:
             self.config()
-            complete = {*seeds} <= {row["seed"] for row in self.metrics() if row["epoch"] == summary["epochs"]}
-        except (KeyError, UserError):
+            rows = self.metrics()
+            complete = {*seeds} <= {row["seed"] for row in rows if row["epoch"] == summary["epochs"] <= len(rows)}
+        except (KeyError, TypeError, UserError):
             complete = False
         if not complete:
             line += "; it lacks a valid config.yaml or metrics.csv, so tables omit it (overwrite=true trains again)"
-        if keep != "none" and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
+        elif keep != "none" and (missing := self.missing_epochs(keep, seeds, summary["epochs"])):
             line += f"; epochs without kept weights: {len(missing)} (overwrite=true trains again, keeping them)"
         return line
 
     def describe_code_changes(self, sources: Mapping[str, str]) -> str:
         """How the code, and ``sources`` (`source_hashes`), have changed since the run finished; empty if not at all."""
-        then, now, changes = self.summary().get("versions", {}).get("commit"), git_commit() or "", ""
+        versions, now, changes = self.summary().get("versions"), git_commit() or "", ""
+        then = excerpt(str(versions.get("commit") or "")) if isinstance(versions, dict) else ""
         if then and now and then != now:
             changes += f"; trained at commit {then}, the code is now at {now}".replace("-dirty", " with changes")
         elif then and now.endswith("-dirty"):
@@ -158,7 +162,7 @@ class Run:
         """The packages whose ``sources`` (`source_hashes`) have changed since the run finished, if it has."""
         try:
             before = self.summary().get("sources")
-        except UserError:
+        except (OSError, UserError):
             before = None
         known = before if isinstance(before, Mapping) else {}
         return ", ".join(name for name, digest in sources.items() if digest and known.get(name, digest) != digest)
@@ -188,19 +192,26 @@ class Run:
 
     def create(self, resolved: dict[str, Any]) -> None:
         """Make the directory and write ``config.yaml``, the resolved configuration. The caller must hold its lock."""
-        (self.path / "weights").mkdir(parents=True, exist_ok=True)
+        run_path(self.path / "weights").mkdir(parents=True, exist_ok=True)
         for folder in (self.path, self.path / "weights", *self._epoch_folders().values()):
-            remove_partial_files(folder)
+            remove_partial_files(run_path(folder, self.path))
         write_atomically(self.config_file, yaml.safe_dump(resolved, sort_keys=False))
 
     def config(self) -> dict[str, Any]:
-        """The resolved configuration, unchecked; a `UserError` if there is none."""
+        """The resolved configuration: plain values, otherwise unchecked; a `UserError` if there is none."""
+        depth = 0
         try:
-            config = yaml.load(self.config_file.read_text(encoding="utf-8"), YAML_LOADER)
+            text = run_path(self.config_file, limit=MAX_CONFIG_SIZE).read_text(encoding="utf-8")
+            for event in yaml.parse(text, YAML_LOADER):  # one at a time, before anything expands
+                depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+                if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
+                    raise ValueError(f"an alias, a tag, or more than {MAX_DEPTH} levels")
+            config = yaml.load(text, YAML_LOADER)
         except (OSError, ValueError, yaml.YAMLError) as error:
-            raise UserError(f"{self.path}: not a run directory (its config.yaml cannot be read)") from error
-        if not isinstance(config, dict):
-            raise UserError(f"{self.config_file}: expected a mapping of keys to values")
+            reason = getattr(error, "strerror", "") or first_line(error)
+            raise UserError(f"{self.path}: not a run directory (its config.yaml cannot be read: {reason})") from error
+        if not isinstance(config, dict) or any(isinstance(x, int) and abs(x) >= 2**63 for _, x in flatten(config)):
+            raise UserError(f"{self.config_file}: expected a mapping of keys to values, and integers of 64 bits")
         return config
 
     def metrics(self) -> list[Row]:
@@ -215,8 +226,8 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """The contents of ``summary.json``; a `UserError` if it is missing or no JSON object."""
         try:
-            summary = json.loads(self.summary_file.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError) as error:
+            summary = json.loads(run_path(self.summary_file, limit=MAX_SUMMARY_SIZE).read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError) as error:
             raise UserError(f"{self.path}: not finished (its summary.json cannot be read)") from error
         if not isinstance(summary, dict):
             raise UserError(f"{self.path}: not finished (its summary.json is not an object)")
@@ -230,10 +241,15 @@ class Run:
         self.error_file.unlink(missing_ok=True)
 
 
+def is_run(path: Path | str) -> bool:
+    """Whether a folder is a run directory, or perhaps one that we may not read."""
+    return os.path.lexists(f"{path}/config.yaml") or (os.path.isdir(path) and not os.access(path, os.X_OK))
+
+
 def matching_runs(pattern: str) -> list[Path]:
     """The run directories that match a folder or a glob."""
     paths = [pattern] if os.path.isdir(pattern := str(user_path(pattern, "run"))) else glob.glob(pattern)
-    return sorted(Path(path) for path in paths if path == pattern or os.path.isfile(os.path.join(path, "config.yaml")))
+    return sorted(Path(path) for path in paths if path == pattern or is_run(path))
 
 
 def truncate_rows(path: Path, names: Sequence[str], last: int) -> None:
@@ -248,7 +264,7 @@ def truncate_rows(path: Path, names: Sequence[str], last: int) -> None:
 
 def append_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
     """Append the rows of one epoch and flush them to the disk, since the next checkpoint relies on them."""
-    with oserrors_naming(path), path.open("a", encoding="utf-8") as file:
+    with oserrors_naming(path), run_path(path, limit=math.inf).open("a", encoding="utf-8") as file:
         file.write(_lines(rows))
         file.flush()
         os.fsync(file.fileno())
@@ -262,7 +278,7 @@ def _lines(rows: Iterable[Sequence[Any]]) -> str:
 
 def _whole_lines(path: Path) -> list[str]:
     """The lines of a file, without a last line that a kill cut off; none without the file."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    text = run_path(path).read_text(encoding="utf-8") if os.path.lexists(path) else ""
     return text[: text.rfind("\n") + 1].splitlines()
 
 

@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,10 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..errors import DAMAGED_FILE_ERRORS, UserError, excerpt, user_path
+from ..errors import UserError, excerpt, first_line, user_path
 from ..seeds import format_seeds, parse_seeds
 from ..stats import Estimate, Moments
-from ..system.files import is_locked
+from ..system.files import is_locked, run_path
 from .directory import (
     DEFAULT_POSITIONS,
     FINISHED,
@@ -29,6 +30,7 @@ from .directory import (
     Run,
     flat_settings,
     flatten,
+    is_run,
     require_name,
     short_hash,
     weights_config,
@@ -48,22 +50,22 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
 
     The ``state`` is ``finished`` if the summary has all seeds of the configuration, and ``metrics.csv`` all epochs of
     the summary. The weights may be missing, as most are in ``results/runs/``. A damaged summary is described in
-    ``problem``; a damaged configuration or ``metrics.csv`` raises one of `DAMAGED_FILE_ERRORS`, or `OSError`.
+    ``problem``; a damaged configuration or ``metrics.csv`` raises an error.
     """
     config, written = run.config(), run.metrics()
     try:
         seeds, columns = parse_seeds(config["seed"]), _config_columns(config)
-    except DAMAGED_FILE_ERRORS as error:
+    except Exception as error:
         raise UserError(f"config.yaml: not that of a run ({type(error).__name__}: {error})") from error
     metrics = pd.DataFrame(written, columns=list(METRIC_COLUMNS), dtype="float64")
     metrics = metrics.astype({"epoch": "int64", "seed": "int64"}).drop_duplicates(["epoch", "seed"], keep="last")
     last = metrics.drop_duplicates("seed", keep="last").set_index("seed")
     summaries: dict[int, Row] = {}
     state, problem = "failed" if run.error_file.is_file() else "stopped", ""
-    if run.summary_file.exists():
+    if os.path.lexists(run.summary_file):
         try:
             summaries, state = _summary_columns(run.summary(), seeds, last["epoch"]), FINISHED
-        except DAMAGED_FILE_ERRORS as error:
+        except Exception as error:
             state, problem = "damaged", f"summary.json: not that of a finished run ({excerpt(str(error))})"
     columns |= {"state": "training" if state != FINISHED and is_locked(run.path) else state, "problem": problem}
     ends = last.rename(columns={"epoch": "epochs"})[["epochs", *ACCURACY_COLUMNS]].to_dict("index")
@@ -125,14 +127,14 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
     sources = [user_path(run.path if isinstance(run, Run) else run, "runs") for run in listed]
     paths: list[Path] = []
     for source in sources:  # a folder beside runs, as in runs/*, is not looked into
-        inside = os.path.isdir(source) and not any(map(_is_run, sources))
+        inside = os.path.isdir(source) and not any(map(is_run, sources))
         paths += sorted(source.iterdir() if inside else map(Path, glob(str(source)))) or [source]
     paths = [*dict.fromkeys(paths)]
-    directories = [Run(path) for path in paths if _is_run(path) and not path.name.startswith(".")]
+    directories = [Run(path) for path in paths if is_run(path) and not path.name.startswith(".")]
     if not directories:
         received = runs if isinstance(runs, str | Path) else ", ".join(map(str, paths))
         raise UserError(f"{received}: no run there; expected a folder of runs, or a glob of run directories in quotes")
-    backups = [run.backup for run in directories if _is_run(run.backup.path)]
+    backups = [run.backup for run in directories if is_run(run.backup.path)]
     if missing := [path for path in paths if not os.path.lexists(path)]:
         raise UserError(f"{missing[0]}: no such folder; expected only folders that exist, or globs in quotes")
     rows = [row for run in directories for row in _run_rows(run)]
@@ -154,10 +156,14 @@ def accuracy_by_slice(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """A row for each kind of example in ``slices.csv``, such as each ``length``, with its own ``val_seq_acc``."""
     parts = []
     for path, rows in table.groupby("path"):
-        with suppress(OSError):
-            slices = pd.read_csv(Run(Path(str(path))).slices_file).rename(columns={"value": name})
+        try:
+            file = run_path(Run(Path(str(path))).slices_file)
+            slices = pd.read_csv(file, dtype={"value": int, "val_seq_acc": float}).rename(columns={"value": name})
             last = slices[(slices["slice"] == name) & (slices["epoch"] == slices["epoch"].max())]
             parts.append(rows.drop(columns="val_seq_acc").merge(last[["seed", name, "val_seq_acc"]], on="seed"))
+        except Exception as error:  # whatever is wrong with it; if there is none, examples are not drawn
+            if not isinstance(error, FileNotFoundError):
+                print(f"left out {path}: slices.csv: {first_line(error)}", file=sys.stderr)
     return pd.concat(parts) if parts else table.iloc[:0].assign(**{name: []})
 
 
@@ -176,13 +182,9 @@ def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*keys, "seeds", "accuracy", "low", "high"])
 
 
-def _is_run(path: Path | str) -> bool:
-    return os.path.isfile(os.path.join(path, "config.yaml"))
-
-
 def _run_rows(run: Run) -> list[Row]:
     row: Row = {"run": run.name, "path": str(run.path), "state": "unreadable", "age": 0.0}
-    with suppress(*DAMAGED_FILE_ERRORS, OSError):
+    with suppress(Exception):  # whatever is wrong with it, others are listed
         written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint_file)
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
         return [row | replica | _settings_for_table(replica["settings"]) for replica in read_replicas(run)[0]]

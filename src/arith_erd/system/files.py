@@ -1,4 +1,4 @@
-"""Write files whole or not at all, and lock a run directory, so that only one process trains in it."""
+"""Check paths in runs, write files whole or not at all, and lock a run directory, so that one process trains in it."""
 
 import errno
 import fcntl
@@ -6,6 +6,7 @@ import math
 import os
 import secrets
 import socket
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,22 @@ from ..errors import UserError
 MAX_YAML_BYTES, MAX_YAML_VALUES, MAX_YAML_DEPTH = 2**20, 10_000, 50
 PARTIAL_PREFIX = ".partial-"
 """Prefix of the names of unfinished files."""
+MAX_SIZE = 2**28  # bytes of a file that is read whole, such as the rows of 4,000 epochs and 600 seeds
+
+
+def run_path(path: Path, root: Path | None = None, limit: float = MAX_SIZE) -> Path:
+    """The path itself, before a file or folder of a run is read, written or deleted: a stranger may have made it.
+
+    An `OSError` says what is reached by a link out of ``root``, by default the folder of ``path``, larger than
+    ``limit`` bytes, or a pipe or device, which may never end. The root may be a link, and links may stay inside it.
+    """
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root or path.parent)):
+        raise OSError(errno.ELOOP, "a link out of the run directory; expected a file or folder in it", str(path))
+    with suppress(FileNotFoundError):  # a new one
+        status = path.stat()
+        if not (stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_size <= limit)):
+            raise OSError(errno.EINVAL, f"expected an ordinary file of at most {limit:,} bytes", str(path))
+    return path
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -27,11 +44,13 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path, root: Path | None = None) -> Iterator[Path]:
     """Write a file whole or not at all: the block writes to another path, which is flushed and then replaces ``path``.
 
     Several processes may write the same file at once: the last one to finish wins. An `OSError` names ``path``.
+    A link there is replaced; its folder must be in ``root``, as for `run_path`.
     """
+    run_path(path.parent, root or path.parent)
     partial = path.with_name(f"{PARTIAL_PREFIX}{secrets.token_hex(8)}")
     try:
         with oserrors_naming(path):
@@ -115,14 +134,15 @@ def locked(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("a+", encoding="utf-8")  # NFS wants write access for a lock
+        file = run_path(folder / ".lock").open("a+", encoding="utf-8")  # NFS wants write access for a lock
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error.strerror})") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.truncate(0)
-            print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
+            if os.fstat(file.fileno()).st_nlink == 1:  # under another name it may be somebody's own file
+                file.truncate(0)
+                print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
         except BlockingIOError:
             file.seek(0)
             raise InUseError(f"{folder}: in use by {file.read().strip()}; wait for it, or end it") from None
@@ -135,7 +155,7 @@ def locked(folder: Path) -> Iterator[None]:
 def is_locked(folder: Path) -> bool:
     """Whether a process holds the lock of a folder. The file is only read."""
     try:
-        with (folder / ".lock").open() as file:
+        with run_path(folder / ".lock").open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -5,8 +5,8 @@ Random streams need no state, since they are functions of the step. So two runs 
 """
 
 import io
+import math
 import shutil
-import zipfile
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -23,7 +23,7 @@ from ..errors import UserError, first_line
 from ..models.weights import epochs_done, is_float_tensor, load_tensors
 from ..runs.directory import Run, short_hash, weights_config
 from ..system import signals
-from ..system.files import atomic_file
+from ..system.files import MAX_SIZE, atomic_file, run_path
 from .module import LitPack
 from .pack import Pack
 
@@ -88,10 +88,7 @@ def find_checkpoint(run: Run, module: LitPack) -> Path | None:
     if not path.is_file():
         return None
     try:
-        saved = load_tensors(path)
-        with zipfile.ZipFile(path) as archive:
-            if archive.testzip() is not None:  # `torch.load` ignores the checksums
-                raise ValueError("a wrong checksum")
+        saved = load_tensors(run_path(path, limit=math.inf))
         states = saved["state_dict"], module.state_dict()
         saved_shapes, shapes = ({name: x.shape for name, x in state.items()} for state in states)
         (optimizer,) = saved["optimizer_states"]
@@ -121,24 +118,28 @@ def continue_shorter_run(job: Job, module: LitPack, sources: Mapping[str, str]) 
     """
     run, shorter_runs = job.run, {}
     for other in map(Run, job.runs_dir.glob("*-*")):
-        if other.checkpoint_file.is_file() and other.finished:
-            epochs = other.summary().get("epochs", 0)  # of a run that ``trainer.stop_at`` ended not those of its hash
-            same = job.resolved | {"trainer": job.resolved["trainer"] | {"max_epochs": epochs}}
-            if other.name.endswith(f"-{short_hash(weights_config(same))}") and epochs < job.trainer.max_epochs:
-                shorter_runs[epochs] = other
+        try:
+            if other.checkpoint_file.is_file() and other.finished:
+                epochs = other.summary().get("epochs", 0)  # those of its hash, unless ``trainer.stop_at`` ended it
+                same = job.resolved | {"trainer": job.resolved["trainer"] | {"max_epochs": epochs}}
+                if other.name.endswith(f"-{short_hash(weights_config(same))}") and epochs < job.trainer.max_epochs:
+                    shorter_runs[epochs] = other
+        except Exception as error:  # whatever is wrong with somebody else's run
+            print(f"{other.path}: left out ({first_line(error)})")
     for epochs, shorter in sorted(shorter_runs.items(), reverse=True):
         try:
             find_checkpoint(shorter, module)
             files = *shorter.path.glob("weights/epoch=*/seed=*.safetensors"), *shorter.path.glob("*.csv")
             for file in (*files, shorter.checkpoint_file):  # the checkpoint last, since it is what counts
                 target = run.path / file.relative_to(shorter.path)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with atomic_file(target) as partial:
-                    shutil.copyfile(file, partial)
-        except (UserError, OSError) as error:
-            print(f"{shorter.path}: not continued ({error})")
+                run_path(target.parent, run.path).mkdir(parents=True, exist_ok=True)
+                limit = MAX_SIZE if file.suffix == ".csv" else shorter.checkpoint_file.stat().st_size
+                with atomic_file(target, run.path) as partial:
+                    shutil.copyfile(run_path(file, shorter.path, limit), partial)
+            changes = shorter.describe_code_changes(sources)
+        except Exception as error:
+            print(f"{shorter.path}: not continued ({first_line(error)})")
             continue
-        changes = shorter.describe_code_changes(sources)
         print(f"{run.path}: continues {shorter.path}, which was trained to epoch {epochs}{changes}")
         return
 
@@ -158,6 +159,6 @@ def save_weights(run: Run, pack: Pack, epoch: int | None = None) -> None:
     for index, seed in enumerate(pack.seeds):
         path = run.weights_file(seed, epoch)
         path.parent.mkdir(exist_ok=True)
-        with atomic_file(path) as partial:
+        with atomic_file(path, run.path) as partial:
             # Raises an OSError if the disk is full, unlike the library's own writer.
             partial.write_bytes(save(pack.replica_state(index)))

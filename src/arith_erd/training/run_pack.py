@@ -20,7 +20,7 @@ from ..runs.directory import Row, Run, first_epoch_reaching
 from ..seeds import format_seeds
 from ..stats import TokenCounts, stuck_status
 from ..system import signals
-from ..system.files import atomic_file, locked, write_atomically
+from ..system.files import atomic_file, locked, run_path, write_atomically
 from ..system.machine import device_name, memory_limit, versions
 from .build import build_module, build_task_data, make_trainer
 from .callbacks import EpochProgress, MetricsWriter, StopAtAccuracy
@@ -76,7 +76,7 @@ def train_pack(job: Job) -> bool:
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)
             with atomic_file(run.curves_file) as partial:
-                slices = pd.read_csv(run.slices_file) if data.slice_keys else None
+                slices = pd.read_csv(run_path(run.slices_file)) if data.slice_keys else None
                 save_png(draw_learning_curves(run.metrics(), job.title, slices), partial)
             summaries += seed_summaries(run, module.pack, data)
         finally:

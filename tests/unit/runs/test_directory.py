@@ -50,7 +50,11 @@ def test_run_is_finished_when_it_says_so_and_has_the_weights_of_all_its_seeds(tm
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", '{"status": "finished"}', '{"status": "running", "seeds": [{"seed": 0}]}']
+    "text",
+    [
+        *("{", "[]", "{}", "[" * 10**5, '{"status": "finished"}', '{"status": "running", "seeds": [{"seed": 0}]}'),
+        f'{{"status": "finished", "seeds": [{{"seed": {"9" * 300}}}]}}',
+    ],
 )
 def test_summary_that_does_not_say_finished_leaves_the_run_unfinished(text, tmp_path, config):
     run = Run(tmp_path)
@@ -61,7 +65,18 @@ def test_summary_that_does_not_say_finished_leaves_the_run_unfinished(text, tmp_
 
 
 def test_folder_that_is_not_a_run_is_refused(tmp_path):
-    for text in (None, "- 1\n- 2\n", "a: ["):
+    aliases = "a: &a [1, 1]\nb: [*a, *a]\n"  # a few more lines of these make a million
+    for text in (
+        None,
+        "- 1\n- 2\n",
+        "a: [",
+        "[" * 10**5,
+        "- " * 10**5,
+        aliases,
+        "a: !!set {b}",
+        f"a: {10**20}",
+        "x" * 10**6,
+    ):
         if text is not None:
             (tmp_path / "config.yaml").write_text(text)
         with pytest.raises(UserError, match=str(tmp_path)):
@@ -143,7 +158,7 @@ def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_pat
     run = Run(tmp_path)
     run.create({"seed": [0, 1]})
     run.finish({"seeds": [{"seed": 0}, {"seed": 1}], "epochs": 3, "versions": {"commit": None}})
-    write_metrics(run, [row(3, 0), row(3, 1)])
+    write_metrics(run, [row(epoch, seed) for epoch in (1, 2, 3) for seed in (0, 1)])
     for epoch, seed in ((1, 0), (1, 1), (2, 0)):
         run.weights_file(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
         run.weights_file(seed, epoch).touch()

@@ -2,10 +2,12 @@
 
 import json
 
+import pandas as pd
 import pytest
 
 from arith_erd.errors import UserError
 from arith_erd.plots.curves import draw_by_setting
+from arith_erd.plots.tables import csv_text
 from arith_erd.runs.__main__ import accuracy_by_settings, main
 from arith_erd.runs.__main__ import list_runs as listed
 from arith_erd.runs.directory import METRIC_COLUMNS, Run, without_legacy_values
@@ -66,6 +68,34 @@ def test_list_is_sorted_by_any_heading_with_the_unknown_last(folder):
     assert list_runs(str(folder))["run"].to_list() == ["bad", "done", "failed", "odd", "stopped", "worse"]
     with pytest.raises(UserError, match=r"^--sort=loss: expected one of run, state, .*accuracy$"):
         list_runs(str(folder), "loss")
+
+
+def test_damaged_neighbours_are_named_and_left_out(swept, config, monkeypatch, capsys):
+    """Settings that cannot be compared, counted or grouped; names and texts that act in a terminal or a spreadsheet."""
+    (swept / "a" / "slices.csv").write_text("epoch,seed,slice\n1,0,len\xff\n", encoding="latin-1")
+    (swept / "b" / "slices.csv").write_text("epoch,seed,slice,value,val_seq_acc\n1,0,length,3,0.5\n")
+    for name, fraction in (("x\x1b[2J", 0.1), ("=cmd", 10**20), ("@text", "half")):
+        given = config | {"split": config["split"] | {"fraction": fraction}}
+        finish(begun(swept, name, given, seed0=0.5), [0])
+    for typed, says in (
+        ("--sort split.fraction", "unreadable"),
+        ("--csv", "'=cmd"),
+        ("--json", "@text"),
+        ("--by split.fraction", "half"),
+        ("--by length", f"left out {swept}/a: slices.csv: "),
+    ):
+        monkeypatch.setattr("sys.argv", ["runs", str(swept), *typed.split()])
+        main()
+        said = "".join(capsys.readouterr())
+        assert says in said
+        assert "\x1b" not in said
+
+
+def test_text_that_a_spreadsheet_would_calculate_is_quoted_and_numbers_are_not():
+    table = pd.DataFrame(
+        {"x": ["=1", "-2+3", "-1 [-2]", None], "y": [-0.5, 1.0, 2.0, 3.0], "z": [-1, "+1", "@", "\x1b"]}
+    )
+    assert csv_text(table) == "x,y,z\n'=1,-0.5,-1\n'-2+3,1.0,'+1\n-1 [-2],2.0,'@\n,3.0,\\x1b\n"
 
 
 def test_run_that_is_being_replaced_is_listed_beside_the_new_one(folder, config):

@@ -4,14 +4,14 @@ import os
 import socket
 import subprocess
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
 from arith_erd.config.compose import hydra_over_conf
 from arith_erd.errors import UserError
-from arith_erd.system.files import atomic_file, locked, require_plain_yaml, require_writable, write_atomically
+from arith_erd.system.files import (atomic_file, is_locked, locked, require_plain_yaml, require_writable, run_path, write_atomically)
 
 
 def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -68,6 +68,32 @@ def test_second_process_names_the_holder_until_that_dies(tmp_path):
         process.kill()
     with locked(tmp_path / "run"):
         assert (tmp_path / "run" / ".lock").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
+
+
+@pytest.mark.parametrize("damage", [Path.symlink_to, Path.hardlink_to, lambda lock, _: os.mkfifo(lock)])
+def test_lock_that_is_no_file_of_the_run_changes_nothing(damage, tmp_path):
+    (run := tmp_path / "run").mkdir()
+    (theirs := tmp_path / "theirs").write_text("somebody's own")
+    damage(run / ".lock", theirs)
+    assert not is_locked(run)
+    with suppress(UserError), locked(run):
+        assert damage == Path.hardlink_to  # the others are refused
+    assert theirs.read_text() == "somebody's own"
+
+
+def test_path_in_a_run_is_refused_only_if_it_leads_out_or_is_no_file(tmp_path):
+    (tmp_path / "disk" / "run" / "inner").mkdir(parents=True)
+    run = tmp_path / "run"
+    run.symlink_to(tmp_path / "disk" / "run")
+    (run / "inner" / "x").write_text("four")
+    (run / "in").symlink_to("inner")
+    (run / "out").symlink_to(tmp_path)
+    os.mkfifo(run / "pipe")
+    for name in ("inner/x", "in/x", "in/new", "in"):
+        assert run_path(run / name, run) == run / name
+    for path, limit in ((run / "out" / "x", 9), (run / "pipe", 9), (run / "inner" / "x", 3)):
+        with pytest.raises(OSError, match="expected"):
+            run_path(path, run, limit)
 
 
 def test_file_system_without_locks_is_accepted(tmp_path, monkeypatch, capsys):
