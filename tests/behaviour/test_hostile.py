@@ -6,11 +6,11 @@ What a report passes on is in ``tests/unit/report/test_strangers.py``.
 import contextlib
 import os
 import pickle
-import re
 import shutil
+import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -21,8 +21,9 @@ from arith_erd.catalog.loading import load_authors_weights, load_run
 from arith_erd.errors import UserError
 from arith_erd.report.collect import collect
 from arith_erd.report.paper import load_paper
-from arith_erd.runs.directory import Run, flatten
+from arith_erd.runs.directory import Run
 from arith_erd.tasks import Add
+from tests.hostile.__main__ import Hostile
 from tests.tiny import FOUR_EPOCHS
 from tests.values import put
 
@@ -146,37 +147,49 @@ def test_code_in_weights_does_not_run(place, canary, run, train):
                 train(*FOUR_EPOCHS, "checkpoint.keep=all")
 
 
-LEAVES = (None, True, -1, 10**40, 0.5, float("nan"), float("inf"), "add", "../x", "${task}", "\0", "", "\x1b[2J")
+@pytest.mark.parametrize(
+    ("place", "damage", "name"),
+    [
+        ("weights", "link to a folder", "train again"),
+        ("metrics.csv", "pipe", "list"),
+        ("x.csv", "link to a device", "continue"),
+        ("", "no permission", "continue"),
+        ("config.yaml", "aliases", "probe of a glob"),
+        ("config.yaml", "megabyte of [", "load_table"),
+        ("weights/epoch=3", "link to a folder", "train again"),
+        ("probes", "link to a folder", "probe"),
+        (".lock", "link to a file", "train again"),
+        (".lock", "other name of a file", "train again"),
+        ("summary.json", "link to itself", "continue"),
+        ("summary.json", "megabyte of [", "continue"),
+    ],
+)
+def test_damaged_run_harms_nothing(place, damage, name, whole):
+    """A few of the cases of ``python -m tests.hostile``, which says what counts as harm."""
+    with tempfile.TemporaryDirectory() as folder:  # another user must reach it
+        assert not Hostile(Path(folder), whole).tried(3, place, damage, name, seed=0)
 
 
-def anything(random: Random, depth: int = 3) -> Any:
-    """A tree of values that nobody expects."""
-    kind = random.random() if depth else 0
-    if kind < 0.6:
-        return random.choice(LEAVES)
-    items = [anything(random, depth - 1) for _ in range(random.randrange(4))]
-    return items if kind < 0.8 else {random.choice(("x", "name", 3)): item for item in items}
+def test_checkpoint_that_expands_is_refused(run):
+    run.weights_file(0).unlink()
+    with zipfile.ZipFile(run.checkpoint_file) as whole:
+        entries = {name: whole.read(name) for name in whole.namelist()}
+    with zipfile.ZipFile(run.checkpoint_file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in entries.items():
+            archive.writestr(name, data)
+    with pytest.raises(UserError, match=r"last\.ckpt: cannot be read"):
+        load_run(run.path, 0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(30))
-def test_any_value_and_any_byte_in_a_run_is_read_or_refused_in_one_line(seed, run, train):
-    random = Random(seed)
-    files = (run.config_file, run.summary_file, run.metrics_file, run.weights_file(0), run.checkpoint_file)
-    path = random.choice(files)
-    if path == run.config_file:
-        config = run.config()
-        path.write_text(
-            yaml.safe_dump(put(config, random.choice([key for key, _ in flatten(config)]), anything(random)))
-        )
-    else:
-        if path in (run.summary_file, run.metrics_file):  # offsets do not depend on how long it took
-            path.write_text(re.sub(r"\d+\.\d+", "0.5", path.read_text()))
-        data = path.read_bytes()
-        at, length = random.randrange(len(data)), random.randint(1, 300)
-        path.write_bytes(data[:at] + random.choice((b"\xff", b"", data[max(0, at - length) :])) + data[at + length :])
-    for read in (lambda: load_run(run.path, 0), lambda: train(*FOUR_EPOCHS, "checkpoint.keep=all")):
-        with contextlib.suppress(UserError, OSError):
-            read()
-    found = collect([run.path.parent], load_paper().setup)
-    assert all(problem.isprintable() for problem in found.problems.values())
+def test_run_and_folder_reached_by_links_are_read_and_written(run, train, tmp_path):
+    """A run on another disk, and links within it."""
+    elsewhere = Run(run.path.rename(tmp_path / "elsewhere"))
+    run.path.symlink_to(elsewhere.path)
+    (elsewhere.path / "weights").rename(elsewhere.path / "more")
+    (elsewhere.path / "weights").symlink_to("more")
+    elsewhere.summary_file.unlink()
+    before = load_run(run.path, 1).network.state_dict()
+    assert train(*FOUR_EPOCHS, "checkpoint.keep=all").path == run.path
+    assert all(torch.equal(x, before[name]) for name, x in load_run(run.path, 1).network.state_dict().items())
+    assert [*collect([run.path.parent], load_paper().setup).replicas["run"]] == [run.name] * 2
+    assert elsewhere.finished
