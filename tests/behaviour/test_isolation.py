@@ -49,15 +49,15 @@ def state() -> list[Any]:
 
 def results() -> dict[str, Any]:
     vectors = MODEL.run_with_cache(EXAMPLES, "dec.2")[1]["dec.2"][:, 3]
-    eraser = ae.leace(vectors, EXAMPLES.a % 2)
+    eraser = ae.leace(vectors[:, :16], EXAMPLES.a % 2)
     answer = ae.probe("logit_lens", MODEL, pairs=16)
     assert answer.figure().axes
-    trained = ae.fit(ae.Add(bits=3), epochs=1, seeds=1, overrides=OVERRIDES)[0]
+    trained = ae.fit(ae.Add(bits=3), epochs=1, seeds=[1], overrides=OVERRIDES)[0]
     tensors = {
         "fit": next(trained.network.parameters()),
         "fit_das": ae.fit_das(MODEL, PAIRS.causal_model, PAIRS, "dec.2", "r3", steps=2).directions,
-        "flip_signs": ae.flip_signs(vectors, eraser).left,
-        "run": MODEL.run(EXAMPLES, ae.Erase("dec.2", 3, eraser)),
+        "flip_signs": ae.flip_signs(vectors[:, :16], eraser).left,
+        "run": MODEL.run(EXAMPLES, ae.Steer("dec.2", 3, eraser(vectors[:, :16]).repeat(1, 4))),
     }
     assert not any(tensor.is_inference() for tensor in tensors.values())
     right = MODEL.accuracy(EXAMPLES), *MODEL.predict(EXAMPLES).tolist()

@@ -1,6 +1,7 @@
 """Run a probe: from Python with `probe`, or a job that writes files and prints a table without cutting numbers."""
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -38,6 +38,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "errors": {},
     "explorer": {"pairs": 8},
     "interchange": {"pairs": 4, "site": ["dec.1", "dec.2"]},
+    "certificate": {},
     "logit_lens": {"pairs": 8},
     "mechanism": {"pairs": 64, "steered": 64},
     "patching": {"pairs": 16},

@@ -11,7 +11,15 @@ import pytest
 
 from arith_erd.config.compose import hydra_over_conf
 from arith_erd.errors import UserError
-from arith_erd.system.files import (atomic_file, is_locked, locked, require_plain_yaml, require_writable, run_path, write_atomically)
+from arith_erd.system.files import (
+    atomic_file,
+    is_locked,
+    locked,
+    require_plain_yaml,
+    require_writable,
+    run_path,
+    write_atomically,
+)
 
 
 def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
