@@ -11,6 +11,7 @@ from collections.abc import Container
 from contextlib import suppress
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -206,7 +207,7 @@ def _whitened(x: Tensor | Whitened) -> Whitened:
 def as_reals(key: str, value: object) -> Tensor:
     """A tensor or an array of real numbers as a floating-point tensor; anything else is a `UserError`."""
     with suppress(TypeError, ValueError, RuntimeError):
-        x = torch.as_tensor(value)
+        x = value if isinstance(value, Tensor) else torch.from_numpy(np.asarray(value))  # not on torch's default device
         if x.layout == torch.strided and not (x.is_complex() or x.is_meta):
             return x if x.is_floating_point() else x.double()
     raise UserError(f"{key}: received {type(value).__name__}; expected a tensor or an array of real numbers")
