@@ -4,12 +4,11 @@ import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 from hydra._internal.utils import get_args_parser
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode, TaskFunction
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from .. import __version__
@@ -19,7 +18,7 @@ from ..config.sweep import require_single_job
 from ..errors import UserError, bad_value
 from ..system.cli_errors import one_line_errors
 from ..system.signals import catch_signals
-from .sweep import LAUNCHERS, Program, sweep
+from .sweep import Program, sweep
 
 REFUSED_OPTIONS = ("config_path", "config_name", "experimental_rerun")  # options that would run something else
 
@@ -31,15 +30,8 @@ def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable
         def main() -> None:
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions come here, not to Hydra's own printer
             OmegaConf.register_new_resolver("options", compose.option_lines, replace=True)  # for ``--help``
-            cli_overrides = tuple(sys.argv[1:])
-
-            def run_job(composed: DictConfig) -> Any:  # of a search
-                whole = OmegaConf.merge({"hydra": HydraConfig.get()}, composed)  # Hydra takes its own node away
-                with catch_signals():
-                    return program(compose.checked_job(config_name, cast(DictConfig, whole), cli_overrides))
-
             with one_line_errors(), catch_signals():
-                single_job = _handle_command_line(config_name, program, run_job)
+                single_job = _handle_command_line(config_name, program)
                 if single_job is not None:
                     program(single_job)
 
@@ -48,9 +40,7 @@ def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable
     return decorate
 
 
-def _handle_command_line(
-    config_name: compose.ConfigName, program: Program, run_job: TaskFunction
-) -> Job | ProbeJob | None:
+def _handle_command_line(config_name: compose.ConfigName, program: Program) -> Job | ProbeJob | None:
     """Do what the command line asks: return its single job; or run a sweep and exit; or print, as for ``--help``."""
     parser = args_parser()
     if "--version" in sys.argv[1:]:  # Hydra's own would print Hydra's
@@ -80,13 +70,9 @@ def _handle_command_line(
         elif options.multirun or "hydra.mode=MULTIRUN" in overrides:
             overrides = [*overrides, "hydra.mode=MULTIRUN"]
             config = our_hydra.compose_config(config_name, overrides, RunMode.MULTIRUN, with_log_configuration=True)
-            choices = config.hydra.runtime.choices
-            if choices["hydra/sweeper"] == "basic":
-                sweep(config, program, _own_command(config, options.config_dir))
-            elif choices["hydra/launcher"] in LAUNCHERS:
-                raise bad_value("hydra/launcher", choices["hydra/launcher"], "basic for a search")
-            else:  # the sweeper of a plugin
-                our_hydra.multirun(config_name, run_job, overrides)
+            if (sweeper := config.hydra.runtime.choices["hydra/sweeper"]) != "basic":
+                raise bad_value("hydra/sweeper", sweeper, "basic; docs/how-to/search.md has a search by Optuna")
+            sweep(config, program, _own_command(config, options.config_dir))
         else:  # Hydra's own settings, such as folders and logs, have no effect
             config = our_hydra.compose_config(config_name, overrides, RunMode.RUN)
             require_single_job(config)
