@@ -102,6 +102,19 @@ def test_overrides_as_values_are_those_that_are_typed():
     assert ae.compose("train", None).resolved == ae.compose("train").resolved
 
 
+class Downwards(Largest):
+    """Writes the highest digit first, and keeps the names."""
+
+    def completion(self, operands, answer):
+        return super().completion(operands, answer)[:, ::-1]
+
+
+def test_a_task_whose_tokens_have_no_names_is_trained_without_a_mean_error(tmp_path):
+    ae.fit(Downwards(bits=3), Narrow, epochs=1, out=tmp_path)
+    (summary,) = tmp_path.glob("*/summary.json")
+    assert json.loads(summary.read_text())["seeds"][0]["val_mae"] is None
+
+
 @pytest.mark.parametrize(
     "override",
     [

@@ -135,7 +135,7 @@ class Hooked:
     ) -> Array:
         """Answers (N,) to operands, each (N,), or to examples, by greedy decoding with interventions at every step."""
         examples, length = self.task.as_examples(*operands), self.task.answer_length
-        prompt, completion = (torch.as_tensor(x, device=self.device) for x in (examples.prompt, examples.completion))
+        prompt, completion = self.inputs(examples)[0], torch.as_tensor(examples.completion, device=self.device)
         if interventions := as_interventions(interventions):
             self.require_causal(examples)
             tokens = prompt.new_full((len(prompt), length), ZERO)  # those not yet decoded change none before them

@@ -128,7 +128,6 @@ def prepare_pairs(
     for name, task in (("causal model", causal_model.task), ("data", data.causal_model.task)):
         if not task.same_as(model.task):
             raise UserError(f"{name}: received one for {task}; expected the network's task, {model.task}")
-    model.task.require_token_names()  # they say which token is which digit of the causal model's answer
     model.require_causal()
     data = replace(data, causal_model=causal_model)
     if variable is None and len(data.family.vary) != 1:

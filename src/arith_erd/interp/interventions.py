@@ -73,9 +73,9 @@ class InterventionContext:
             else:
                 accepted = "run_with_cache(.., include_prompt=True) caches the prompt's too"
                 raise UserError(f"a value of the answer's {cached} positions: lacks the one to change; {accepted}")
-        several = self.position is None and x.shape[1] > 1
-        if several and value.dim() == x.dim() - 1:  # (N, C) and (k, C) look alike
-            received, wanted = f"a value of shape {tuple(value.shape)} at several positions", tuple(value.shape)
+        several = "positions" if self.position is None else "heads"
+        if x.dim() > 2 and x.shape[1] > 1 and value.dim() == x.dim() - 1:  # (N, C) and (k, C) look alike
+            received, wanted = f"a value of shape {tuple(value.shape)} at several {several}", tuple(value.shape)
             accepted = f"{(1, *wanted)} for every example alike, or {(wanted[0], 1, *wanted[1:])} for one each"
             raise UserError(f"{received}: expected {accepted}")
         per_example = value.dim() == x.dim() and value.shape[0] == self.num_examples

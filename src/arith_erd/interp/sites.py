@@ -142,6 +142,7 @@ class SitePositions:
 
     def scored(self, position: int | str | None, task: "Task") -> list[int]:
         """The answer positions whose tokens score an interchange at a position, or at all for None."""
+        task.require_token_names()
         every = list(range(task.width))
         if position is None or self.hold_only_prompt(task) or self.num_own != task.width:
             return every

@@ -46,8 +46,8 @@ class CrossEntropyAndValue(CrossEntropy):
             accepted = f"{' or '.join(variables)} for task={task.name}"
             raise unknown_name("model.loss.target", self.target, variables, accepted)
         values = variables[self.target].reshape(len(examples), -1).astype(float)
-        if values.shape[1] == task.width and task.completion_order == "plain":
-            values = values[:, ::-1]  # in plain order the lowest digit is the last token
+        if values.shape[1] == task.width:
+            values = values[:, task.answer_digits]  # in plain order the lowest digit is the last token
         self.columns = values.shape[1]
         spread = values.std(axis=0)
         scaled: Array = (values - values.mean(axis=0)) / (spread + (spread == 0))

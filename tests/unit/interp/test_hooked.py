@@ -16,7 +16,6 @@ from arith_erd.digits import ONE, PAD
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
-from arith_erd.interp.das import fit_das
 from arith_erd.interp.erasure import flip_signs, inlp, leace, mean_projection
 from arith_erd.interp.hooked import Hooked, Origin
 from arith_erd.interp.interchange import interchange_accuracy
@@ -467,27 +466,6 @@ def test_a_value_of_two_dimensions_at_several_positions_is_refused(change: type,
     for i in range(rows):
         assert equal(each[i : i + 1], model.run(CLEAN[i : i + 1], change("dec.2", None, value[i])))
     assert equal(model.run(CLEAN[:rows], change("dec.2", 1, value))[:, 0], model.run(CLEAN[:rows])[:, 0])
-
-
-class Swapped(Add):
-    """Writes its lowest digit last, and does not say so."""
-
-    def completion(self, operands, answer):
-        return super().completion(operands, answer)[:, ::-1].copy()
-
-
-def test_a_position_without_a_name_of_its_own_is_refused_wherever_names_count() -> None:
-    task = Swapped(3)
-    network = KINDS["transformer"]()
-    model, adder = Hooked(network, task=task), CausalModel(task)
-    data = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=20)
-    for ask in (
-        lambda: model.run(task.examples(), Replace("dec.2", "r0", ZEROS)),
-        lambda: interchange_accuracy(model, adder, data, sites=["dec.2"], variable="carry"),
-        lambda: fit_das(model, adder, data, site="dec.2", position=1, variable="carry", steps=1),
-    ):
-        with pytest.raises(UserError, match=r"^task=add: has tokens without names; expected its class to define"):
-            ask()
 
 
 def test_held_out_examples_are_those_of_the_split() -> None:

@@ -67,8 +67,18 @@ def test_column_of_a_target_is_read_where_its_token_is_not_yet_known(completion)
     assert (network.x.grad.abs().sum((0, 2)) > 0).tolist() == [True, True, False, False]
 
 
-def test_columns_follow_the_tokens_in_plain_order():
-    reverse, plain = Mul(3), Mul(3, completion_order="plain")
+class Backwards(Mul):
+    def completion(self, operands, answer):
+        return super().completion(operands, answer)[:, ::-1]
+
+    @property
+    def answer_names(self):
+        return super().answer_names[::-1]
+
+
+@pytest.mark.parametrize("plain", [Mul(3, completion_order="plain"), Backwards(3)])
+def test_columns_follow_the_tokens_in_plain_order(plain):
+    reverse = Mul(3)
     loss = CrossEntropyAndValue("dec.1", "running_sum")
     large = Mul(4, base=10)  # whose table is not listed, as in arXiv 2510.00184
     assert loss.targets(large, large.sample(64)).shape == (64, 8)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import arith_erd as ae
 from arith_erd.errors import UserError
@@ -92,6 +93,9 @@ def test_wrong_options_are_refused_with_their_key() -> None:
             make()
 
 
+UNNAMED = "has tokens without names; expected its class to define"
+
+
 class Unnamed(Add):
     """Writes the prompt backwards, and keeps the names."""
 
@@ -160,7 +164,7 @@ def test_large_tables_are_sampled_and_said_so_and_several_lengths_or_no_names_re
         (lambda: ae.probe("logit_lens", hooked(named(["q"] * 5))), "q names two tokens; expected a distinct name"),
         (lambda: ae.probe("logit_lens", hooked(named(["p", "q", "r0", "s", "t"]))), "r0 names two tokens"),
         (lambda: ae.probe("logit_lens", hooked(Add(3, min_bits=1))), "has operands of 1 to 3 bits; expected one"),
-        (lambda: ae.probe("logit_lens", hooked(Unnamed(2))), "has tokens without names; expected its class to define"),
+        (lambda: ae.probe("logit_lens", hooked(Unnamed(2))), UNNAMED),
     ):
         with pytest.raises(UserError, match=f"^task=add: {message}"):
             ask()
@@ -190,9 +194,38 @@ def test_the_head_of_a_row_is_the_one_that_an_intervention_changes():
     for head in (0, 1):
         chosen = rows[(rows["site"] == site) & (rows["head"] == head) & (rows["query"] == "r1")]
         _, cache = model.run_with_cache(examples, site, include_prompt=True)
-        replaced = Replace(site, "r1", cache[site].mean(0)[-TASK.width + 1], head=head)  # (nh, S)
+        replaced = Replace(site, "r1", cache[site].mean(0, keepdim=True)[:, -TASK.width + 1], head=head)  # (1, nh, S)
         _, patched = model.run_with_cache(examples, site, replaced, include_prompt=True)
         pattern = patched[site][:, -TASK.width + 1].mean(0)  # the same mean, and no spread
         np.testing.assert_allclose(chosen["weight"], pattern[head], atol=1e-5)
         spread = patched[site][:, -TASK.width + 1].std(0).sum(-1)
         assert spread[head] < 1e-4 < spread[1 - head]
+
+
+class Reversed(Add):
+    """Writes its answer from the highest digit, and keeps the names."""
+
+    def completion(self, operands, answer):
+        return super().completion(operands, answer)[:, ::-1]
+
+
+class ReversedTwice(Reversed, Backwards):
+    """Keeps the names of a class that writes in another order."""
+
+
+@pytest.mark.parametrize("task", [Reversed(2), ReversedTwice(2)])
+def test_tokens_without_names_are_refused_wherever_a_name_is_looked_up(task):
+    """Names of the default order would score, replace or decode the wrong digit."""
+    model = hooked(task)
+    adder = ae.CausalModel(task)
+    pairs = ae.CounterfactualDataset.sample(adder, vary="carry", n=8)
+    for ask in (
+        lambda: ae.interchange_accuracy(model, adder, pairs, sites="dec.1"),
+        lambda: ae.interchange_accuracy(model, adder, pairs, ae.Interchange("dec.1", 0)),
+        lambda: ae.fit_das(model, adder, pairs, "dec.1", 0),
+        lambda: model.run(task.examples(), ae.Replace("dec.1", "r0", torch.zeros(16))),
+        lambda: model.predict([1], [2]),
+    ):
+        with pytest.raises(UserError, match=f"^task={task.name}: {UNNAMED}"):
+            ask()
+    assert model.run(task.examples(), ae.Replace("dec.1", 0, torch.zeros(16))).isfinite().all()  # an index needs none
