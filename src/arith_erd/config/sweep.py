@@ -1,5 +1,6 @@
 """The jobs of a sweep: expanded, and all checked before the first is started."""
 
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,8 +41,10 @@ class SweepJob:
 
     @property
     def key(self) -> str:
-        """What the job makes, however it is typed: the path of its run, or else its overrides."""
-        return str(self.checked.run.path.absolute()) if isinstance(self.checked, Job) else " ".join(self.overrides)
+        """What the job makes, however it is typed: the path of its run, or else its overrides and where they hold."""
+        if isinstance(self.checked, Job):
+            return str(self.checked.run.path.absolute())
+        return " ".join([os.getcwd(), *(one for one in self.overrides if not one.startswith("wait="))])
 
     @property
     def finished(self) -> bool:
@@ -130,8 +133,9 @@ def checked_jobs(config: DictConfig, divided: bool) -> list[SweepJob]:
     if any(job.failure for job in jobs):
         print(f"none of the {len(jobs)} jobs was started", file=sys.stderr)
         raise SystemExit(EXIT_FAILED)
-    if divided and len(packs := [pack for job in jobs for pack in job.packs()]) > len(jobs):
-        jobs = [replace(pack, number=number) for number, pack in enumerate(packs)]
+    packs = {pack.key: pack for job in jobs for pack in job.packs()} if divided else {}  # jobs may share a pack
+    if packs and [*packs] != [job.key for job in jobs]:
+        jobs = [replace(pack, number=number) for number, pack in enumerate(packs.values())]
     for job in jobs:
         if job.finished and not job.overwrites:
             job.status = "skipped"

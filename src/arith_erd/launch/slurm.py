@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..config.sweep import SweepJob
 from ..errors import UserError, bad_value, counted
+from ..system.files import run_path
 from ..system.slurm import ENDED, accounted_state, array_tasks, submit
 from ..system.start import log_file, start_command, task_keys, write_tasks
 
@@ -43,7 +44,7 @@ def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: Di
     _check(node)
     root.mkdir(parents=True, exist_ok=True)
     try:
-        with (root / ".lock").open("w") as lock:
+        with run_path(root / ".lock").open("a") as lock:
             with suppress(OSError):  # not every file system has locks
                 fcntl.flock(lock, fcntl.LOCK_EX)  # until the same command elsewhere has submitted its jobs
             waiting = _under_way(jobs)
@@ -97,6 +98,8 @@ def _wait_for(waiting: dict[Place, SweepJob], wait: bool) -> None:
         try:
             queue, reasons = array_tasks(), set[str]()
         except (OSError, subprocess.SubprocessError):  # Slurm's controller may be away for a while
+            if not wait:
+                return
             time.sleep(POLL_SECONDS)
             continue
         for place, job in [*waiting.items()]:

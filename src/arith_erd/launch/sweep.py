@@ -16,9 +16,10 @@ from ..config.sweep import SweepJob, checked_jobs
 from ..errors import UserError, bad_value, counted
 from ..plots.tables import format_table
 from ..system.cli_errors import EXIT_BUSY, EXIT_FAILED, line_and_status, one_line_errors
+from ..system.files import run_path
 from ..system.signals import catch_signals
 
-Program = Callable[[Any], Any]  # takes a `Job` or a `ProbeJob`, and returns the objective of a search
+Program = Callable[[Any], Any]  # takes a `Job` or a `ProbeJob`
 LAUNCHERS = {"slurm": ".slurm", "gpus": ".processes", "ray_gpus": ".processes"}
 
 
@@ -38,7 +39,7 @@ def sweep(config: DictConfig, program: Program, command: Sequence[str]) -> None:
             if name == "basic":
                 run_locally(jobs, program, fail_fast)
             elif missing:
-                root = cast(Job, missing[0].checked).runs_dir / f".{name}"
+                root = run_path(cast(Job, missing[0].checked).runs_dir / f".{name}")
                 import_module(LAUNCHERS[name], __package__).run(missing, command, root, config)
         finally:
             print_results(jobs)

@@ -105,8 +105,10 @@ class Wandb(Logger):
 
     def replay(self, rows: Sequence[Row]) -> None:
         self.log(rows)
+        if self.failed or self.mode == "disabled":  # nothing replaces the earlier files
+            return
         files = {Path(run.sync_dir).name for run in self.runs.values()}
-        for earlier in self.folder.resolve().glob("wandb/offline-run-*-epochs") if not self.failed else ():
+        for earlier in self.folder.resolve().glob("wandb/offline-run-*-epochs"):
             if earlier.name not in files and earlier == earlier.resolve():  # uploaded later, it would replace ours
                 shutil.rmtree(earlier, ignore_errors=True)
 

@@ -56,14 +56,16 @@ def array_tasks() -> dict[tuple[Path, str], ArrayTask]:
     """
     words = ("--noheader", "--array", "--states=all", f"--user={os.geteuid()}", "--format=%F|%K|%T|%r|%o")
     lines = (line.split("|", 4) for line in _output("squeue", *words, timeout=60).splitlines())
-    return {
+    return {  # a script's arguments may hold anything, a new line too
         (Path(script).parent, index): ArrayTask(f"{job}_{index}", state, reason)
-        for job, index, state, reason, script in lines
+        for job, index, state, reason, script in (parts for parts in lines if len(parts) == 5 and parts[1].isdigit())
     }
 
 
 def accounted_state(task: str) -> str:
     """The state of a task that has left the queue, as the accounting has it; without accounting ``unknown``."""
+    if not task:  # `sacct` would list other jobs
+        return "unknown"
     try:
         output = _output("sacct", "--noheader", "--parsable2", "-X", f"--jobs={task}", "--format=State", timeout=60)
     except (OSError, subprocess.SubprocessError):

@@ -14,6 +14,7 @@ import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.config.job import Job as TrainJob
+from arith_erd.config.sweep import SweepJob
 from arith_erd.errors import UserError
 from arith_erd.launch.cli import entry_point
 from arith_erd.runs.directory import METRIC_COLUMNS
@@ -254,6 +255,28 @@ def test_launcher_gets_a_command_line_for_each_pack_that_is_missing(command, mon
     command(finish, *words)
     assert len(sent) == 31
     assert table(capsys.readouterr().out)["task=add seed=0-63"] == "skipped"
+    sent.clear()
+    command(finish, "-m", "hydra/launcher=gpus", "seed=0-1,0-3", "pack.max_replicas=2")  # 0-1 is asked for twice
+    assert [job.checked.seeds for job in sent] == [(0, 1), (2, 3)]
+    assert [job.number for job in sent] == [0, 1]
+
+
+def test_job_of_a_probe_is_that_of_its_folder_whether_the_command_waits_or_not(monkeypatch, tmp_path):
+    waits, looks = (SweepJob(0, ["probe=errors", "run=runs/a", wait], []) for wait in ("wait=true", "wait=false"))
+    here = waits.key
+    assert here == looks.key
+    monkeypatch.chdir(tmp_path)
+    assert waits.key != here  # runs/a is another run
+
+
+def test_links_out_of_the_folder_of_a_launcher_are_refused(command, monkeypatch, tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "runs" / ".gpus").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert command(finish, "-m", "hydra/launcher=gpus", "seed=0,1") == EXIT_FAILED
+    assert "a link out of the run directory" in capsys.readouterr().err
+    assert not [*(tmp_path / "elsewhere").iterdir()]
 
 
 @pytest.mark.slow

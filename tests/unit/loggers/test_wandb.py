@@ -170,6 +170,11 @@ def test_failed_run_is_marked_failed_and_a_resumed_one_replaces_it(home):
     ]
     assert [record["exit_code"] for record in found["exit"]] == [1]
     assert found["run"][0]["project"] == "sums"
+    disabled = Wandb(mode="disabled")  # writes nothing that could replace the files
+    disabled.start("a-run", (0, 1), {}, home)
+    disabled.replay(rows)
+    disabled.finish([])
+    assert all(log.is_file() for log in logs)
 
 
 @pytest.mark.slow
