@@ -99,7 +99,7 @@ def test_packs_on_gpus_survive_a_signal_and_end_as_those_of_one_process(cli, tmp
     first.send_signal(signal.SIGTERM)
     output, _ = first.communicate()
     assert first.returncode == 128 + signal.SIGTERM, output
-    second = cli(*launch[1:])
+    second = cli(*launch[1:], CUDA_VISIBLE_DEVICES="0,1")
     assert second.returncode == 0, second.stdout + second.stderr
     logs = "".join(path.read_text() for path in tmp_path.glob("gpus/.gpus/*/logs/*"))
     assert logs.count("stopped; the same command continues") == logs.count("resuming from epoch") == 2, logs

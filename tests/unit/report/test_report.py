@@ -17,7 +17,7 @@ def test_empty_folder_gives_a_report_that_says_what_to_run(tmp_path: Path, capsy
     main([str(tmp_path / "runs"), "--out", str(tmp_path / "report")])
     printed, page = capsys.readouterr().out, (tmp_path / "report" / "index.html").read_text()
     total = sum(claim.counted for claim in load_paper().claims)
-    assert f"Of {total} results: {total} not run (" in printed
+    assert f"Of {total} results: {total} not run. " in printed
     for text in (printed, page):
         assert "python train.py -m experiment=fig3" in text
     assert "There is no run in" in page
