@@ -50,19 +50,9 @@ __all__ += ["GRU", "LSTM", "MLP", "Add", "Add3", "AddScratchpad", "CausalModel",
 __all__ += ["Eraser", "Examples", "Hooked", "Interchange", "Intervention", "LengthSplit", "LoadedNetwork", "Logger"]
 __all__ += ["Loss", "ModAdd", "Mul", "NanoGPT", "Network", "NetworkProbe", "Probe", "ProbeResult", "RandomOutput"]
 __all__ += ["RandomSplit", "Replace", "Split", "Steer", "Sub", "Subspace", "Task", "TokenSplit", "Transformer"]
-__all__ += [
-    "UserError",
-    "ValueSplit",
-    "certificate",
-    "compose",
-    "fit",
-    "fit_das",
-    "flip_signs",
-    "inlp",
-    "interchange_accuracy",
-]
-__all__ += ["leace", "load_authors_weights", "load_pretrained", "load_references", "load_run", "load_seeds"]
-__all__ += ["load_table", "mean_projection", "probe", "score_method", "train", "trust", "zoo"]
+__all__ += ["UserError", "ValueSplit", "certificate", "compose", "fit", "fit_das", "flip_signs", "inlp"]
+__all__ += ["interchange_accuracy", "leace", "load_authors_weights", "load_pretrained", "load_references", "load_run"]
+__all__ += ["load_seeds", "load_table", "mean_projection", "probe", "score_method", "train", "trust", "zoo"]
 
 
 @cache

@@ -21,7 +21,7 @@ from ..models.network import (
     greedy_tokens,
     is_causal,
     keep_padding,
-    sequence_correct,
+    sequence_accuracy,
     shift_right,
 )
 from ..splits import Split
@@ -129,9 +129,7 @@ class Hooked:
         return next((p.device for p in self.network.parameters()), torch.device("cpu"))
 
     def predict(
-        self,
-        *operands: npt.ArrayLike | Examples,
-        interventions: Intervention | Sequence[Intervention] = (),
+        self, *operands: npt.ArrayLike | Examples, interventions: Intervention | Sequence[Intervention] = ()
     ) -> Array:
         """Answers (N,) to operands, each (N,), or to examples, by greedy decoding with interventions at every step."""
         examples, length = self.task.as_examples(*operands), self.task.answer_length
@@ -158,8 +156,7 @@ class Hooked:
         if not isinstance(examples, Examples):
             raise UserError(f"accuracy: received {type(examples).__name__}; expected examples, then interventions")
         self.require_causal(examples)
-        completion, logits = torch.from_numpy(examples.completion), self.run(examples, interventions).cpu()
-        return float(sequence_correct(logits.argmax(-1), completion).double().mean())
+        return sequence_accuracy(self.run(examples, interventions).cpu(), torch.from_numpy(examples.completion))
 
     def held_out(self) -> Examples:
         """The examples that were held out from training, as in ``model.accuracy(model.held_out())``."""

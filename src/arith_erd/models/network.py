@@ -160,6 +160,11 @@ def sequence_correct(predicted: Tensor, completion: Tensor) -> Tensor:
     return ((predicted == completion) | (completion == PAD)).all(dim=-1)
 
 
+def sequence_accuracy(logits: Tensor, completion: Tensor) -> float:
+    """The share of completions (N, m) whose tokens are all the likeliest of logits (N, m, V)."""
+    return float(sequence_correct(logits.argmax(-1), completion).double().mean())
+
+
 def keep_padding(predicted: Tensor, completion: Tensor) -> Tensor:
     """Predicted tokens (N, m) without those on the padding of completions (N, m), which follows the answer."""
     return predicted.where(completion != PAD, completion)

@@ -17,7 +17,7 @@ from ..interp.hooked import Hooked
 from ..interp.interchange import finite_cache
 from ..interp.interventions import Erase
 from ..models import Transformer
-from ..models.network import sequence_correct
+from ..models.network import sequence_accuracy
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from ..tasks import Task
@@ -188,8 +188,7 @@ def accuracy_after(model: Hooked, site: str, pairs: Tensor) -> Callable[..., flo
     forward = model.resume_from(site, examples)
 
     def measure(*erasers: Eraser) -> float:
-        tokens = forward([Erase(site, None, eraser) for eraser in erasers]).argmax(dim=-1)  # (M, m)
-        return float(sequence_correct(tokens, completion).double().mean())
+        return sequence_accuracy(forward([Erase(site, None, eraser) for eraser in erasers]), completion)
 
     return measure
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ..config.causal_models import CausalModelSpec
 from ..interp.hooked import Hooked
-from ..mechanism.certificate import CLEAR, RULE, Certificate, certificate
+from ..mechanism.certificate import CLEAR, RULE, certificate
 from ..mechanism.responses import build_prefix_model
 from ..plots import style
 from ..plots.curves import EpochCurves
@@ -41,11 +41,8 @@ class CertificateProbe(NetworkProbe):
     causal_model: CausalModelSpec = None
 
     def __post_init__(self) -> None:
-        self.user_model = build_prefix_model(self.task, self.causal_model, "probe.causal_model")
-        self.certificate = cache(self._certificate)  # each network once: for rows and files
-
-    def _certificate(self, model: Hooked) -> Certificate:
-        return certificate(model, self.user_model)
+        user_model = build_prefix_model(self.task, self.causal_model, "probe.causal_model")
+        self.certificate = cache(lambda model: certificate(model, user_model))  # each network once: for rows and files
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         yield from self.certificate(model).shares().to_dict("records")

@@ -14,7 +14,7 @@ from ..interp.erasure import MIN_RELATIVE_DEVIATION, Whitened, leace, whiten
 from ..interp.hooked import Hooked
 from ..interp.interchange import finite_cache
 from ..interp.interventions import Steer
-from ..models.network import sequence_correct, shift_right
+from ..models.network import sequence_accuracy, shift_right
 from ..plots.panels import Lines
 from .probe import Count, Natural, NetworkProbe, OneOrMore, as_list, select_sites
 
@@ -95,13 +95,13 @@ class Dose(NetworkProbe):
                 sums = examples.answer[base]
                 target = completions[example_of_value[sums + delta]]
                 forward = model.resume_from(site, (prompts[base], shift_right(target)))
-                no_intervention = _accuracy(forward(), target)
+                no_intervention = sequence_accuracy(forward(), target)
                 for method in self.methods:
                     linear = method != "centroids"
                     step = delta * units[method].expand(size, -1) if linear else means[sums + delta] - means[sums]
                     steps = [step, *(_random_step(step, self.seed + i) for i in range(NUM_CONTROLS))]
                     interventions = [Steer(site, None, step.view(-1, *cached.shape[1:])) for step in steps]
-                    answer, *controls = (_accuracy(forward([x]), target) for x in interventions)
+                    answer, *controls = (sequence_accuracy(forward([x]), target) for x in interventions)
                     setting = {"site": site, "method": method, "delta": delta, "n": size}
                     shares = {"answer": answer, "no_intervention": no_intervention, "random": float(np.mean(controls))}
                     yield setting | shares
@@ -140,8 +140,3 @@ def _random_step(step: Tensor, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     random = torch.randn(step.shape[1], generator=generator, dtype=torch.float64).to(step)
     return step.norm(dim=1, keepdim=True) * random / random.norm()
-
-
-def _accuracy(logits: Tensor, target: Tensor) -> float:
-    """The share of answers that equal the target (n, m) in all tokens."""
-    return float(sequence_correct(logits.argmax(-1), target).double().mean())

@@ -59,8 +59,7 @@ def _notes(error: Exception, start: str) -> list[str]:
 def one_line_errors() -> Iterator[None]:
     """If the block raises, print one line on standard error and exit. `SystemExit`, also after a signal, passes.
 
-    A warning is one line too.
-    Within the block a closed or full standard output or error is replaced by ``/dev/null`` instead of raising.
+    A warning is one line too. A closed or full standard output or error is replaced by ``/dev/null`` in the block.
     """
     os.environ["MPLBACKEND"] = "agg"  # figures go to files; another value that matplotlib does not know would end it
     before, format_before = (sys.stdout, sys.stderr), warnings.formatwarning
