@@ -7,10 +7,10 @@ The rule that the networks are held against is ``local_remainder``: bit t is rou
 
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -59,11 +59,11 @@ class Certificate:
 
     def shares(self) -> pd.DataFrame:
         """The share ``right`` of ``n`` answers that each ``algorithm`` gives, by ``bit`` and ``distance``."""
-        return self._table(lambda algorithm, against: not against).drop(columns="against")
+        return self._table.query("against == ''").drop(columns="against").reset_index(drop=True)
 
     def contrasts(self) -> pd.DataFrame:
         """The share ``right`` of the ``n`` answers on which an ``algorithm`` and the one ``against`` it differ."""
-        return self._table(lambda algorithm, against: bool(against))
+        return self._table.query("against != ''").reset_index(drop=True)
 
     def precision(self) -> pd.DataFrame:
         """For each ``bit`` a probit of rounding up on the fraction of a_t + b_t + c: ``threshold`` and ``sigma``.
@@ -71,7 +71,16 @@ class Certificate:
         A network that computes the rule with a noise of sigma in c has the threshold 1/2. Answers that are all equal
         have neither.
         """
-        fits = {t: fit_probit(np.arange(2**t) / 2**t, up, n) for t, (up, n) in self._rounded_up.items()}
+        counts: dict[int, Any] = defaultdict(
+            int
+        )  # t -> answers a_t + b_t + c rounded up, and all (2, 2^t), by fraction
+        for block in blocks(self.task):
+            x, t = block.inputs, block.inputs.t
+            total = x.column_sum + x.c
+            inside = (total >= 0) & (total < x.column_sums.max_total[t])
+            up, fraction = self._bits(block) != np.floor(total) % 2, (x.lower_sum - x.prefix) % 2**t
+            counts[t] += np.array([np.bincount(fraction[inside & which], minlength=2**t) for which in (up, True)])
+        fits = {t: fit_probit(np.arange(2**t) / 2**t, up, n) for t, (up, n) in counts.items()}
         return pd.DataFrame([{"bit": t, "threshold": x, "sigma": sigma} for t, (x, sigma) in fits.items()])
 
     def counterexamples(self) -> pd.DataFrame:
@@ -106,44 +115,24 @@ class Certificate:
         return self.answers[block.inputs.t][block.pairs].ravel().astype(np.int64)
 
     @cached_property
-    def _counts(self) -> dict[tuple[str, str, int], Array]:
-        """(algorithm, against, t) -> its answers, and all (2, 2^t + 1), by distance in units of 2^-(t + 1)."""
-        counts: dict[tuple[str, str, int], Array] = defaultdict(lambda: np.zeros((2, 1), dtype=np.int64))
+    def _table(self) -> pd.DataFrame:
+        """The rows of `contrasts`, and those of `shares`, which are ``against`` none."""
+        counts: dict[Any, Any] = defaultdict(int)  # algorithm, against, t -> its answers, and all (2, 2^t + 1)
         for block in blocks(self.task, self.user_model):
             t, bits = block.inputs.t, self._bits(block)
             right = {name: predicted == bits for name, predicted in block.predicted.items()}
             chosen = {(name, ""): np.ones_like(rows) for name, rows in right.items()}
             chosen |= {pair: right[pair[0]] != right[pair[1]] for pair in CONTRASTS if {*pair} <= right.keys()}
             for (name, against), rows in chosen.items():
-                of_all = [
-                    np.bincount(block.distance[rows & which], minlength=2**t + 1) for which in (right[name], True)
-                ]
-                counts[name, against, t] = counts[name, against, t] + of_all
-        return dict(counts)
-
-    @cached_property
-    def _rounded_up(self) -> dict[int, Array]:
-        """t -> answers that are a_t + b_t + c rounded up, and all (2, 2^t), by its fraction in units of 2^-t."""
-        counts: dict[int, Array] = defaultdict(lambda: np.zeros((2, 1), dtype=np.int64))
-        for block in blocks(self.task):
-            x, t = block.inputs, block.inputs.t
-            total = x.column_sum + x.c
-            inside = (total >= 0) & (total < x.column_sums.max_total[t])
-            up, fraction = self._bits(block) != np.floor(total) % 2, (x.lower_sum - x.prefix) % 2**t
-            of_all = [np.bincount(fraction[inside & which], minlength=2**t) for which in (up, True)]
-            counts[t] = counts[t] + of_all
-        return dict(counts)
-
-    def _table(self, wanted: Callable[[str, str], bool]) -> pd.DataFrame:
-        columns = ("algorithm", "against", "bit", "distance", "right", "n")
+                by_distance = [np.bincount(block.distance[x], minlength=2**t + 1) for x in (rows & right[name], rows)]
+                counts[name, against, t] += np.array(by_distance)
         rows = (
-            (algorithm, against, t, distance / 2 ** (t + 1), right / n, n)
-            for (algorithm, against, t), counts in self._counts.items()
-            if wanted(algorithm, against)
-            for distance, (right, n) in enumerate(counts.T.tolist())
+            (*key, distance / 2 ** (key[-1] + 1), right / n, n)
+            for key, of_all in counts.items()
+            for distance, (right, n) in enumerate(of_all.T.tolist())
             if n
         )
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(rows, columns=["algorithm", "against", "bit", "distance", "right", "n"])
 
 
 def certificate(model: Hooked, user_model: CausalModel | None = None) -> Certificate:

@@ -5,8 +5,7 @@ over the bits t of the answer::
 
     flip_propagate, flip_settled            share of answers that change when r_(t-1) is inverted, by stratum
     prompt_only, local_carry, remainder     share of answers that each hypothesis predicts after random prefixes
-    carry, value, value_of_remainder        informedness of steering at the best site: the share of answers that change
-                                            where they should, minus the share that change where they should not
+    carry, value, value_of_remainder        informedness (`responses`) of steering at the best site
 
 `EXTRA_COMPONENTS` are measured too, but no distance uses them::
 
