@@ -5,7 +5,6 @@ All of this uses forward hooks, so the networks know nothing of interventions, a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from ..splits import Split
 from ..system.isolation import isolated
 from ..tasks import Examples, Task
 from .forward import ForwardPass, require_layout, run_batch, split_batches
-from .hooks import edit_outputs
+from .hooks import cache_outputs
 from .interventions import Intervention, as_interventions
 from .sites import SitePositions, layers, require_sites
 
@@ -238,15 +237,13 @@ class Hooked:
         cached: dict[str, list[Tensor]] = {site: [] for site in sites}
         with isolated(False, self.network):
             for batch, tensors in split_batches(self.inputs(inputs), batch_size):
-
-                def store(site: str, x: Tensor, tensors: Sequence[Tensor] = tensors) -> None:
+                with cache_outputs(self.sites, sites) as outputs:
+                    logits.append(run_batch(self, interventions, batch, tensors))
+                for site, x in outputs.items():
                     require_layout(site, x, tensors)
                     positions = SitePositions.in_run(site, x, tensors, self.answer_length)
                     own = x.shape[1] if include_prompt else positions.num_own
-                    cached[site].append(x[:, -own:].clone())  # now, since the network may change x in place
-
-                with edit_outputs(self.sites, {site: partial(store, site) for site in sites}, prepend=False):
-                    logits.append(run_batch(self, interventions, batch, tensors))
+                    cached[site].append(x[:, -own:].clone())  # a view would keep the rest in memory
             return torch.cat(logits), {site: torch.cat(batches) for site, batches in cached.items()}
 
     def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH_SIZE) -> ForwardPass:
