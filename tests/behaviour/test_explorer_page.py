@@ -79,7 +79,7 @@ def in_python(model, known, action, prompt, source):
         mean = known[f"mean.{site}"]
         names = task.prompt_names if site.startswith("enc.") else task.answer_names
         names = [*task.prompt_names, *task.answer_names] if len(mean) > max(15, len(names)) else names
-        rows = mean.unflatten(1, (8, -1)) if site.endswith(".z") else mean
+        rows = mean.unflatten(1, (1, 8, -1)) if site.endswith(".z") else mean
         if head is None:
             return [Replace(site, name, row) for name, row in zip(names, rows, strict=True)]
         own = Subspace(torch.eye(64)[:, 8 * head : 8 * head + 8])

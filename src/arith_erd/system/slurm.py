@@ -33,11 +33,11 @@ def requeue(number: signal.Signals) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)  # else the alarm would requeue once more
     try:
         if number == signal.SIGTERM:  # a job that is preempted is RUNNING still, a cancelled one is COMPLETING
-            output = _output("scontrol", "show", "job", "--oneliner", job, timeout=1)
+            output = _output("scontrol", "show", "job", "--oneliner", job, timeout=10)
             if "JobState=RUNNING" not in output or not re.search(r"PreemptTime=\d", output):
                 return
-        _output("scontrol", "requeue", job, timeout=1)
-        print(f"Slurm job {job}: requeued", flush=True)
+        print(f"Slurm job {job}: requeueing", flush=True)  # afterwards Slurm may kill us before anything is printed
+        _output("scontrol", "requeue", job, timeout=10)
     except (OSError, subprocess.SubprocessError) as error:
         print(f"Slurm job {job}: not requeued ({error}); submit it again to continue", file=sys.stderr, flush=True)
 

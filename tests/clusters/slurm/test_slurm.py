@@ -121,7 +121,7 @@ def test_preempted_job_saves_within_its_grace_and_resumes(
 ) -> None:
     sweep = Sweep(tmp_path, 1, cluster)
     assert sweep.submit([preempt], f"hydra.launcher.partition={partition}") == 0, sweep.output
-    for word in ("stopped; the same command continues", "requeued", "resuming from epoch"):
+    for word in ("stopped; the same command continues", "requeueing", "resuming from epoch"):
         assert sweep.output.count(word) == 1, sweep.output
     assert_all_finished(sweep, undisturbed)
 

@@ -124,7 +124,7 @@ if "SLURM_STEP_ID" in os.environ and os.environ.get("SLURM_RESTART_COUNT", "0") 
     until(starts.exists)
     one.cluster.command("scancel", "--signal=USR1", one.running()[0])
     assert rows(ended(command, 0), "finished") == 1
-    assert one.log(0).count("requeued") == 1
+    assert one.log(0).count("requeueing") == 1
 
 
 @pytest.mark.parametrize("cluster", [False], indirect=True)
