@@ -1,10 +1,12 @@
-"""Do weights and metrics of runs stay the same, bit for bit, when code changes?
+"""Does a change of code change a number? Weights and metrics bit for bit, the science digit for digit.
 
-    python benchmarks/oracle.py > after.json     # in a checkout; a minute of one core
-    diff before.json after.json                  # of another checkout, on the same machine
+    python benchmarks/oracle.py before            # in a checkout; five minutes of one core
+    diff -r before after                          # of another checkout, on the same machine
 
-One line for each hash: of all tensors of five tiny runs, and of their ``metrics.csv`` without seconds. Names of runs,
-and what follows from ``results/``, are compared by tests.
+``runs.json`` has a hash for each tensor of five tiny runs, and for their ``metrics.csv`` without seconds.
+``mechanism.csv`` and ``place_value.csv`` have the rows of these probes, ``methods.csv`` the scores of the methods that
+take seconds, for thirteen networks: those written by hand, an untrained one, and the two that are shipped. Names of
+runs, and what follows from ``results/``, are compared by tests.
 """
 
 import hashlib
@@ -12,14 +14,24 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
+import torch
+from methods import METHODS  # beside this file
 from safetensors.numpy import load_file
+
+import arith_erd as ae
+from arith_erd.models.references import DECOYS, POST_HOC, REFERENCES, reference
 
 TINY = "task.bits=4 trainer.max_epochs=2 trainer.accelerator=cpu seed=0-1"
 TRAINED = ["", "model=nanogpt", "ablation=squeezed_encoder", "split=vs_v", "scheduler=warmup_cosine optimizer=adamw"]
+SEED = 2000
+SLOW_METHODS = ("INLP", "LEACE", "DAS, rank 1", "DAS, rank 2")
+PROBES: dict[str, dict[str, Any]] = {"mechanism": {"pairs": 128, "steered": 128}, "place_value": {"pairs": 256}}
 
 
 def trained(options: str) -> dict[str, str]:
@@ -43,11 +55,30 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def networks() -> Iterator[tuple[str, ae.Hooked]]:
+    for name in (*REFERENCES, *DECOYS, *POST_HOC):
+        yield name, ae.Hooked(reference(name, SEED).network, task=ae.Add())
+    torch.manual_seed(0)
+    yield "untrained", ae.Hooked(ae.Transformer(15, 8), task=ae.Add())
+    for name in ("add-transformer", "add-nanogpt"):
+        yield name, ae.load_pretrained(name)
+
+
 def main() -> None:
-    found: dict[str, str] = {}
+    out = Path(sys.argv[1])
+    out.mkdir(parents=True)
+    torch.set_num_threads(1)
+    hashes: dict[str, str] = {}
     for options in TRAINED:
-        found |= {f"'{options}', {what}": value for what, value in trained(f"{TINY} {options}").items()}
-    print(json.dumps(found, indent=1, sort_keys=True))
+        hashes |= {f"'{options}', {what}": value for what, value in trained(f"{TINY} {options}").items()}
+    (out / "runs.json").write_text(json.dumps(hashes, indent=1, sort_keys=True))
+    known = [*networks()]
+    for probe, settings in PROBES.items():
+        rows = [ae.probe(probe, model, **settings).rows.assign(network=name) for name, model in known]
+        pd.concat(rows).to_csv(out / f"{probe}.csv", index=False)
+    fast = {name: method for name, method in METHODS.items() if name not in SLOW_METHODS}
+    scores = [(method, name, score(model)) for name, model in known for method, score in fast.items()]
+    pd.DataFrame(scores, columns=["method", "network", "score"]).to_csv(out / "methods.csv", index=False)
 
 
 if __name__ == "__main__":
