@@ -18,6 +18,7 @@ import pandas as pd
 import torch
 from torch.nn import functional as F
 
+from arith_erd.interp.algorithms import POST_HOC
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.card import MAX_DISTANCE
 from arith_erd.mechanism.signature import (
@@ -31,10 +32,12 @@ from arith_erd.mechanism.signature import (
 )
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.network import shift_right
-from arith_erd.models.references import DECOYS, POST_HOC, REFERENCES, reference
+from arith_erd.models.references import PROGRAMS, reference
 from arith_erd.seeds import parse_seeds
 from arith_erd.tasks import Add, RandomOutput, Task
 
+DECOYS = [name for name in PROGRAMS if name.endswith("_decoy")]
+REFERENCES = [name for name in PROGRAMS if name not in (*DECOYS, *POST_HOC)]
 MEASURED_COMPONENTS = (*COMPONENTS, *POST_HOC_PREFIXES)
 SIGNATURE_COLUMNS = [f"{name}_{t}" for name in MEASURED_COMPONENTS for t in range(8)]
 COLUMNS = ["network", "seed", "expected", "verdict", "distance", "nearest", "near", "accuracy", *SIGNATURE_COLUMNS]
@@ -59,7 +62,7 @@ def labelled_networks(
 
 def build_network(name: str, seed: int) -> Network:
     """A reference, a decoy, an untrained network, or one trained on random output."""
-    if name in REFERENCES | DECOYS | POST_HOC:
+    if name in PROGRAMS:
         return reference(name, seed).network
     torch.manual_seed(seed)
     network = NETWORK_CLASSES[name.removesuffix(RANDOM_OUTPUT_SUFFIX)](15, 8)

@@ -58,11 +58,11 @@ CONTROLS = {
 BITS = range(2, 8)
 COMPONENT_LABELS = {
     "remainder": "after random prefixes: answers that `remainder` predicts",
-    "local_carry": "after random prefixes: answers that `prefix_carry` predicts",
-    "prompt_only": "after random prefixes: answers that `erd` predicts, which ignores the prefix",
+    "prefix_carry": "after random prefixes: answers that `prefix_carry` predicts",
+    "erd": "after random prefixes: answers that `erd` predicts, which ignores the prefix",
     "local_remainder": "after random prefixes: answers that `local_remainder` predicts (found afterwards)",
     "graded_carry": "after random prefixes: answers that `graded_carry` predicts (found afterwards)",
-    "remainder_over_local_carry": "random prefixes where `remainder` and `prefix_carry` differ: `remainder` is right",
+    "remainder_over_prefix_carry": "random prefixes where `remainder` and `prefix_carry` differ: `remainder` is right",
     "mean_ablation": "mean ablation of the last answer token: answers that change",
     "carry": "carry inverted: answers that follow, minus those that follow a random direction",
     "value": "sum shifted: bits that flip where the new sum says so, minus those that flip where it does not",
@@ -70,7 +70,7 @@ COMPONENT_LABELS = {
 RULE_PAIRS = {
     "`local_remainder` against `graded_carry`": "local_remainder_over_graded_carry",
     "`local_remainder` against `remainder`": "local_remainder_over_remainder",
-    "`graded_carry` against `prefix_carry`": "graded_carry_over_local_carry",
+    "`graded_carry` against `prefix_carry`": "graded_carry_over_prefix_carry",
 }
 ATTENTIONS = {
     f"dec.{n}.{site}": f"{n}, {kind}"
@@ -122,12 +122,12 @@ def card_facts(rows: pd.DataFrame) -> Facts:
     assert set(verdicts["component"]) == {"none", "undecided"}
     flips = [x for part in ("propagate", "settled") for x in select_bits(rows, "authors", f"flip_{part}", range(1, 8))]
     found = {
-        "prefix_changes": format_range([1 - x for x in select_bits(rows, "authors", "prompt_only_of_all")], ".0%"),
+        "prefix_changes": format_range([1 - x for x in select_bits(rows, "authors", "erd_of_all")], ".0%"),
         "remainder_agreement": format_range(select_bits(rows, "authors", "remainder_of_all"), ".0%"),
         "inverted_token": format_range(flips, ".0%"),
         "ablation_prefix_carry": format_range(select_bits(rows, "prefix_carry", "mean_ablation", range(1, 8)), ".0%"),
         "verdict_undecided_seeds": ", ".join(map(str, undecided["seed"])),
-        "prefix_carry_nanogpt": format_range(select_bits(rows, "nanogpt", "local_carry"), ".0%"),
+        "prefix_carry_nanogpt": format_range(select_bits(rows, "nanogpt", "prefix_carry"), ".0%"),
         "graded_near": str((select_values(rows, "nanogpt", "distance", "graded_carry") <= 1).sum()),
     }
     for name in NETWORK_NAMES:
@@ -389,8 +389,9 @@ def place_values(transformers: pd.DataFrame, control: pd.DataFrame) -> Facts:
 
 VARIABLE_LABELS = {
     "none": "trained on the task alone", "sum": "sum", "carry+xor": "carries",
-    "carry+prefix+xor PrefixCarry": "carries, from the last token", "carry+prefix+xor PromptOnly": "carries, no prefix",
-    "prefix+sum PromptOnly": "sum, no prefix", "prefix+total LocalRemainder": "bit sums with c, by the rule",
+    "carry+prefix+xor prefix_carry": "carries, from the last token",
+    "carry+prefix+xor lookahead_carry": "carries, no prefix",
+    "prefix+sum erd": "sum, no prefix", "prefix+total local_remainder": "bit sums with c, by the rule",
 }  # fmt: skip
 
 
@@ -413,7 +414,7 @@ def zoo_facts() -> Facts:
     found["zoo_transformer_rules_least"] = f"{rules['least_interchange'].min():.0%}"
     large = table.query("network == 'transformer' and bits == 7 and trained_by in ('sum', 'carry+xor')")
     found["zoo_transformer7_right"] = f"{large['accuracy'].nlargest(3).min():.1%}"
-    local = table[(table["network"] == "nanogpt") & (table["trained_by"] == "prefix+total LocalRemainder")]
+    local = table[(table["network"] == "nanogpt") & (table["trained_by"] == "prefix+total local_remainder")]
     found["zoo_local_remainder_least"] = format_range(local["least_interchange"], ".0%")
     seven = table.query("bits == 7 and network == 'nanogpt'")
     (missed,) = seven.query("trained_by == 'none' and accuracy < 1").itertuples()

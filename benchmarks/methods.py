@@ -22,12 +22,14 @@ from matplotlib.figure import Figure
 from mechanism_numbers import markdown  # beside this file
 
 import arith_erd as ae
-from arith_erd.catalog.scoring import REFERENCE_ALGORITHMS, SCORE_COLUMNS, Method, add_verdicts, score_row
+from arith_erd.catalog.scoring import SCORE_COLUMNS, Method, add_verdicts, score_row
+from arith_erd.interp.algorithms import algorithm_kind
 from arith_erd.interp.das import DASConfig
 from arith_erd.interp.erasure import probe_predictions, whiten
 from arith_erd.interp.sites import layer_of, layers, residual_stream
 from arith_erd.mechanism.controls import ControlledDAS
 from arith_erd.mechanism.signature import Signature, classify, expected_signatures, measure_signature
+from arith_erd.models.references import PROGRAMS
 from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots
 from arith_erd.probes.probe import select_sites
 from arith_erd.stats import beats_majority, clopper_pearson
@@ -36,7 +38,7 @@ from arith_erd.system.cli_errors import one_line_errors
 DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20, batch_size=64)
 RANKS = (1, 2)
 ROW_LABELS = {"sum": "sum", "carries": "carries", "": "not known"}
-ALGORITHM_CLASSES = {"sum": ("erd", "remainder"), "carries": ("prefix_carry", "lookahead_carry", "graded_carry")}
+KINDS = ("sum", "carries")
 
 
 def scored_sites(model: ae.Hooked) -> list[str]:
@@ -130,14 +132,16 @@ def score_steering(model: ae.Hooked) -> float:
 def score_prefixes(model: ae.Hooked) -> float:
     """After random prefixes, answers that ignore them, less those that take the carry from the last token."""
     found = measure_signature(model, 256, 16).components
-    return float(np.nanmean(found["prompt_only_of_all"]) - np.nanmean(found["local_carry_of_all"]))
+    return float(np.nanmean(found["erd_of_all"]) - np.nanmean(found["prefix_carry_of_all"]))
 
 
 def score_profile(model: ae.Hooked) -> float:
     """`probe=mechanism`: distance to the nearest algorithm by carries, less that to the nearest by a sum."""
     classification = classify(measure_signature(model, 128, 128), cached_signatures(model.task.bits))
     every = classification.distances | classification.post_hoc
-    least = {algorithm: np.nanmin([every[name] for name in names]) for algorithm, names in ALGORITHM_CLASSES.items()}
+    least = {
+        kind: np.nanmin([every[x] for x in every if x in ALGORITHMS and ALGORITHMS[x].kind == kind]) for kind in KINDS
+    }
     return float(least["carries"] - least["sum"])
 
 
@@ -169,7 +173,7 @@ def draw_confusion(found: pd.DataFrame) -> Figure:
     for ax, (name, of_method) in zip(axes.flat, found.groupby("method", sort=False), strict=False):
         table = pd.crosstab(of_method["algorithm"], of_method["named"]).reindex(
             index=[one for one in ROW_LABELS if one in set(of_method["algorithm"])],
-            columns=[*ALGORITHM_CLASSES],
+            columns=[*KINDS],
             fill_value=0,
         )
         shares = table.div(table.sum(axis=1), axis=0).rename(index=ROW_LABELS)
@@ -186,7 +190,7 @@ def table(found: pd.DataFrame) -> str:
     """A row for each method, in Markdown: networks named right, of the references, of the trained ones, and of each."""
     lines = [["method", "right", "written by hand", "trained", "sum networks", "carry networks"]]
     for name, of_method in found[found["algorithm"] != ""].groupby("method", sort=False):
-        written = of_method["network"].isin(REFERENCE_ALGORITHMS)
+        written = of_method["network"].isin(PROGRAMS)
         parts = [written, ~written, of_method["algorithm"] == "sum", of_method["algorithm"] == "carries"]
         hits, n = int(of_method["right"].sum()), len(of_method)
         low, high = clopper_pearson(hits, n)
@@ -210,7 +214,7 @@ def facts(found: pd.DataFrame) -> dict[str, str]:
     fooled = (by_carries["named"] == "sum").groupby(by_carries["method"]).sum()
     return {
         "methods_known": str(len(one)),
-        "methods_trained": str((~one["network"].isin(REFERENCE_ALGORITHMS)).sum()),
+        "methods_trained": str((~one["network"].isin(PROGRAMS)).sum()),
         "methods_free": str(((found["algorithm"] == "") & (found["method"] == "INLP")).sum()),
         "methods_carries": str((one["algorithm"] == "carries").sum()),
         "methods_majority": f"{most:.0%}",

@@ -25,7 +25,7 @@ from methods import METHODS  # beside this file
 from safetensors.numpy import load_file
 
 import arith_erd as ae
-from arith_erd.models.references import DECOYS, POST_HOC, REFERENCES, reference
+from arith_erd.models.references import PROGRAMS, reference
 
 TINY = "task.bits=4 trainer.max_epochs=2 trainer.accelerator=cpu seed=0-1"
 TRAINED = ["", "model=nanogpt", "ablation=squeezed_encoder", "split=vs_v", "scheduler=warmup_cosine optimizer=adamw"]
@@ -56,7 +56,7 @@ def digest(data: bytes) -> str:
 
 
 def networks() -> Iterator[tuple[str, ae.Hooked]]:
-    for name in (*REFERENCES, *DECOYS, *POST_HOC):
+    for name in PROGRAMS:
         yield name, ae.Hooked(reference(name, SEED).network, task=ae.Add())
     torch.manual_seed(0)
     yield "untrained", ae.Hooked(ae.Transformer(15, 8), task=ae.Add())

@@ -57,7 +57,7 @@ def leakage(model: ae.Hooked, variables: dict[str, Any]) -> float:
 
 
 def trained_by(loss: Mapping[str, Any]) -> str:
-    """The variables and the rule of a loss: ``carry+prefix+xor PromptOnly``, or ``none``."""
+    """The variables and the rule of a loss: ``carry+prefix+xor lookahead_carry``, or ``none``."""
     rule = (loss.get("causal_model") or "").rpartition(".")[2]
     return " ".join(filter(None, ["+".join(sorted(loss.get("variables") or ())), rule])) or "none"
 

@@ -22,7 +22,7 @@ hold() { # VARIABLES OVERRIDES...: networks that hold these variables
     train loss=interchange model.loss.strict=1 "model.loss.variables={$1}" "${@:2}"
 }
 follow() { # RULE VARIABLES OVERRIDES...: that also continue by a causal model after wrong prefixes
-    hold "prefix: {site: answer}, $2" "model.loss.causal_model=arith_erd.interp.algorithms.$1" "${@:3}"
+    hold "prefix: {site: answer}, $2" "model.loss.causal_model=$1" "${@:3}"
 }
 
 # Five bits. 1.5 hours of nanoGPT, 1.5 of the Transformer.
@@ -34,23 +34,23 @@ for model in model=nanogpt "model=transformer model.optimizer.lr=1e-3"; do
 done
 for rules in "model=nanogpt seed=0-4" "model=transformer model.optimizer.lr=1e-3 seed=0-1"; do
     small="task.bits=5 $rules model.net.num_layers=3 data.batch_size=32"
-    prompt_only_epochs=$([[ $rules = *nanogpt* ]] && echo 60 || echo 100)
-    follow PrefixCarry "$carries" $small trainer.max_epochs=100
-    follow PromptOnly "$sum" $small trainer.max_epochs=$prompt_only_epochs
-    follow PromptOnly "$carries" $small trainer.max_epochs=$prompt_only_epochs
-    follow LocalRemainder "$total" $small trainer.max_epochs=100
+    no_prefix_epochs=$([[ $rules = *nanogpt* ]] && echo 60 || echo 100)
+    follow prefix_carry "$carries" $small trainer.max_epochs=100
+    follow erd "$sum" $small trainer.max_epochs=$no_prefix_epochs
+    follow lookahead_carry "$carries" $small trainer.max_epochs=$no_prefix_epochs
+    follow local_remainder "$total" $small trainer.max_epochs=100
 done
 # Seven bits. 6 hours of nanoGPT, 2 of the Transformer.
 large="model=nanogpt model.net.num_layers=3 data.batch_size=32 seed=0-4"
 train $large trainer.max_epochs=12
 hold "$sum" $large trainer.max_epochs=12
 hold "$carries" $large trainer.max_epochs=8
-follow PrefixCarry "$carries" $large trainer.max_epochs=12
-follow PromptOnly "$sum" $large trainer.max_epochs=12
-follow PromptOnly "$carries" $large trainer.max_epochs=12
-follow LocalRemainder "$total" $large trainer.max_epochs=12
+follow prefix_carry "$carries" $large trainer.max_epochs=12
+follow erd "$sum" $large trainer.max_epochs=12
+follow lookahead_carry "$carries" $large trainer.max_epochs=12
+follow local_remainder "$total" $large trainer.max_epochs=12
 large="model=transformer model.optimizer.lr=1e-3 model.net.num_layers=3 data.batch_size=32 trainer.max_epochs=24 seed=0-1"
 hold "$sum" $large
 hold "$carries" $large
-follow PrefixCarry "$carries" $large
-follow LocalRemainder "$total" $large
+follow prefix_carry "$carries" $large
+follow local_remainder "$total" $large

@@ -16,16 +16,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from ..errors import UserError
+from ..interp.algorithms import algorithm_kind
 from ..interp.hooked import Hooked
+from ..models.references import PROGRAMS
 from ..runs.directory import Run
 from ..system.files import run_path
 from .loading import load_references, load_run, require_runs
 
-REFERENCE_ALGORITHMS = dict.fromkeys(("erd", "erd_decoy", "remainder"), "sum")
-REFERENCE_ALGORITHMS |= dict.fromkeys(
-    ("prefix_carry", "prefix_carry_decoy", "lookahead_carry", "lookahead_carry_decoy", "graded_carry"), "carries"
-)
-"""Reference -> algorithm. ``mixed`` and ``local_remainder`` are left out: one uses both, the other neither."""
 ALGORITHM_VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
 REFERENCE_SEEDS = range(2000, 2003)  # seeds of the references, as in results/methods.csv; nothing was tuned on them
 MIN_INTERCHANGE_ACCURACY = 0.99  # for every token, of a network that was trained to compute by variables
@@ -65,8 +62,9 @@ def zoo(*runs: str | Path) -> list[LabelledNetwork]:
         UserError: if there is no such run, or it is not finished.
     """
     networks = [
-        LabelledNetwork(name, seed, algorithm, ALGORITHM_VARIABLES[algorithm], ())
-        for name, algorithm in REFERENCE_ALGORITHMS.items()
+        LabelledNetwork(name, seed, kind, ALGORITHM_VARIABLES[kind], ())
+        for name in PROGRAMS
+        if (kind := algorithm_kind(name))  # ``mixed`` uses both, ``local_remainder`` neither
         for seed in REFERENCE_SEEDS
     ]
     paths = [path for pattern in runs for path in require_runs(str(pattern), "runs")]

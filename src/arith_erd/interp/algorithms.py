@@ -1,59 +1,175 @@
-"""Algorithms for addition, as causal models that differ after a wrong prefix.
+"""The algorithms that a network may run. Each is a causal model, and most say what follows after a wrong prefix.
 
-Each has the variable ``prefix``, the number that the answer's tokens spell. It is the right sum unless it is set, and
-digit t of the answer depends only on the digits of ``prefix`` below t. ``loss=interchange`` trains a network to run
-one of them::
+Every model has the variable ``prefix``, the number that the answer's tokens spell. It is the right answer unless it is
+set, and bit t depends only on the bits of ``prefix`` below t. A name stands for an algorithm wherever a causal model is
+taken::
 
-    python train.py model=nanogpt loss=interchange model.loss.causal_model=arith_erd.interp.algorithms.PrefixCarry \\
+    python probe.py probe=mechanism probe.causal_model=local_remainder ...
+    python train.py model=nanogpt loss=interchange model.loss.causal_model=prefix_carry \\
         "model.loss.variables={prefix: {site: answer}, carry: {site: dec.1, dims: [0, 15]}}"
+
+For bit t let S be the sum of the columns below t, each at its place value: a mod 2^t + b mod 2^t in addition. Let p be
+the number that the prefix spells below t. After a right prefix c = (S - p) / 2^t is the carry into bit t. After a wrong
+one c can be another number: ``3 + 5`` at t = 2 has S = 4, so c is 1 after ``0 0``, and 1/4 after ``1 1``.
 """
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from ..digits import Array, to_digits
-from ..errors import bad_value
+from ..errors import UserError, bad_value, counted
+from ..models.references import reference
+from ..models.references.program import Reference
 from ..tasks import Add, Task
 from .causal_model import CausalModel, Function
 
+PREFIX = "prefix"
 
-class PromptOnly(CausalModel):
-    """The answer follows from the prompt, by carries or by the sum; the prefix changes nothing."""
+
+def require_binary(task: Task) -> None:
+    """Raise a `UserError` unless the task has two binary operands and writes its answer lowest bit first."""
+    if task.base != 2 or task.shape != (2**task.bits,) * 2:
+        operands = f"{counted(task.num_operands, 'operand')} below {task.limit} in base {task.base}"
+        raise UserError(f"task={task.name}: has {operands}; expected two, all numbers of {task.bits} bits")
+    if task.completion_order != "reverse":
+        raise bad_value("task.completion_order", task.completion_order, "reverse, least significant bit first")
+
+
+class ColumnSums:
+    """The column sums of an addition or a long multiplication; a `UserError` for other tasks."""
 
     def __init__(self, task: Task) -> None:
-        if type(task) is not Add or task.base != 2 or task.completion_order != "reverse":
-            accepted = "add in base 2, the lowest bit of the answer first, for this causal model"
-            raise bad_value("task", task.name, accepted)
-        variables = {**task.variables(), "prefix": lambda a, b: a + b}
-        super().__init__(task, variables | self.prefix_functions(task.width))
+        require_binary(task)
+        self.task, self.causal_model = task, CausalModel(task)
+        self.is_addition = type(task) is Add
+        if not self.is_addition and "column_sum" not in self.causal_model.variables:
+            raise UserError(f"task={task.name}: has no columns; expected an addition or a multiplication")
 
-    def prefix_functions(self, width: int) -> dict[str, Function]:
-        """The variables that depend on the prefix, and the answer computed from them."""
-        return {}
+    def __call__(self, operands: Array) -> Array:
+        """The sum (N, m) of each column without carries: a_t + b_t, or a_i * b_j summed over i + j = t."""
+        if self.is_addition:
+            return to_digits(operands, self.task.width).sum(axis=1)
+        return self.causal_model.values(operands)["column_sum"]
+
+    def answer(self, operands: Array) -> Array:
+        """The right answer (N,) to operands (N, 2)."""
+        return self.task.answer(*operands.T)
+
+    @cached_property
+    def max_total(self) -> Array:
+        """The largest sum (m,) of each column and its carry: 3 in the middle of an addition, 1 at its end."""
+        sums = self(self.causal_model.examples.operands) + self.causal_model.table["carry"]
+        return np.asarray(sums.max(axis=0))
 
 
-class PrefixCarry(PromptOnly):
-    """The carry into t is ``[x + y + (1 - r) >= 2]``, with the operands' bits x, y and the prefix's bit r at t - 1."""
+@dataclass(frozen=True)
+class Algorithm:
+    """An algorithm for binary addition; those without carries are for multiplication too.
 
-    def prefix_functions(self, width: int) -> dict[str, Function]:
-        def carry(operands: Array, prefix: Array) -> Array:
-            column_sums = to_digits(operands, width, 2).sum(axis=1) + 1 - to_digits(prefix, width, 2)
-            return np.pad(column_sums[:, :-1] >= 2, [(0, 0), (1, 0)])
-
-        return {"carry": carry, "answer": lambda xor, carry: xor ^ carry}
-
-
-class LocalRemainder(PromptOnly):
-    """Bit t is the parity of ``total``: a_t + b_t + c, rounded and clipped to 0 to 3, in the last bit to 1.
-
-    c is the sum of the bits below t minus the prefix, in units of 2^t. After a right prefix it is the carry.
+    Attributes:
+        kind: ``sum`` if it forms the answer as one number and reads the bits from it, ``carries`` if it forms the bits
+            from carries, empty if it does neither.
+        functions: the variables and the bits of the answer, from column sums and the threshold for rounding c.
+        rounds: whether it rounds c. It then ties where c is half-integral.
+        post_hoc: whether it was written after trained networks had been seen, so that no verdict may name it.
     """
 
-    def prefix_functions(self, width: int) -> dict[str, Function]:
-        place = 2 ** np.arange(width, dtype=np.int64)
+    name: str
+    kind: Literal["sum", "carries", ""]
+    functions: Callable[[ColumnSums, float], Mapping[str, Function]]
+    rounds: bool = False
+    post_hoc: bool = False
 
-        def total(operands: Array, prefix: Array) -> Array:
-            lower = (operands[:, :, None] % place).sum(axis=1) - prefix[:, None] % place
-            column_sums = to_digits(operands, width, 2).sum(axis=1)
-            return np.floor(column_sums + lower / place + 0.5).astype(np.int64).clip(0, [3] * (width - 1) + [1])
+    def causal_model(self, task: Task, threshold: float = 0.5) -> CausalModel:
+        """What it computes, with ``prefix``. Numbers whose fraction exceeds the threshold are rounded up."""
+        columns = ColumnSums(task)
+        if not columns.is_addition and self.kind == "carries":
+            raise bad_value("task", task.name, f"add in base 2, for the causal model {self.name}")
+        return CausalModel(task, {PREFIX: columns.answer, **self.functions(columns, threshold)})
 
-        return {"total": total, "answer": lambda total: total % 2}
+    def network(self, seed: int) -> Reference:
+        """A network written by hand that runs it, for seven-bit addition."""
+        return reference(self.name, seed)
+
+
+def _erd(columns: ColumnSums, threshold: float) -> Mapping[str, Function]:
+    return {"sum" if columns.is_addition else "product": columns.answer}
+
+
+def _lookahead_carry(columns: ColumnSums, threshold: float) -> Mapping[str, Function]:
+    variables = columns.task.variables()
+    names = ("xor", "generate", "propagate", "carry")
+    return {name: variables[name] for name in names} | {"answer": lambda xor, carry: xor ^ carry}
+
+
+def _prefix_carry(columns: ColumnSums, threshold: float) -> Mapping[str, Function]:
+    """The carry into t is ``[x + y + (1 - r) >= 2]``, with the operands' bits x, y and the prefix's bit r at t - 1."""
+
+    def carry(operands: Array, prefix: Array) -> Array:
+        totals = columns(operands) + 1 - to_digits(prefix, columns.task.width)
+        return np.pad(totals[:, :-1] >= 2, [(0, 0), (1, 0)])
+
+    return {"xor": lambda operands: columns(operands) % 2, "carry": carry, "answer": lambda xor, carry: xor ^ carry}
+
+
+def _remainder(columns: ColumnSums, threshold: float) -> Mapping[str, Function]:
+    """Bit t is the parity of ``(sum - p) / 2^t``, rounded: all columns count."""
+    place = 2 ** np.arange(columns.task.width, dtype=np.int64)
+
+    def parity(whole: Array, prefix: Array) -> Array:
+        rest = (whole[:, None] - prefix[:, None] % place) / place
+        return np.floor(rest + 1 - threshold).astype(np.int64) % 2
+
+    by_sum: Function = lambda sum, prefix: parity(sum, prefix)  # noqa: E731
+    by_product: Function = lambda product, prefix: parity(product, prefix)  # noqa: E731
+    return {**_erd(columns, threshold), "answer": by_sum if columns.is_addition else by_product}
+
+
+def _graded_carry(columns: ColumnSums, threshold: float) -> Mapping[str, Function]:
+    """The carry into t is 1 where c exceeds the threshold."""
+    return {
+        "column_sum": columns,
+        "carry": lambda column_sum, prefix: _c(column_sum, prefix) > threshold,
+        "answer": lambda column_sum, carry: column_sum % 2 ^ carry,
+    }
+
+
+def _local_remainder(columns: ColumnSums, threshold: float) -> Mapping[str, Function]:
+    """Bit t is the parity of ``total``, the column and c rounded, within the range that right prefixes give."""
+    return {
+        "column_sum": columns,
+        "carry": lambda column_sum, prefix: np.floor(_c(column_sum, prefix) + 1 - threshold).astype(np.int64),
+        "total": lambda column_sum, carry: (column_sum + carry).clip(0, columns.max_total),
+        "answer": lambda total: total % 2,
+    }
+
+
+def _c(column_sum: Array, prefix: Array) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
+    """c (N, m) of each bit, from the column sums (N, m) and the number (N,) that the prefix spells."""
+    place = 2 ** np.arange(column_sum.shape[1], dtype=np.int64)
+    lower = np.cumsum(column_sum * place, axis=1) - column_sum * place
+    return (lower - prefix[:, None] % place) / place
+
+
+ALGORITHMS = {
+    algorithm.name: algorithm
+    for algorithm in (
+        Algorithm("erd", "sum", _erd),
+        Algorithm("lookahead_carry", "carries", _lookahead_carry),
+        Algorithm("prefix_carry", "carries", _prefix_carry),
+        Algorithm("remainder", "sum", _remainder, rounds=True),
+        Algorithm("graded_carry", "carries", _graded_carry, rounds=True, post_hoc=True),
+        Algorithm("local_remainder", "", _local_remainder, rounds=True, post_hoc=True),
+    )
+}
+POST_HOC = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.post_hoc)
+
+
+def algorithm_kind(name: str) -> str:
+    """The kind of the algorithm that a reference runs, of a decoy too; empty for others."""
+    algorithm = ALGORITHMS.get(name.removesuffix("_decoy"))
+    return algorithm.kind if algorithm else ""

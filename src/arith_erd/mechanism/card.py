@@ -136,7 +136,7 @@ def make_card(
     bits = [
         BitResponse(
             position=t,
-            follows_prefix=round_or_none(1 - components["prompt_only_of_all"][t]),
+            follows_prefix=round_or_none(1 - components["erd_of_all"][t]),
             needs_prefix=round_or_none(components["mean_ablation"][t]),
             follows={x: None if np.isnan(y := components[x][t]) else bool(y >= MIN_EFFECT) for x in STEERING_STEPS},
             as_user_model=round_or_none(components[USER_MODEL][t]),

@@ -18,12 +18,13 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
 from ..digits import Array
+from ..interp.algorithms import ALGORITHMS, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.prefix_tree import Digits, answers_after_prefixes
 from ..tasks import Task
 from .card import USER_MODEL
-from .place_value import ColumnSums, PrefixedExamples, predict_by_rule
+from .place_value import PrefixedExamples
 
 RULE, RIVAL = "local_remainder", "graded_carry"
 CONTRASTS = ((RULE, RIVAL), (RULE, "remainder"), (RULE, "prefix_carry"), (RULE, "erd"), (RIVAL, "prefix_carry"))
@@ -148,19 +149,17 @@ def certificate(model: Hooked, user_model: CausalModel | None = None) -> Certifi
 def blocks(task: Task, user_model: CausalModel | None = None) -> Iterator[Block]:
     """All pairs and prefixes with the bits that each algorithm answers: rules that read the prefix, and ``erd``."""
     sums, examples = ColumnSums(task), task.examples()
+    names = (RULE, RIVAL, "remainder", "prefix_carry", "erd") if sums.is_addition else (RULE, "erd")
+    models = {name: ALGORITHMS[name].causal_model(task) for name in names}
+    if user_model is not None:
+        models[USER_MODEL] = user_model
     for first in range(0, len(examples), PAIRS_PER_BLOCK):
         pairs = slice(first, first + PAIRS_PER_BLOCK)
-        a, b, answer = examples.a[pairs], examples.b[pairs], examples.answer[pairs]
+        a, b = examples.operands[pairs].T
         for t in range(task.width):
             prefix = np.tile(np.arange(2**t), len(a))
             inputs = PrefixedExamples(sums, t, a.repeat(2**t), b.repeat(2**t), prefix)
-            predicted = {RULE: predict_by_rule(RULE, inputs)}
-            if sums.is_addition:
-                predicted |= {name: predict_by_rule(name, inputs) for name in (RIVAL, "remainder")}
-                predicted["prefix_carry"] = inputs.predict_by(sums.prefix_carry)
-            predicted["erd"] = (answer >> t & 1).repeat(2**t)
-            if user_model is not None:
-                predicted[USER_MODEL] = inputs.predict_by(user_model)
+            predicted = {name: inputs.predict_by(model) for name, model in models.items()}
             fraction = (inputs.lower_sum - prefix) % 2**t  # of c
             yield Block(pairs, inputs, np.abs(2 * fraction - 2**t), predicted)
 

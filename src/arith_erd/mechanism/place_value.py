@@ -1,8 +1,6 @@
 """Measures of one hypothesis: position t subtracts the prefix from the operand bits below t to get its own carry.
 
-Let S be the sum of the columns below t, each at its place value: a mod 2^t + b mod 2^t in addition. Let p be the number
-that the prefix spells. After a right prefix c = (S - p) / 2^t is the carry into bit t. After a wrong prefix c can be
-another number: ``3 + 5`` at t = 2 has S = 4, so c is 1 after ``0 0``, and 1/4 after ``1 1``.
+The number c, which is the carry after a right prefix, and the rules that round it are those of `interp.algorithms`.
 
 Examples come from fixed seeds, the same for every network. Fits use one half of the combinations of prefix and operand
 bits below t, and are scored on the other half. From t = 8 on the pairs of operands are halved instead.
@@ -20,53 +18,15 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from ..digits import ONE, START, ZERO, Array, from_digits, to_digits
-from ..errors import UserError, bad_value, counted
-from ..interp.algorithms import PrefixCarry
+from ..interp.algorithms import ALGORITHMS, PREFIX, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
 from ..interp.sites import layers
-from ..tasks import Add, Task
 
 PLACE_VALUE_BATCH_SIZE = 1024
 MAX_COMBINATIONS = 2**21  # up to here, combinations of low bits and prefix are halved one by one
-PREFIX = "prefix"
 Row = dict[str, Any]
-
-
-def require_binary(task: Task) -> None:
-    """Raise a `UserError` unless the task has two binary operands and writes its answer lowest bit first."""
-    if task.base != 2 or task.shape != (2**task.bits,) * 2:
-        operands = f"{counted(task.num_operands, 'operand')} below {task.limit} in base {task.base}"
-        raise UserError(f"task={task.name}: has {operands}; expected two, all numbers of {task.bits} bits")
-    if task.completion_order != "reverse":
-        raise bad_value("task.completion_order", task.completion_order, "reverse, least significant bit first")
-
-
-class ColumnSums:
-    """The column sums of an addition or a long multiplication; a `UserError` for other tasks."""
-
-    def __init__(self, task: Task) -> None:
-        require_binary(task)
-        self.task, self.causal_model = task, CausalModel(task)
-        self.is_addition = type(task) is Add
-        if not self.is_addition and "column_sum" not in self.causal_model.variables:
-            raise UserError(f"task={task.name}: has no columns; expected an addition or a multiplication")
-
-    def __call__(self, a: Array, b: Array) -> Array:
-        """The sum (N, m) of each column without carries: a_t + b_t, or a_i * b_j summed over i + j = t."""
-        values = self.causal_model.values(np.stack([a, b], axis=1))
-        return values["a_bit"] + values["b_bit"] if self.is_addition else values["column_sum"]
-
-    @cached_property
-    def max_total(self) -> Array:
-        """The largest sum (m,) of each column and its carry: 3 in the middle of an addition, 1 at its end."""
-        sums = self(*self.causal_model.examples.operands.T) + self.causal_model.table["carry"]
-        return np.asarray(sums.max(axis=0))
-
-    @cached_property
-    def prefix_carry(self) -> CausalModel:
-        return PrefixCarry(self.task)
 
 
 @dataclass(frozen=True)
@@ -79,9 +39,13 @@ class PrefixedExamples:
     b: Array
     prefix: Array
 
+    @property
+    def operands(self) -> Array:
+        return np.stack([self.a, self.b], axis=1)
+
     @cached_property
     def _sums(self) -> Array:
-        return self.column_sums(self.a, self.b)
+        return self.column_sums(self.operands)
 
     @property
     def lower_sum(self) -> Array:
@@ -111,7 +75,7 @@ class PrefixedExamples:
 
     def predict_by(self, model: CausalModel) -> Array:
         """Bit t (N,) of the answers that a causal model gives if its variable ``prefix`` is set."""
-        return model.answers(model.values(np.stack([self.a, self.b], axis=1), {PREFIX: self.prefix}))[:, self.t]
+        return model.answers(model.values(self.operands, {PREFIX: self.prefix}))[:, self.t]
 
     def select(self, rows: Array) -> "PrefixedExamples":
         return PrefixedExamples(self.column_sums, self.t, self.a[rows], self.b[rows], self.prefix[rows])
@@ -173,45 +137,39 @@ def ideal_slope(place: int, t: int, operands: bool) -> float:
     return (1 if operands else -1) * 2.0 ** (place - t + 1)
 
 
-def predict_by_rule(name: str, inputs: PrefixedExamples, threshold: float = 0.5) -> Array:
-    """Bit t (N,) as a rule predicts it.
-
-    ``remainder`` is the parity of round(column + c). ``local_remainder`` first clips this number to the range that
-    occurs after right prefixes. ``graded_carry`` is the parity of the column of an addition, xor [c > threshold].
-    """
-    if name == "graded_carry":
-        return inputs.column_sum % 2 ^ (inputs.c > threshold)
-    total = np.floor(inputs.column_sum + inputs.c + 1 - threshold).astype(np.int64)
-    return (np.clip(total, 0, inputs.column_sums.max_total[inputs.t]) if name == "local_remainder" else total) % 2
-
-
 def measure_agreements(model: Hooked, column_sums: ColumnSums, count: int) -> Iterator[Row]:
     """Fit each rule's threshold on one half of the examples, and score its agreement with the network on the other.
 
     Thresholds lie between the values that c can take, so no prefix is dropped. ``form`` takes the examples on which
     ``local_remainder`` and ``graded_carry`` differ: the share of answers that agree with ``local_remainder``.
     """
-    for t in range(2, column_sums.task.width):
+    task, names = column_sums.task, ("local_remainder", "graded_carry", "remainder")
+    extremes = 2.0**-task.width, 1 - 2.0**-task.width  # round every fraction up, or none
+    rules = {
+        name: [ALGORITHMS[name].causal_model(task, threshold) for threshold in extremes]
+        for name in names[: None if column_sums.is_addition else 1]
+    }
+    for t in range(2, task.width):
         rng = measure_rng("threshold", t)
         inputs = sample_inputs(rng, column_sums, t, count, zero_column=False)
-        scored = inputs.scoring_half(rng)
-        bits = inputs.network_bits(model)
-        expected, names = {}, ("local_remainder", "graded_carry", "remainder")
-        for name in names if column_sums.is_addition else names[:1]:
+        scored, bits, rounded = inputs.scoring_half(rng), inputs.network_bits(model), dict[str, Array]()
+        for name, models in rules.items():
+            up, down = map(inputs.predict_by, models)
             candidates = (np.arange(2**t) + 0.5) / 2**t
-            accuracy = [(predict_by_rule(name, inputs, x) == bits)[~scored].mean() for x in candidates]
+            predicted = np.where(inputs.c % 1 > candidates[:, None], up, down)  # (2^t, N)
+            accuracy = (predicted == bits)[:, ~scored].mean(axis=1)
             middle = np.median(candidates[np.isclose(accuracy, max(accuracy))])
-            threshold = candidates[np.abs(candidates - middle).argmin()]
-            expected[name] = predict_by_rule(name, inputs, threshold)
-            yield _row(f"threshold_{name}", t, threshold)
-            yield _row(f"agreement_{name}", t, (expected[name] == bits)[scored].mean(), scored.sum())
+            best = np.abs(candidates - middle).argmin()
+            rounded[name] = predicted[best]
+            yield _row(f"threshold_{name}", t, candidates[best])
+            yield _row(f"agreement_{name}", t, (rounded[name] == bits)[scored].mean(), scored.sum())
         if not column_sums.is_addition:
             continue
-        agree = inputs.predict_by(column_sums.prefix_carry) == bits
+        agree = inputs.predict_by(ALGORITHMS["prefix_carry"].causal_model(task)) == bits
         yield _row("agreement_prefix_carry", t, agree[scored].mean(), scored.sum())
-        differ = scored & (expected["local_remainder"] != expected["graded_carry"])
+        differ = scored & (rounded["local_remainder"] != rounded["graded_carry"])
         if differ.any():
-            yield _row("form", t, (expected["local_remainder"] == bits)[differ].mean(), differ.sum())
+            yield _row("form", t, (rounded["local_remainder"] == bits)[differ].mean(), differ.sum())
 
 
 def sample_with_shifted_c(rng: np.random.Generator, base: PrefixedExamples, extra: int) -> PrefixedExamples:
@@ -272,10 +230,11 @@ def same_prefix_pairs(column_sums: ColumnSums, t: int, count: int) -> tuple[Pref
 def _same_prefix_products(
     column_sums: ColumnSums, t: int, count: int, rng: np.random.Generator
 ) -> tuple[PrefixedExamples, PrefixedExamples]:
-    a, b = column_sums.causal_model.examples.operands.T
+    operands = column_sums.causal_model.examples.operands
+    a, b = operands.T
     answers = column_sums.causal_model.table["answer"]
     low, bit = from_digits(answers[:, :t]), answers[:, t]
-    group = low * (column_sums.max_total[t] + 1) + column_sums(a, b)[:, t]
+    group = low * (column_sums.max_total[t] + 1) + column_sums(operands)[:, t]
     pairs = []
     for base in rng.permutation(len(a))[:count]:
         partners = np.flatnonzero((group == group[base]) & (bit != bit[base]))

@@ -17,24 +17,24 @@ The score is *informedness*: the share of answers that change where they should,
 should not. It is 1 for a network that follows, and 0 for one that ignores the step or changes at random.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..config.causal_models import CausalModelSpec, build_causal_model
-from ..digits import ONE, ZERO, Array, from_digits
-from ..errors import bad_value
+from ..digits import ONE, ZERO, Array
+from ..interp.algorithms import ALGORITHMS
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace, Steer
 from ..interp.sites import residual_stream
 from ..interp.slopes import answer_slope_estimators, regressors, slope_estimator
-from ..tasks import Examples, Task
+from ..tasks import Add, Examples, Task
 from .card import USER_MODEL, CardRow
-from .place_value import PREFIX, ColumnSums, PrefixedExamples, predict_by_rule
+from .place_value import PrefixedExamples
 
 PREFIX_BATCH_SIZE = 256
 PREFIXES_PER_EXAMPLE = 2  # random prefixes for each example
@@ -49,7 +49,7 @@ class PrefixResponse(NamedTuple):
     prefix: Array | None  # bits (N, t); None for ``mean_ablation``
 
 
-STORED_SUMS = {"value": "value", "value_of_remainder": "remainder"}  # component -> the sum that it assumes is stored
+STORED_SUMS = {"value": "erd", "value_of_remainder": "remainder"}  # component -> the algorithm that reads the sum so
 STEERING_COMPONENTS = ("carry", *STORED_SUMS)
 STEERING_STRIDE = 4  # positions of the answer that are steered together
 
@@ -86,36 +86,23 @@ def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple
     return run(answer_in), responses
 
 
-def predict_bits(
-    column_sums: ColumnSums, examples: Examples, prefix: Array, user_model: CausalModel | None = None
-) -> dict[str, Array]:
-    """Hypothesis -> bit t (N,) that it predicts after the prefixes (N, t); -1 for a tie.
+def causal_models(task: Task, user_model: CausalModel | None = None) -> dict[str, CausalModel]:
+    """The algorithms for a task, and ``user_model``. A multiplication has ``erd`` and ``remainder`` only."""
+    names = ALGORITHMS if type(task) is Add else ("erd", "remainder")
+    models = {name: ALGORITHMS[name].causal_model(task) for name in names}
+    return models if user_model is None else models | {USER_MODEL: user_model}
 
-    ``prompt_only`` ignores the prefix, ``local_carry`` is `PrefixCarry`, ``user_model`` is the user's causal model. The
-    others are rules that round a number: they tie where it is half-integral, as after a single inverted r_(t-1). A
-    multiplication has ``prompt_only`` and ``remainder`` only.
+
+def predict_bits(models: Mapping[str, CausalModel], inputs: PrefixedExamples) -> dict[str, Array]:
+    """Algorithm -> bit t (N,) that it predicts; -1 for a tie: where it rounds a half-integral c.
+
+    That is so after a single inverted r_(t-1).
     """
-    t = prefix.shape[1]
-    inputs = PrefixedExamples(column_sums, t, examples.a, examples.b, from_digits(prefix))
-    names = ("remainder", "graded_carry", "local_remainder") if column_sums.is_addition else ("remainder",)
-    expected = {name: np.where(inputs.c % 1 == 0.5, -1, predict_by_rule(name, inputs)) for name in names}
-    expected["prompt_only"] = examples.answer >> t & 1
-    if column_sums.is_addition:
-        expected["local_carry"] = inputs.predict_by(column_sums.prefix_carry)
-    if user_model is not None:
-        expected[USER_MODEL] = inputs.predict_by(user_model)
-    return expected
-
-
-def build_prefix_model(task: Task, spec: CausalModelSpec, key: str) -> CausalModel | None:
-    """Build the causal model of a key, None for None; a `UserError` if it lacks the variable ``prefix``."""
-    if spec is None:
-        return None
-    model = build_causal_model(task, spec, key)
-    if not np.array_equal(model.table.get(PREFIX, []), model.examples.answer):
-        accepted = f"a causal model with the variable {PREFIX}, the number that the answer's tokens spell"
-        raise bad_value(key, spec, accepted)
-    return model
+    ties = inputs.c % 1 == 0.5
+    return {
+        name: np.where(ties & (name in ALGORITHMS and ALGORITHMS[name].rounds), -1, inputs.predict_by(model))
+        for name, model in models.items()
+    }
 
 
 # Steering
@@ -152,19 +139,22 @@ def sample_shifts(sums: Array, bits: int, rng: np.random.Generator) -> Array:
     return np.where(outside, -delta, delta)
 
 
-def shifted_bits(sums: Array, delta: Array, stored: str) -> Array:
-    """Bit t (N, m) after the stored sum (N,) is increased by delta[:, t], (N, m).
+def shifted_bits(models: Sequence[CausalModel], operands: Array, delta: Array) -> Array:
+    """Bit t (N, m) of the answer after the sum that a model stores is increased by delta[:, t], (N, m).
 
-    If ``stored`` is ``value``, it is bit t of a + b + delta. If it is ``remainder``, it is the parity of
-    round((a + b + delta - p) / 2^t), with p the number that the prefix spells; -1 where that is nearly half-integral.
+    -1 where the models disagree: two that round at other thresholds show where one decides narrowly.
     """
-    t = np.arange(delta.shape[1])
-    total = sums[:, None] + delta
-    if stored == "value":
-        return (total >> t) & 1
-    remainder = (total - sums[:, None] % 2**t) / 2.0**t
-    unclear = np.abs(remainder - np.floor(remainder) - 0.5) < 0.1
-    return np.where(unclear, -1, np.floor(remainder + 0.5).astype(np.int64) & 1)
+    stored = models[0].values(operands)["sum"]
+    bits = [
+        np.stack([m.answers(m.values(operands, {"sum": stored + x}))[:, t] for t, x in enumerate(delta.T)], axis=1)
+        for m in models
+    ]
+    return np.where(np.all([bits[0] == other for other in bits], axis=0), bits[0], -1)
+
+
+def summing_models(task: Task) -> dict[str, list[CausalModel]]:
+    """Component of `STORED_SUMS` -> causal models of its algorithm, with thresholds on both sides of 1/2."""
+    return {key: [ALGORITHMS[name].causal_model(task, x) for x in (0.4, 0.6)] for key, name in STORED_SUMS.items()}
 
 
 def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[CardRow, tuple[float, float]]]:
@@ -184,6 +174,11 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[Car
     rows, bit_indices = np.arange(count)[:, None], np.arange(width)
     inverted_bits = rows % STEERING_STRIDE == bit_indices % STEERING_STRIDE  # (N, m): bits whose carry is inverted
     deltas = [sample_shifts(examples.answer, task.bits, rng) for _ in range(2)]
+    shifts = {encoder: [np.repeat(x[:, :1], width, axis=1) if encoder else x for x in deltas] for encoder in stacks}
+    shifted = {
+        (component, encoder): np.concatenate([shifted_bits(pair, examples.operands, x) for x in by_stack])
+        for (component, pair), (encoder, by_stack) in product(summing_models(task).items(), shifts.items())
+    }
     for site in sites:
         resumed, encoder = model.resume_from(site, examples), site.startswith("enc.")
         x = cache[site].cpu().double()
@@ -191,17 +186,16 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[Car
         inverted = _steps((1 - 2 * carries) * inverted_bits, carry)  # (N, T, C)
         noise = torch.from_numpy(rng.standard_normal(inverted.shape))
         noise *= inverted.norm(dim=-1, keepdim=True) / noise.norm(dim=-1, keepdim=True)
-        shifts = [np.repeat(delta[:, :1], width, axis=1) for delta in deltas] if encoder else deltas
         steered = np.ones_like(inverted_bits) if encoder else inverted_bits
-        steps = [inverted, noise, *(_steps(delta * steered, value) for delta in shifts)]
+        steps = [inverted, noise, *(_steps(delta * steered, value) for delta in shifts[encoder])]
         changed = [(resumed([Steer(site, None, step)]).argmax(dim=-1) != before).cpu().numpy() for step in steps]
         for t in range(1, width):
             row, inverted_here = CardRow("steering", "carry", site, str(t)), inverted_bits[:, t]
             yield _informedness(row, *(x[inverted_here, t] for x in changed[:2]))
         flips = np.concatenate(changed[2:])  # (2 N, m)
-        for component, stored in STORED_SUMS.items():
-            shifted = np.concatenate([shifted_bits(examples.answer, delta, stored) for delta in shifts])
-            decided, should_change = (shifted >= 0) & np.tile(steered, (2, 1)), shifted != np.tile(answer, (2, 1))
+        for component in STORED_SUMS:
+            bits = shifted[component, encoder]
+            decided, should_change = (bits >= 0) & np.tile(steered, (2, 1)), bits != np.tile(answer, (2, 1))
             for t in range(width):
                 of_bit = (flips[decided[:, t] & which, t] for which in (should_change[:, t], ~should_change[:, t]))
                 yield _informedness(CardRow("steering", component, site, str(t)), *of_bit)

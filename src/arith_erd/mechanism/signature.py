@@ -3,88 +3,75 @@
 A signature describes how each answer bit responds to wrong prefixes and to steering. Its components are arrays (m,)
 over the bits t of the answer::
 
-    flip_propagate, flip_settled            share of answers that change when r_(t-1) is inverted, by stratum
-    prompt_only, local_carry, remainder     share of answers that each hypothesis predicts after random prefixes
-    carry, value, value_of_remainder        informedness (`responses`) of steering at the best site
+    flip_propagate, flip_settled        share of answers that change when r_(t-1) is inverted, by stratum
+    erd, prefix_carry, remainder        share of answers that each algorithm predicts after random prefixes
+    carry, value, value_of_remainder    informedness (`responses`) of steering at the best site
+
+The signature that an algorithm would have comes from running its causal model (`interp.algorithms`): its variable
+``prefix`` is set, ``carry`` inverted, ``sum`` shifted. A variable that a model lacks changes nothing. Your own causal
+model is a candidate too. ``erd`` stands for ``lookahead_carry`` after prefixes: neither reads them.
 
 `EXTRA_COMPONENTS` are measured too, but no distance uses them::
 
     mean_ablation, far      share of answers that change if r_(t-1) is ablated, or an earlier token is inverted
     X_over_Y                where X and Y predict different answers after a random prefix: how often X is right
-    ties                    share of random prefixes after which a hypothesis ties; the agreements leave these out
+    ties                    share of random prefixes after which an algorithm ties; the agreements leave these out
     X_of_all                agreement over all random prefixes, where a tie counts one half
-    user_model              agreement after random prefixes with a user's causal model
 
 NaN stands where a component is undefined: bit 0 has no prefix; the carry into bit 1 equals a_0 b_0 and cannot be
-distinguished from it; nor can the last two bits of the sum from their columns. `POST_HOC` algorithms were written after
-we had seen trained networks, so they are no candidates for the verdict.
+distinguished from it; nor can the last two bits of the sum from their columns.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import permutations, product
-from typing import NamedTuple
+from itertools import permutations
 
 import numpy as np
 
-from ..digits import ZERO, Array
+from ..digits import ZERO, Array, from_digits
+from ..interp.algorithms import POST_HOC, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..models import Network, Transformer
-from ..models.references import POST_HOC, is_reference_task
+from ..models.references import is_reference_task
 from ..models.weights import state_shapes
-from ..tasks import Add, Task
+from ..tasks import Add, Examples, Task
 from .card import MAX_DISTANCE, MIN_ACCURACY, MIN_EFFECT, USER_MODEL, CardRow
-from .place_value import ColumnSums
+from .place_value import PrefixedExamples
 from .responses import (
     STEERING_COMPONENTS,
     STORED_SUMS,
+    causal_models,
     measure_steering,
     predict_bits,
     run_with_prefixes,
     sample_shifts,
     shifted_bits,
+    summing_models,
 )
 
 NUM_SIMULATED = 4096  # examples behind an expected signature
-HYPOTHESES = ("prompt_only", "local_carry", "remainder")
-PREFIX_COMPONENTS = ("flip_propagate", "flip_settled", *HYPOTHESES)
+COMPARED = ("erd", "prefix_carry", "remainder")
+PREFIX_COMPONENTS = ("flip_propagate", "flip_settled", *COMPARED)
 COMPONENTS = (*PREFIX_COMPONENTS, *STEERING_COMPONENTS)
-RULE_COMPARISONS = {
-    "remainder_over_local_carry": ("remainder", "local_carry"),
-    "remainder_over_prompt_only": ("remainder", "prompt_only"),
-    "local_remainder_over_remainder": ("local_remainder", "remainder"),
-    "graded_carry_over_local_carry": ("graded_carry", "local_carry"),
-    "local_remainder_over_graded_carry": ("local_remainder", "graded_carry"),
-}
+COMPARISONS = (
+    *(("remainder", "prefix_carry"), ("remainder", "erd"), ("local_remainder", "remainder")),
+    *(("graded_carry", "prefix_carry"), ("local_remainder", "graded_carry")),
+)
+"""``X_over_Y`` for each pair."""
 POST_HOC_PREFIXES = (*POST_HOC, "local_remainder_over_graded_carry")
-EXTRA_COMPONENTS = ("mean_ablation", "far", *RULE_COMPARISONS, *POST_HOC, "ties")
-EXTRA_COMPONENTS += tuple(f"{name}_of_all" for name in (*HYPOTHESES, *POST_HOC))
+EXTRA_COMPONENTS = ("mean_ablation", "far", *(f"{x}_over_{y}" for x, y in COMPARISONS), *POST_HOC, "ties")
+EXTRA_COMPONENTS += tuple(f"{name}_of_all" for name in (*COMPARED, *POST_HOC))
 
 PART_LIMITS = {"prefix": 0.1, "steering": 0.25}
 """Largest root mean square differences that count as near. Prefixes have only sampling error, so less is allowed."""
 TIE_MARGIN = 0.2
 """A runner-up within this of the best distance counts as equally near: the tests do not distinguish them."""
 NO_EFFECT = "prefixes fit an algorithm, but steering has no effect; the network may read other directions"
-PART_COMPONENTS = {"prefix": (*PREFIX_COMPONENTS, *POST_HOC_PREFIXES), "steering": STEERING_COMPONENTS}
-
-
-class IdealResponse(NamedTuple):
-    """The responses of an ideal network that runs an algorithm."""
-
-    hypothesis: str  # which of `HYPOTHESES` predicts its answers after wrong prefixes
-    flip_propagate: float  # share of answers that change with r_(t-1) where a carry propagates; NaN for a tie
-    carry: float  # informedness of an inverted carry
-    stored: str  # the sum that it stores, see `shifted_bits`; empty for none
-
-
-IDEAL_RESPONSES = {
-    "erd": IdealResponse("prompt_only", 0.0, 0.0, "value"),
-    "lookahead_carry": IdealResponse("prompt_only", 0.0, 1.0, ""),
-    "prefix_carry": IdealResponse("local_carry", 1.0, 1.0, ""),
-    "remainder": IdealResponse("remainder", np.nan, 0.0, "remainder"),
-    **{name: IdealResponse(name, np.nan, 1.0, "") for name in POST_HOC},
+PART_COMPONENTS = {
+    "prefix": (*PREFIX_COMPONENTS, *POST_HOC_PREFIXES, USER_MODEL),
+    "steering": STEERING_COMPONENTS,
 }
 
 Signature = dict[str, np.ndarray]
@@ -117,7 +104,7 @@ def measure_signature(
 
     Networks that add are also steered: on ``steered`` examples, along directions fitted on as many others.
     """
-    task, column_sums = model.task, ColumnSums(model.task)
+    task, column_sums, models = model.task, ColumnSums(model.task), causal_models(model.task, user_model)
     examples = column_sums.causal_model.examples.sample(pairs, np.random.default_rng(seed))
     clean, prefix_responses = run_with_prefixes(model, examples, seed)
     responses: dict[tuple[str, int], list[Array]] = defaultdict(list)  # component, bit -> changes, agreements
@@ -129,7 +116,9 @@ def measure_signature(
             responses["flip_propagate", t].append(changed[propagates])
             responses["flip_settled", t].append(changed[~propagates])
         if change == "random" and prefix is not None:
-            predicted = predict_bits(column_sums, examples, prefix, user_model)
+            predicted = predict_bits(
+                models, PrefixedExamples(column_sums, t, examples.a, examples.b, from_digits(prefix))
+            )
             responses["ties", t].append(np.any([bits < 0 for bits in predicted.values()], axis=0))
             for name, expected, counted in compared_predictions(predicted):
                 agrees = np.where(expected < 0, 0.5, tokens - ZERO == expected)
@@ -158,55 +147,82 @@ def distinguishable_bits(component: str, width: int) -> range:
 def compared_predictions(expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array]]:
     """Yield each component's name, the bits (N,) that it predicts, and a mask (N,) of the examples that count.
 
-    Ties (-1) count in ``X_of_all`` only; for `RULE_COMPARISONS` only differences count.
+    Ties (-1) count in ``X_of_all`` only; for `COMPARISONS` only differences count.
     """
     clear = np.all([bits >= 0 for bits in expected.values()], axis=0)
     for name, bits in expected.items():
         yield name, bits, clear
         yield f"{name}_of_all", bits, np.ones_like(clear)
-    for name, (first, second) in RULE_COMPARISONS.items():
+    for first, second in COMPARISONS:
         if {first, second} <= expected.keys():  # a multiplication has no carry
-            yield name, expected[first], clear & (expected[first] != expected[second])
+            yield f"{first}_over_{second}", expected[first], clear & (expected[first] != expected[second])
 
 
-def expected_signatures(task: Add) -> dict[str, Signature]:
-    """The ideal signature of each algorithm for addition, `POST_HOC` ones included.
+def expected_signatures(task: Add, user_model: CausalModel | None = None) -> dict[str, Signature]:
+    """The signature of an ideal network that runs each algorithm for addition, and of one that runs ``user_model``.
 
-    ``remainder`` ties after a flip, so its ``flip_propagate`` is NaN. Only `POST_HOC` algorithms have the components
-    `POST_HOC_PREFIXES`.
+    Bits that tie have NaN in ``flip_propagate`` and ``flip_settled``. Only `POST_HOC` algorithms and ``user_model``
+    have components of their own.
     """
     rng, width, column_sums = np.random.default_rng(0), task.width, ColumnSums(task)
+    models = causal_models(task, user_model)
     examples = column_sums.causal_model.examples.sample(NUM_SIMULATED, rng)
-    signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in IDEAL_RESPONSES}
+    signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in models}
+
+    def predict(t: int, prefix: Array) -> dict[str, Array]:
+        return predict_bits(models, PrefixedExamples(column_sums, t, examples.a, examples.b, prefix))
+
     for t in range(1, width):
-        predicted = predict_bits(column_sums, examples, rng.integers(0, 2, (len(examples), t)))
-        for name, (component, bits, counted) in product(IDEAL_RESPONSES, list(compared_predictions(predicted))):
-            compared = (*HYPOTHESES, *POST_HOC_PREFIXES) if name in POST_HOC else HYPOTHESES
-            if component in compared and counted.any():
-                signatures[name][component][t] = (predicted[IDEAL_RESPONSES[name].hypothesis] == bits)[counted].mean()
-    steering = _expected_steering(task, rng)
-    for name, (_, propagate, carry, stored) in IDEAL_RESPONSES.items():
-        flips = {"flip_propagate": np.full(width, propagate), "flip_settled": np.full(width, 0 * propagate)}
-        carries = np.where(np.isin(np.arange(width), distinguishable_bits("carry", width)), carry, np.nan)
-        signatures[name] = {**signatures[name], **flips, "carry": carries}
-        signatures[name] |= {key: steering[stored, key] if stored else np.zeros(width) for key in STORED_SUMS}
+        predicted = predict(t, from_digits(rng.integers(0, 2, (len(examples), t))))
+        flipped = predict(t, examples.answer % 2**t ^ 2 ** (t - 1))
+        right, propagates = examples.answer >> t & 1, (examples.a ^ examples.b) >> (t - 1) & 1 == 1
+        for name, signature in signatures.items():
+            own = {USER_MODEL} & {name} | ({*POST_HOC_PREFIXES} if name in POST_HOC else set())
+            for component, bits, counted in compared_predictions(predicted):
+                if component in {*COMPARED} | own and counted.any():
+                    signature[component][t] = (predicted[name] == bits)[counted].mean()
+            if (flipped[name] >= 0).all():
+                for component, stratum in (("flip_propagate", propagates), ("flip_settled", ~propagates)):
+                    signature[component][t] = (flipped[name] != right)[stratum].mean()
+    steered = task.examples(*rng.integers(0, task.limit, (2, NUM_SIMULATED)))
+    for name, steering in _expected_steering(task, models, steered, rng).items():
+        signatures[name] |= steering
     return signatures
 
 
-def _expected_steering(task: Add, rng: np.random.Generator) -> dict[tuple[str, str], np.ndarray]:
-    """Informedness of steering an ideal network that stores a sum: (what it stores, component) -> (m,)."""
-    sums = rng.integers(0, task.limit, (2, NUM_SIMULATED)).sum(axis=0)
-    delta, answer = sample_shifts(sums, task.bits, rng), sums[:, None] >> np.arange(task.width) & 1
-    bits = {stored: shifted_bits(sums, delta, stored) for stored in STORED_SUMS.values()}
-    scores = {}
-    for stored, (component, predicted) in product(bits, STORED_SUMS.items()):
-        shares = scores[stored, component] = np.full(task.width, np.nan)
-        for t in range(task.width):
-            clear = (bits[stored][:, t] >= 0) & (bits[predicted][:, t] >= 0)
-            changed, should_change = ((bits[x][:, t] != answer[:, t])[clear] for x in (stored, predicted))
-            if should_change.any() and not should_change.all():
-                shares[t] = changed[should_change].mean() - changed[~should_change].mean()
-    return scores
+def _expected_steering(
+    task: Add, models: Mapping[str, CausalModel], examples: Examples, rng: np.random.Generator
+) -> dict[str, Signature]:
+    """Informedness (m,) of each component of steering, for an ideal network that runs each algorithm."""
+    width, operands, answer = task.width, examples.operands, examples.completion - ZERO
+    delta = sample_shifts(examples.answer, task.bits, rng)
+    shifted = {key: shifted_bits(pair, operands, delta) for key, pair in summing_models(task).items()}
+    own_bits = {
+        name: shifted_bits([model], operands, delta) for name, model in models.items() if "sum" in model.variables
+    }
+    own_bits |= {STORED_SUMS[key]: bits for key, bits in shifted.items()}  # with -1 where they decide narrowly
+    expected: dict[str, Signature] = {}
+    for name, model in models.items():
+        signature = expected[name] = {component: np.full(width, np.nan) for component in STEERING_COMPONENTS}
+        inverts = "carry" in model.variables
+        for t in distinguishable_bits("carry", width):
+            inverted = invert_carry(model, operands, t) if inverts else answer
+            signature["carry"][t] = (inverted != answer)[:, t].mean()
+        own = own_bits.get(name, answer)
+        for key, bits in shifted.items():
+            for t in range(width):
+                clear = (own[:, t] >= 0) & (bits[:, t] >= 0)
+                changed, should_change = ((x != answer)[clear, t] for x in (own, bits))
+                if should_change.any() and not should_change.all():
+                    signature[key][t] = changed[should_change].mean() - changed[~should_change].mean()
+    return expected
+
+
+def invert_carry(model: CausalModel, operands: Array, t: int) -> Array:
+    """The bits (N, m) that a causal model answers if its carry into bit t is inverted."""
+    carry = model.values(operands)["carry"].copy()
+    carry[:, t] = 1 - carry[:, t]
+    return model.answers(model.values(operands, {"carry": carry}))
 
 
 @dataclass(frozen=True)

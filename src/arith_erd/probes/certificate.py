@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..config.causal_models import CausalModelSpec
+from ..config.causal_models import CausalModelSpec, build_prefix_model
 from ..interp.hooked import Hooked
 from ..mechanism.certificate import CLEAR, RULE, certificate
-from ..mechanism.responses import build_prefix_model
 from ..plots import style
 from ..plots.curves import EpochCurves
 from ..plots.panels import Lines

@@ -7,13 +7,12 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import Field
 
-from ..config.causal_models import CausalModelSpec
+from ..config.causal_models import CausalModelSpec, build_prefix_model
 from ..errors import UserError
+from ..interp.algorithms import require_binary
 from ..interp.hooked import Hooked
 from ..interp.sites import require_sites
 from ..mechanism.card import UNCALIBRATED, USER_MODEL, Card, make_card
-from ..mechanism.place_value import require_binary
-from ..mechanism.responses import build_prefix_model
 from ..mechanism.signature import (
     Classification,
     MeasuredSignature,
@@ -45,15 +44,15 @@ class Mechanism(NetworkProbe):
     Three tests are made for every bit (`mechanism.signature`): does it follow a wrong prefix? An inverted carry? A
     shifted sum?
 
-    The algorithms are those of `models.references`: ``erd`` (the sum as one number), ``remainder`` (the sum minus the
+    The algorithms are those of `interp.algorithms`: ``erd`` (the sum as one number), ``remainder`` (the sum minus the
     prefix's number), ``prefix_carry`` and ``lookahead_carry`` (carries from the prefix, or from the operands). The
     verdict is ``mixed`` if one fits the low bits and another the high bits, ``none`` if none fits, and ``undecided`` if
     the tests cannot decide. Distances to ``graded_carry`` and ``local_remainder`` are reported too. These were written
     after trained networks had been seen, so the verdict cannot name them.
 
-    Your own causal model is compared too, if it has the variable ``prefix`` (`interp.algorithms`). ``user_model`` is
-    the share of answers after random prefixes that it predicts, where no known algorithm ties. The verdict cannot name
-    it. For its other variables use `Dose`, `Subspaces` and `InterchangeInterventions`.
+    Your own causal model of an addition is a candidate too, called ``user_model``, if it has the variable ``prefix``.
+    What a network that runs it would answer comes from running it; its variables ``carry`` and ``sum`` are set as well.
+    The row ``user_model`` is the share of answers after random prefixes that it predicts, where no algorithm ties.
 
     A row is one number. ``test`` is ``verdict`` (the component is its name, the value the distance to the nearest
     algorithm), ``distance`` (to each algorithm), ``accuracy``, ``signature`` (the components behind the verdict) or
@@ -83,7 +82,7 @@ class Mechanism(NetworkProbe):
         for model in self.models:
             require_sites(model.sites, ["dec.embed", "dec.1"], "probe=mechanism: site")
         self.user_model = build_prefix_model(task, self.causal_model, "probe.causal_model")
-        self.expected = expected_signatures(task) if isinstance(task, Add) else {}
+        self.expected = expected_signatures(task, self.user_model) if isinstance(task, Add) else {}
         self.classify = cache(self._classify)  # each network once: for rows and card
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:

@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..errors import UserError
+from ..interp.algorithms import ALGORITHMS, ColumnSums
 from ..interp.hooked import Hooked
 from ..interp.sites import residual_stream
 from ..mechanism.place_value import (
-    ColumnSums,
     ideal_slope,
     measure_agreements,
     measure_interchanges,
@@ -24,12 +24,9 @@ from ..plots.panels import Lines
 from .probe import Count, NetworkProbe, OneOrMore, format_cells, select_sites
 
 LINE_NAMES = {
+    **{name: name for name in ALGORITHMS},
     "operands": "operand bits",
     "prefix": "prefix bits",
-    "local_remainder": "parity of round(column + c)",
-    "graded_carry": "column xor [c > threshold]",
-    "remainder": "round(column + c), any number",
-    "prefix_carry": "carry read off the last token",
     "own": "position t reads the other run",
     "earlier": "all earlier positions read it",
 }

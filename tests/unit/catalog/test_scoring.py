@@ -54,7 +54,7 @@ def test_every_reference_is_in_one_half_and_both_algorithms_are_in_both():
 def test_trained_network_counts_if_it_is_right_everywhere_and_follows_its_variables(tmp_path):
     """Seed 0 does; seed 1 misses an interchange at one token, seed 2 an answer."""
     variables = "{prefix: {site: answer}, carry: {site: dec.2, dims: [0, 7]}, xor: {site: dec.2, dims: [8, 15]}}"
-    loss = f"{{variables: {variables}, causal_model: algorithms.PrefixCarry}}"
+    loss = f"{{variables: {variables}, causal_model: prefix_carry}}"
     (tmp_path / "config.yaml").write_text(f"data: {{}}\nmodel: {{name: nanogpt, loss: {loss}}}\ntask: {{bits: 7}}")
     seeds = [{"seed": i, "train_seq_acc": 1.0, "val_seq_acc": 1.0 - 0.01 * (i == 2)} for i in range(3)]
     (tmp_path / "summary.json").write_text(json.dumps({"seeds": seeds}))
@@ -66,7 +66,7 @@ def test_trained_network_counts_if_it_is_right_everywhere_and_follows_its_variab
     ]
     (tmp_path / "tokens.csv").write_text("\n".join(["epoch,seed,split,r0,r1", *lines]))
     (found,) = zoo(tmp_path)[len(zoo()) :]
-    assert (found.name, found.seed, found.algorithm) == ("7-bit nanogpt carry+xor PrefixCarry", 0, "carries")
+    assert (found.name, found.seed, found.algorithm) == ("7-bit nanogpt carry+xor prefix_carry", 0, "carries")
     assert (found.variables, found.sites) == (("prefix", "carry", "xor"), ("dec.2",))
 
 

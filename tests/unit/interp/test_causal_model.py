@@ -5,12 +5,9 @@ import pytest
 
 from arith_erd.digits import from_digits, to_digits
 from arith_erd.errors import UserError
-from arith_erd.interp import algorithms
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset, sample_balanced_pairs, split_operands
 from arith_erd.interp.families import Family, default_families, distinguishable_variables, sample_sources
-from arith_erd.mechanism.place_value import ColumnSums
-from arith_erd.mechanism.responses import predict_bits
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 
 ADD, MUL = CausalModel(Add(4)), CausalModel(Mul(3))
@@ -197,26 +194,3 @@ def test_pool_in_any_order_keeps_the_family_and_holds_rows_of_the_table() -> Non
         CounterfactualDataset.sample(adder, pool=[1, 600])
     with pytest.raises(UserError, match=r"no pair of operands has"):
         CounterfactualDataset.sample(adder, vary="carry", pool=[])
-
-
-EXPECTED = {"PromptOnly": "prompt_only", "PrefixCarry": "local_carry", "LocalRemainder": "local_remainder"}
-
-
-@pytest.mark.parametrize(("name", "hypothesis"), EXPECTED.items())
-def test_answers_after_any_prefix_are_those_of_the_hypotheses_of_the_card(name, hypothesis):
-    task, rng = Add(4), np.random.default_rng(0)
-    examples = task.examples()
-    model = getattr(algorithms, name)(task)
-    prefix = rng.integers(0, 32, len(examples))
-    digits = model.answers(model.values(examples, {"prefix": prefix}))
-    for t in range(1, task.width):
-        expected = predict_bits(ColumnSums(task), examples, (prefix[:, None] >> np.arange(t)) & 1)[hypothesis]
-        clear = expected >= 0
-        assert (digits[:, t] == expected)[clear].all()
-        assert name == "PromptOnly" or (digits[:, t] != examples.answer >> t & 1).any()
-
-
-def test_other_tasks_are_refused():
-    for task in (Mul(3), Add(2, base=3), Add(3, completion_order="plain")):
-        with pytest.raises(UserError, match=r"^task=.*: expected add in base 2"):
-            algorithms.PrefixCarry(task)

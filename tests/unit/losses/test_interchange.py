@@ -9,9 +9,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from arith_erd.config.causal_models import build_causal_model
 from arith_erd.digits import ZERO, reorder
 from arith_erd.errors import UserError
-from arith_erd.interp.algorithms import PrefixCarry
+from arith_erd.interp.algorithms import ALGORITHMS
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.losses import InterchangeTraining
 from arith_erd.models import NanoGPT, Network, Transformer
@@ -82,7 +83,11 @@ def test_everything_exchanged_at_the_last_layer_gives_the_logits_of_the_source(n
 @pytest.mark.parametrize("network", [NanoGPT, Transformer])
 def test_a_prefix_is_that_of_the_example_before_and_the_causal_model_says_how_to_go_on(network):
     given = {"prefix": {"site": "answer"}, "carry": {"site": "dec.1", "dims": [0, 3]}}
-    loss, examples, model = InterchangeTraining(given, causal_model=PrefixCarry), TASK.examples(), PrefixCarry(TASK)
+    loss, examples, model = (
+        InterchangeTraining(given, causal_model="prefix_carry"),
+        TASK.examples(),
+        ALGORITHMS["prefix_carry"].causal_model(TASK),
+    )
     targets = torch.as_tensor(loss.targets(TASK, examples)).float()
     prompt, completion = (torch.as_tensor(x) for x in (examples.prompt, examples.completion))
     before = np.roll(examples.answer, 1)
@@ -124,11 +129,11 @@ class Recurrent(Network):
         return {"enc.1": self.layers[0], "dec.1": self.layers[1], "dec.2": self.layers[2]}
 
 
-@pytest.mark.parametrize(("variable", "hypothesis"), [("sum", CausalModel), ("carry", PrefixCarry)])
+@pytest.mark.parametrize(("variable", "hypothesis"), [("sum", None), ("carry", "prefix_carry")])
 def test_layers_that_run_twice_or_return_tuples_are_trained_and_reported(variable, hypothesis, monkeypatch):
-    prefix = {"prefix": {"site": "answer"}} if hypothesis is PrefixCarry else {}
+    prefix = {"prefix": {"site": "answer"}} if hypothesis == "prefix_carry" else {}
     loss = InterchangeTraining(prefix | {variable: {"site": "dec.2", "dims": [0, 7]}}, causal_model=hypothesis)
-    examples, model, net = TASK.examples(), hypothesis(TASK), Recurrent(7, 4)
+    examples, model, net = TASK.examples(), build_causal_model(TASK, hypothesis, ""), Recurrent(7, 4)
     prompt, completion = (torch.as_tensor(x) for x in (examples.prompt, examples.completion))
     batch = prompt, completion, torch.as_tensor(loss.targets(TASK, examples)).float()
     rows = np.random.default_rng(0).permutation(np.arange(1, 64, 3))
@@ -151,7 +156,7 @@ def test_layers_below_an_interchange_run_once_with_the_same_losses_and_gradients
     variables = {"prefix": {"site": "answer"}, "carry": {"site": "dec.1", "dims": [0, 3]}}
     results = []
     for compile, skip, runs in ((False, False, 4), (False, True, 2), (True, True, None)):
-        pack, given = made(network, (3, 5), variables, compile=compile, strict=0.5, causal_model=PrefixCarry)
+        pack, given = made(network, (3, 5), variables, compile=compile, strict=0.5, causal_model="prefix_carry")
         ran = []
         if runs is not None:
             below = pack._skeleton[0].sites()["dec.1.mlp_out"]

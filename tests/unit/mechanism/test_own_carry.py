@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from arith_erd.digits import VOCAB_SIZE, ZERO
 from arith_erd.errors import UserError
+from arith_erd.interp.algorithms import ColumnSums
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.slopes import token_means
 from arith_erd.mechanism.place_value import (
-    ColumnSums,
     PrefixedExamples,
     measure_agreements,
     measure_slopes,
@@ -56,7 +56,9 @@ class Rule(nn.Module):
             held = [self.rule(x) for x in inputs]
         state = self.state(torch.tensor(np.stack(held, axis=1))[..., None].double())[..., 0].long()  # (N, t + 1)
         if self.passed:
-            state = torch.tensor(COLUMNS(a, b)[:, :length] % 2) ^ torch.nn.functional.pad(state[:, :-1], (1, 0))
+            state = torch.tensor(COLUMNS(np.stack([a, b], axis=1))[:, :length] % 2) ^ torch.nn.functional.pad(
+                state[:, :-1], (1, 0)
+            )
         return self.out(torch.nn.functional.one_hot(state + ZERO, VOCAB_SIZE).double())
 
 
@@ -82,7 +84,7 @@ def measured(rows: pd.DataFrame, measure: str) -> pd.Series:
 def test_the_columns_are_what_carries_are_made_of() -> None:
     for task in (TASK, Mul(bits=3)):
         columns, examples = ColumnSums(task), task.examples()
-        sums = columns(*examples.operands.T)
+        sums = columns(examples.operands)
         assert np.array_equal(sums @ (1 << np.arange(task.width)), examples.answer)
     assert COLUMNS.max_total.tolist() == [2, 3, 3, 3, 3, 1]
 

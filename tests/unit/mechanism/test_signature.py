@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
+from arith_erd.interp.algorithms import ALGORITHMS, POST_HOC
+from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.card import MAX_DISTANCE
-from arith_erd.mechanism.responses import sample_shifts, shifted_bits
+from arith_erd.mechanism.responses import sample_shifts, shifted_bits, summing_models
 from arith_erd.mechanism.signature import (
     COMPONENTS,
-    IDEAL_RESPONSES,
     MeasuredSignature,
     classify,
     expected_signatures,
@@ -16,7 +17,7 @@ from arith_erd.mechanism.signature import (
     measure_signature,
 )
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.models.references import POST_HOC, reference
+from arith_erd.models.references import reference
 from arith_erd.tasks import Add
 
 TASK = Add()
@@ -30,7 +31,7 @@ def ideal(name: str, **changes: np.ndarray) -> MeasuredSignature:
     return MeasuredSignature(1.0, EXPECTED[name] | changes)
 
 
-@pytest.mark.parametrize("name", IDEAL_RESPONSES)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_ideal_signatures_get_their_own_name_or_none_if_they_were_written_afterwards(name: str) -> None:
     classification = classify(ideal(name, **BROKEN if name in POST_HOC else {}), EXPECTED)
     if name in POST_HOC:
@@ -76,16 +77,45 @@ def test_the_distance_is_that_of_the_nearest(share: float) -> None:
 
 def test_shifted_sums_stay_sums_and_shift_their_bits() -> None:
     rng = np.random.default_rng(0)
-    sums = rng.integers(0, 128, (2, 500)).sum(axis=0)
+    operands, models = rng.integers(0, 128, (500, 2)), summing_models(TASK)
+    sums = operands.sum(axis=1)
     delta = sample_shifts(sums, TASK.bits, rng)
     total = sums[:, None] + delta
     assert (delta != 0).all()
     assert ((total >= 0) & (total <= 254)).all()
-    assert np.array_equal(shifted_bits(sums, delta, "value"), total >> np.arange(8) & 1)
+    assert np.array_equal(shifted_bits(models["value"], operands, delta), total >> np.arange(8) & 1)
     # A remainder machine keeps its prefix: shifted by 2^t it gives the other bit, by 2^(t+1) the same one.
     for power, flips in ((0, 1), (1, 0)):
         step = np.tile(2 ** (np.arange(8) + power), (500, 1))
-        assert np.array_equal(shifted_bits(sums, step, "remainder"), sums[:, None] >> np.arange(8) & 1 ^ flips)
+        shifted = shifted_bits(models["value_of_remainder"], operands, step)
+        assert np.array_equal(shifted, sums[:, None] >> np.arange(8) & 1 ^ flips)
+
+
+def my_model(task: Add) -> CausalModel:
+    """Of a user: a carry is the rounded difference of the operands' lower bits and the prefix."""
+    place = 2 ** np.arange(task.width)
+
+    def carry(a: np.ndarray, b: np.ndarray, prefix: np.ndarray) -> np.ndarray:
+        return (a[:, None] % place + b[:, None] % place - prefix[:, None] % place) * 2 > place
+
+    xor = {"xor": lambda a, b: (a ^ b)[:, None] >> np.arange(task.width) & 1}
+    answer = {"prefix": lambda a, b: a + b, "carry": carry, "answer": lambda xor, carry: xor ^ carry}
+    return CausalModel(task, xor | answer)
+
+
+@pytest.mark.slow
+def test_own_causal_model_wins_on_a_network_that_runs_it_and_on_no_other() -> None:
+    mine = my_model(TASK)
+    expected = expected_signatures(TASK, mine)
+    for name, verdict in (
+        ("graded_carry", "user_model"),
+        ("prefix_carry", "prefix_carry"),
+        ("local_remainder", "none"),
+    ):
+        model = Hooked(reference(name, 3).network, task=TASK)
+        found = classify(measure_signature(model, pairs=128, steered=64, user_model=mine), expected)
+        assert found.verdict == verdict, (name, found)
+    assert classify(MeasuredSignature(1.0, EXPECTED["erd"]), expected).verdict == "erd"
 
 
 @pytest.mark.slow

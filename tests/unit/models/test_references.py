@@ -7,20 +7,19 @@ from torch import Tensor
 
 from arith_erd.digits import ZERO, from_digits
 from arith_erd.errors import UserError
-from arith_erd.mechanism.place_value import ColumnSums, PrefixedExamples
-from arith_erd.mechanism.responses import predict_bits
+from arith_erd.interp.algorithms import ALGORITHMS, POST_HOC, ColumnSums
+from arith_erd.mechanism.place_value import PrefixedExamples
 from arith_erd.models import Transformer
 from arith_erd.models.network import greedy_decode, shift_right
-from arith_erd.models.references import DECOYS, POST_HOC, REFERENCES, reference
+from arith_erd.models.references import PROGRAMS, reference
 from arith_erd.tasks import Add
 
 COLUMNS = ColumnSums(Add())
 EXAMPLES = COLUMNS.task.examples(*np.random.default_rng(0).integers(0, 128, (2, 512)))
 """``results/references.csv`` is of all pairs, for every variant."""
 PROMPT, COMPLETION = torch.from_numpy(EXAMPLES.prompt), torch.from_numpy(EXAMPLES.completion)
-ALGORITHMS = {name: name for name in ("remainder", "graded_carry", "local_remainder")}
-ALGORITHMS |= dict.fromkeys(("erd", "erd_decoy", "lookahead_carry", "lookahead_carry_decoy"), "prompt_only")
-ALGORITHMS |= dict.fromkeys(("prefix_carry", "prefix_carry_decoy"), "local_carry")
+RUNS = {name: algorithm for name in PROGRAMS if (algorithm := name.removesuffix("_decoy")) in ALGORITHMS}
+MODELS = {name: algorithm.causal_model(COLUMNS.task) for name, algorithm in ALGORITHMS.items()}
 
 
 @torch.no_grad()
@@ -29,7 +28,7 @@ def logits(network: Transformer, answer: Tensor = COMPLETION) -> Tensor:
 
 
 @pytest.mark.slow_after(2)
-@pytest.mark.parametrize("name", [*REFERENCES, *POST_HOC, *DECOYS])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_references_answer_with_a_wide_margin(name: str) -> None:
     network = reference(name, 1).network
     given = logits(network)
@@ -51,19 +50,18 @@ def test_seed_determines_the_network_and_leaves_the_global_generator_alone() -> 
 
 
 @pytest.mark.slow_after(2)
-@pytest.mark.parametrize(("name", "hypothesis"), ALGORITHMS.items())
-def test_references_answer_wrong_prefixes_as_their_algorithms_do(name: str, hypothesis: str) -> None:
+@pytest.mark.parametrize(("name", "algorithm"), RUNS.items())
+def test_references_answer_wrong_prefixes_as_their_algorithms_do(name: str, algorithm: str) -> None:
     bits = np.random.default_rng(0).integers(0, 2, COMPLETION.shape)
     for seed in (2, 3) if name in POST_HOC else (2,):
         found = logits(reference(name, seed).network, torch.from_numpy(bits) + ZERO).argmax(-1).numpy() - ZERO
         assert (found[:, 0] == EXAMPLES.answer & 1).all()
         for t in range(1, 8):
-            prefix = bits[:, :t]
             # Numbers halfway between two integers may be rounded either way.
-            c = PrefixedExamples(COLUMNS, t, *EXAMPLES.operands.T, from_digits(prefix)).c
-            clear = np.abs(c % 1 - 0.5) > (0.1 if hypothesis == name else -1)
+            inputs = PrefixedExamples(COLUMNS, t, *EXAMPLES.operands.T, from_digits(bits[:, :t]))
+            clear = np.abs(inputs.c % 1 - 0.5) > (0.1 if ALGORITHMS[algorithm].rounds else -1)
             assert clear.any()
-            assert (found[:, t] == predict_bits(COLUMNS, EXAMPLES, prefix)[hypothesis])[clear].all()
+            assert (found[:, t] == inputs.predict_by(MODELS[algorithm]))[clear].all()
 
 
 @pytest.mark.parametrize(("name", "feature"), [("erd_decoy", "carry"), ("prefix_carry_decoy", "value")])

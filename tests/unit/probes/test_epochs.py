@@ -16,7 +16,7 @@ from arith_erd.catalog.loading import load_run
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Origin
-from arith_erd.models.references import DECOYS, POST_HOC, REFERENCES
+from arith_erd.models.references import PROGRAMS
 from arith_erd.probes import run_probe
 from arith_erd.probes.errors import Errors
 from arith_erd.probes.logit_lens import LogitLens
@@ -149,7 +149,7 @@ def test_results_for_other_references_do_not_overwrite_each_other(other):
 def test_networks_written_by_hand_are_listed_by_any_probe(probe, capsys):
     run_probe.run_job(compose("probe", [f"probe={probe}", "reference=list"]))
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert names == [*REFERENCES, *POST_HOC, *DECOYS]
+    assert names == [*PROGRAMS]
 
 
 def test_rows_of_other_options_do_not_replace_each_other(trained_pack, tmp_path):

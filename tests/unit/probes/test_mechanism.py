@@ -7,7 +7,7 @@ import pytest
 
 from arith_erd.catalog.loading import load_references
 from arith_erd.errors import UserError
-from arith_erd.interp.algorithms import LocalRemainder, PrefixCarry
+from arith_erd.interp.algorithms import ALGORITHMS
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.mechanism.card import NO_VERDICT, STEERING_STEPS, UNCALIBRATED, BitResponse, Card, NetworkCard
 from arith_erd.mechanism.signature import measure_signature
@@ -20,7 +20,7 @@ from tests.unit.probes.small import measured, untrained
 
 @pytest.mark.slow
 def test_card_of_a_reference_names_its_algorithm() -> None:
-    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, steered=64, causal_model=PrefixCarry)
+    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, steered=64, causal_model="prefix_carry")
     rows = measured(probe)
     assert json.loads(probe.files()["card.json"])["seeds"][0]["bits"][0]["position"] == 1
     assert (probe.card.verdict, probe.card.calibrated) == ("prefix_carry", True)
@@ -44,9 +44,12 @@ def test_card_of_a_reference_names_its_algorithm() -> None:
 @pytest.mark.slow
 def test_own_causal_model_that_a_network_does_not_run_expects_fewer_of_its_answers() -> None:
     found = measure_signature(
-        load_references("prefix_carry", [7], Add())[0], pairs=64, steered=8, user_model=LocalRemainder(Add())
+        load_references("prefix_carry", [7], Add())[0],
+        pairs=64,
+        steered=8,
+        user_model=ALGORITHMS["local_remainder"].causal_model(Add()),
     )
-    own, computed = (found.components[name][2:] for name in ("user_model", "local_carry"))
+    own, computed = (found.components[name][2:] for name in ("user_model", "prefix_carry"))
     assert (computed == 1).all()
     assert (own < 0.95).all()
 

@@ -4,7 +4,7 @@
 that are computed instead of trained. Each seed gives another network that runs the same algorithm. All of them answer
 all 16,384 sums right.
 
-`components` has attention heads and hidden units that compute features; `algorithms` combines them into programs;
+`components` has attention heads and hidden units that compute features; `programs` combines them into algorithms;
 `program` compiles a program into a network.
 """
 
@@ -13,25 +13,24 @@ import numpy as np
 from ...errors import require_integer, unknown_name
 from ...seeds import MAX_SEED, RandomStream, derive_seed
 from ...tasks import Add, Task
-from . import algorithms
+from . import programs
 from .program import Reference, compile_program
 
-REFERENCES, POST_HOC, DECOYS = (
-    {program.__name__: program for program in programs}
-    for programs in (
-        (algorithms.erd, algorithms.prefix_carry, algorithms.lookahead_carry, algorithms.remainder, algorithms.mixed),
-        (algorithms.graded_carry, algorithms.local_remainder),
-        (algorithms.erd_decoy, algorithms.prefix_carry_decoy, algorithms.lookahead_carry_decoy),
+PROGRAMS = {
+    program.__name__: program
+    for program in (
+        *(programs.erd, programs.prefix_carry, programs.lookahead_carry, programs.remainder, programs.mixed),
+        *(programs.graded_carry, programs.local_remainder),
+        *(programs.erd_decoy, programs.prefix_carry_decoy, programs.lookahead_carry_decoy),
     )
-)
-PROGRAMS = REFERENCES | POST_HOC | DECOYS
+}
 
 
 def reference(name: str, seed: int = 0) -> Reference:
     """Write a network that runs a known algorithm; the seed draws the variant.
 
-    `POST_HOC` were written after we had seen trained networks, so `mechanism.signature.classify` does not name them. A
-    decoy runs the algorithm in its name. It also stores a variable of another algorithm, which no weight reads.
+    A decoy runs the algorithm in its name. It also stores a variable of another algorithm, which no weight reads. What
+    the algorithms compute: `interp.algorithms`.
     """
     if name not in PROGRAMS:
         raise unknown_name("reference", name, PROGRAMS)
