@@ -139,9 +139,8 @@ def score_profile(model: ae.Hooked) -> float:
     """`probe=mechanism`: distance to the nearest algorithm by carries, less that to the nearest by a sum."""
     classification = classify(measure_signature(model, 128, 128), cached_signatures(model.task.bits))
     every = classification.distances | classification.post_hoc
-    least = {
-        kind: np.nanmin([every[x] for x in every if x in ALGORITHMS and ALGORITHMS[x].kind == kind]) for kind in KINDS
-    }
+    of_kind = {kind: [name for name in every if algorithm_kind(name) == kind] for kind in KINDS}
+    least = {kind: np.nanmin([every[name] for name in names]) for kind, names in of_kind.items()}
     return float(least["carries"] - least["sum"])
 
 
