@@ -21,8 +21,8 @@ from torch import Tensor
 from zoo import trained_by  # beside this file
 
 import arith_erd as ae
+from arith_erd.interp.das_controls import principal_angles
 from arith_erd.interp.erasure import probe_predictions, whiten
-from arith_erd.mechanism.controls import principal_angles
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
 

@@ -20,9 +20,9 @@ from torch.nn import functional as F
 
 from arith_erd.interp.algorithms import POST_HOC
 from arith_erd.interp.hooked import Hooked
-from arith_erd.mechanism.card import MAX_DISTANCE
 from arith_erd.mechanism.signature import (
     COMPONENTS,
+    MAX_DISTANCE,
     POST_HOC_PREFIXES,
     MeasuredSignature,
     Signature,

@@ -410,7 +410,9 @@ def zoo_facts() -> Facts:
         accepted = by.loc["nanogpt"].query("accepted")
         found[f"zoo_nanogpt_{key}_others"] = format_range(accepted["others"], ".1%")
         found[f"zoo_transformer_{key}_vectors"] = format_range(by.loc["transformer", "vectors"], ".0%")
-    rules = table.query("network == 'transformer' and bits == 5 and trained_by.str.contains('prefix_carry|prefix.sum erd|lookahead')")
+    rules = table.query(
+        "network == 'transformer' and bits == 5 and trained_by.str.contains('prefix_carry|prefix.sum erd|lookahead')"
+    )
     found["zoo_transformer_rules_least"] = f"{rules['least_interchange'].min():.0%}"
     large = table.query("network == 'transformer' and bits == 7 and trained_by in ('sum', 'carry+xor')")
     found["zoo_transformer7_right"] = f"{large['accuracy'].nlargest(3).min():.1%}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .catalog.export import LoadedNetwork
+    from .catalog.export import push_to_hub, save_pretrained, show, to_hooked_transformer
     from .catalog.loading import load_authors_weights, load_pretrained, load_references, load_run, load_seeds
     from .catalog.scoring import score_method, zoo
     from .config.class_spec import trust
@@ -47,12 +47,13 @@ __version__ = "0.1.0"
 
 __all__ = ["__version__"]
 __all__ += ["GRU", "LSTM", "MLP", "Add", "Add3", "AddScratchpad", "CausalModel", "CounterfactualDataset", "Erase"]
-__all__ += ["Eraser", "Examples", "Hooked", "Interchange", "Intervention", "LengthSplit", "LoadedNetwork", "Logger"]
+__all__ += ["Eraser", "Examples", "Hooked", "Interchange", "Intervention", "LengthSplit", "Logger"]
 __all__ += ["Loss", "ModAdd", "Mul", "NanoGPT", "Network", "NetworkProbe", "Probe", "ProbeResult", "RandomOutput"]
 __all__ += ["RandomSplit", "Replace", "Split", "Steer", "Sub", "Subspace", "Task", "TokenSplit", "Transformer"]
 __all__ += ["UserError", "ValueSplit", "certificate", "compose", "fit", "fit_das", "flip_signs", "inlp"]
 __all__ += ["interchange_accuracy", "leace", "load_authors_weights", "load_pretrained", "load_references", "load_run"]
-__all__ += ["load_seeds", "load_table", "mean_projection", "probe", "score_method", "train", "trust", "zoo"]
+__all__ += ["load_seeds", "load_table", "mean_projection", "probe", "push_to_hub", "save_pretrained", "score_method"]
+__all__ += ["show", "to_hooked_transformer", "train", "trust", "zoo"]
 
 
 @cache

@@ -5,6 +5,7 @@ That `--help` and configuration errors load neither torch nor Lightning is in ``
 
 import ast
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,15 @@ def test_imports_go_to_lower_layers_only():
         and LAYER.get(other, 0) >= LAYER[package_of(path)]
     ]
     assert not wrong
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """Imports for type checkers count. A package's own names, as of ``tasks``, stand for its ``__init__``."""
+    modules = {".".join([PACKAGE, *path.relative_to(SOURCE).with_suffix("").parts]): path for path in MODULES}
+    modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
+    modules.pop(PACKAGE)  # the public names, lazy
+    graph = {name: {other for other in imports(path) if other in modules} for name, path in modules.items()}
+    TopologicalSorter(graph).prepare()  # or CycleError
 
 
 @pytest.mark.parametrize("library", ONLY_IN)

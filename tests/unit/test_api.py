@@ -90,7 +90,7 @@ def test_classes_of_ones_own_are_trained(tmp_path):
     assert model.network.scale != 1
     assert isinstance(model.origin.split, Odd)
     assert model.predict([3], [5]).shape == (1,)
-    model.save_pretrained(tmp_path / "saved")
+    ae.save_pretrained(model, tmp_path / "saved")
 
 
 def test_overrides_as_values_are_those_that_are_typed():
@@ -196,7 +196,7 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
         (lambda: ae.probe("dataset", task="add"), "probe.task=add: expected an object, a Task"),
         (lambda: ae.probe("logit_lens"), "expected one network or more"),
         (lambda: ae.probe("moon", model), "moon"),
-        (lambda: ae.probe(model, "logit_lens"), "received a LoadedNetwork; expected the name of a probe"),
+        (lambda: ae.probe(model, "logit_lens"), "received a Hooked; expected the name of a probe"),
         (lambda: ae.probe(LogitLens, model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
         (lambda: ae.probe("logit_lens", model.network), "models: received Narrow; expected Hooked"),
         (lambda: ae.probe("logit_lens", [model, model]), "expected networks of one task and of different seeds"),

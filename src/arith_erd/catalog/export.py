@@ -1,4 +1,4 @@
-"""Loaded networks, and their exports: a folder with a model card, the Hugging Face Hub, TransformerLens, a page."""
+"""Exports of a network: a folder with a model card, the Hugging Face Hub, TransformerLens, a page."""
 
 import json
 import tempfile
@@ -43,93 +43,93 @@ computation*, Neural Networks 179 (2024) 106550, [doi](https://doi.org/10.1016/j
 """
 
 
-class LoadedNetwork(Hooked):
-    """A `Hooked` network with exports; those of a run can be saved and published."""
+def show(model: Hooked) -> Page:
+    """A page that runs a Transformer or NanoGPT in the browser, with interventions; a notebook displays it."""
+    return write_page([export_network(model)])
 
-    def show(self) -> Page:
-        """A page that runs a Transformer or NanoGPT in the browser, with interventions; a notebook displays it."""
-        return write_page([export_network(self)])
 
-    def save_pretrained(self, folder: Path | str) -> None:
-        """Write ``model.safetensors``, ``config.json`` and a model card, ``README.md``; `load_pretrained` reads them.
+def save_pretrained(model: Hooked, folder: Path | str) -> None:
+    """Write ``model.safetensors``, ``config.json`` and a model card, ``README.md``; `load_pretrained` reads them.
 
-        The accuracies in the card are measured now, on all examples.
+    The accuracies in the card are measured now, on all examples.
 
-        Raises:
-            UserError: if the network does not come from a run, or the folder cannot be written.
-        """
-        if self.origin.job is None:
-            wanted = "a network from fit, load_run or load_pretrained"
-            raise UserError(f"save_pretrained: {self.name} has no configuration; expected {wanted}")
-        # Only what can change the weights: no logger, and no folder of this machine.
-        settings = weights_config(self.origin.job.resolved) | {"seed": self.seed}
-        config = {"job": settings, "epoch": self.origin.epoch}
-        folder = user_path(folder, "folder")
-        require_writable("folder", folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        with atomic_file(folder / WEIGHTS_FILE) as path:
-            save_file(self.network.state_dict(), path)
-        write_atomically(folder / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
-        write_atomically(folder / "README.md", model_card(self, self.origin.job))
+    Raises:
+        UserError: if the network does not come from a run, or the folder cannot be written.
+    """
+    if model.origin.job is None:
+        wanted = "a network from fit, load_run or load_pretrained"
+        raise UserError(f"save_pretrained: {model.name} has no configuration; expected {wanted}")
+    # Only what can change the weights: no logger, and no folder of this machine.
+    settings = weights_config(model.origin.job.resolved) | {"seed": model.seed}
+    config = {"job": settings, "epoch": model.origin.epoch}
+    folder = user_path(folder, "folder")
+    require_writable("folder", folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_file(folder / WEIGHTS_FILE) as path:
+        save_file(model.network.state_dict(), path)
+    write_atomically(folder / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
+    write_atomically(folder / "README.md", model_card(model, model.origin.job))
 
-    def push_to_hub(self, repo_id: str, *, private: bool = False) -> str:
-        """Upload the files of `save_pretrained` to ``USER/NAME`` on the Hugging Face Hub, and return the address.
 
-        Raises:
-            UserError: as `save_pretrained`; without the extra ``hub``; or if the Hub refuses, as without a login.
-        """
-        api = import_extra("huggingface_hub", "hub").HfApi()
-        with tempfile.TemporaryDirectory() as folder:
-            self.save_pretrained(folder)
-            try:
-                address = str(api.create_repo(repo_id, private=private, exist_ok=True))
-                api.upload_folder(repo_id=repo_id, folder_path=folder)
-            except Exception as error:  # the library's own errors, or those of the connection
-                raise UserError(f"repo_id={repo_id}: {first_line(error)}") from error
-        return address
+def push_to_hub(model: Hooked, repo_id: str, *, private: bool = False) -> str:
+    """Upload the files of `save_pretrained` to ``USER/NAME`` on the Hugging Face Hub, and return the address.
 
-    def to_hooked_transformer(self) -> Any:
-        """Copy a NanoGPT into TransformerLens, as a ``TransformerBridge``, the successor of ``HookedTransformer``.
+    Raises:
+        UserError: as `save_pretrained`; without the extra ``hub``; or if the Hub refuses, as without a login.
+    """
+    api = import_extra("huggingface_hub", "hub").HfApi()
+    with tempfile.TemporaryDirectory() as folder:
+        save_pretrained(model, folder)
+        try:
+            address = str(api.create_repo(repo_id, private=private, exist_ok=True))
+            api.upload_folder(repo_id=repo_id, folder_path=folder)
+        except Exception as error:  # the library's own errors, or those of the connection
+            raise UserError(f"repo_id={repo_id}: {first_line(error)}") from error
+    return address
 
-        It maps one sequence (N, T) of prompt, ``<start>`` and answer to logits (N, T, V), with those of ``r_0`` at
-        ``<start>``. Weights are neither folded nor centred. The embedding and the head are no longer tied. Parts that
-        an ablation removed have zero weights.
 
-        Raises:
-            UserError: for another class of network, or without the extra ``lens``.
-        """
-        if type(self.network) is not NanoGPT:  # a subclass may compute anything
-            raise UserError(f"to_hooked_transformer: received a {type(self.network).__name__}; expected a NanoGPT")
-        network: Any = self.network
-        if network.padded or network.position_encoding == "rope":
-            option = "task.min_bits" if network.padded else "model.net.positions=rope"
-            raise UserError(f"to_hooked_transformer: received {option}; expected operands of one length and no rope")
-        lens = import_extra("transformer_lens", "lens")
-        embedding, attention = network.embedding.weight, network.blocks[0].attention
-        channels, heads = embedding.shape[1], attention.sublayer.heads.num_heads if attention else 1
-        sizes = {"d_model": channels, "n_heads": heads, "d_head": channels // heads, "d_vocab": len(embedding)}
-        tokens = len(network.causal_mask) + 1  # prompt, <start>, the whole answer
-        sizes |= {"n_layers": len(network.blocks), "n_ctx": tokens}
-        config = lens.TransformerBridgeConfig(**sizes, act_fn="gelu", normalization_type="LN", eps=network.norm.eps)
-        bridge = lens.TransformerBridge.boot_native(config, device=self.device, dtype=embedding.dtype).eval()
-        state = {name: torch.zeros_like(x) for name, x in bridge.state_dict().items()}  # for biases and ablated parts
-        state |= {"embed.weight": embedding, "unembed.weight": embedding, "ln_final.weight": network.norm.weight}
-        if network.positions is not None:
-            blank = embedding.new_zeros(1, tokens - 1, channels)  # the positions alone are added to these
-            state["pos_embed.weight"][:-1] = network.positions(blank, blank[..., 0].long())[0]
-        for i, block in enumerate(network.blocks):
-            parts: dict[str, Any] = {}
-            if block.attention is not None:
-                inside = block.attention.sublayer
-                parts = dict(zip(("attn.q", "attn.k", "attn.v"), inside.qkv.weight.chunk(3), strict=True))
-                parts |= {"attn.o": inside.out.weight, "ln1": block.attention.norm.weight}
-            if block.feed_forward is not None:
-                inside = block.feed_forward.sublayer
-                parts |= {"mlp.in": inside.expand.weight, "mlp.out": inside.out.weight}
-                parts["ln2"] = block.feed_forward.norm.weight
-            state |= {f"blocks.{i}.{part}.weight": weight for part, weight in parts.items()}
-        bridge.load_state_dict(state)
-        return bridge
+def to_hooked_transformer(model: Hooked) -> Any:
+    """Copy a NanoGPT into TransformerLens, as a ``TransformerBridge``, the successor of ``HookedTransformer``.
+
+    It maps one sequence (N, T) of prompt, ``<start>`` and answer to logits (N, T, V), with those of ``r_0`` at
+    ``<start>``. Weights are neither folded nor centred. The embedding and the head are no longer tied. Parts that
+    an ablation removed have zero weights.
+
+    Raises:
+        UserError: for another class of network, or without the extra ``lens``.
+    """
+    if type(model.network) is not NanoGPT:  # a subclass may compute anything
+        raise UserError(f"to_hooked_transformer: received a {type(model.network).__name__}; expected a NanoGPT")
+    network: Any = model.network
+    if network.padded or network.position_encoding == "rope":
+        option = "task.min_bits" if network.padded else "model.net.positions=rope"
+        raise UserError(f"to_hooked_transformer: received {option}; expected operands of one length and no rope")
+    lens = import_extra("transformer_lens", "lens")
+    embedding, attention = network.embedding.weight, network.blocks[0].attention
+    channels, heads = embedding.shape[1], attention.sublayer.heads.num_heads if attention else 1
+    sizes = {"d_model": channels, "n_heads": heads, "d_head": channels // heads, "d_vocab": len(embedding)}
+    tokens = len(network.causal_mask) + 1  # prompt, <start>, the whole answer
+    sizes |= {"n_layers": len(network.blocks), "n_ctx": tokens}
+    config = lens.TransformerBridgeConfig(**sizes, act_fn="gelu", normalization_type="LN", eps=network.norm.eps)
+    bridge = lens.TransformerBridge.boot_native(config, device=model.device, dtype=embedding.dtype).eval()
+    state = {name: torch.zeros_like(x) for name, x in bridge.state_dict().items()}  # for biases and ablated parts
+    state |= {"embed.weight": embedding, "unembed.weight": embedding, "ln_final.weight": network.norm.weight}
+    if network.positions is not None:
+        blank = embedding.new_zeros(1, tokens - 1, channels)  # the positions alone are added to these
+        state["pos_embed.weight"][:-1] = network.positions(blank, blank[..., 0].long())[0]
+    for i, block in enumerate(network.blocks):
+        parts: dict[str, Any] = {}
+        if block.attention is not None:
+            inside = block.attention.sublayer
+            parts = dict(zip(("attn.q", "attn.k", "attn.v"), inside.qkv.weight.chunk(3), strict=True))
+            parts |= {"attn.o": inside.out.weight, "ln1": block.attention.norm.weight}
+        if block.feed_forward is not None:
+            inside = block.feed_forward.sublayer
+            parts |= {"mlp.in": inside.expand.weight, "mlp.out": inside.out.weight}
+            parts["ln2"] = block.feed_forward.norm.weight
+        state |= {f"blocks.{i}.{part}.weight": weight for part, weight in parts.items()}
+    bridge.load_state_dict(state)
+    return bridge
 
 
 def short_name(job: Job) -> str:

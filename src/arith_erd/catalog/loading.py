@@ -21,7 +21,7 @@ from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
 from ..digits import plain
 from ..errors import UserError, bad_value, counted, first_line, require_integer, unknown_name, user_path
-from ..interp.hooked import Origin
+from ..interp.hooked import Hooked, Origin
 from ..models import weights
 from ..models.network import Network
 from ..models.references import is_reference_task, reference
@@ -31,14 +31,14 @@ from ..seeds import format_seeds, parse_seeds
 from ..system.files import run_path
 from ..system.isolation import isolated
 from ..tasks import Add, Task
-from .export import CONFIG_FILE, WEIGHTS_FILE, LoadedNetwork, download, short_name
+from .export import CONFIG_FILE, WEIGHTS_FILE, download, short_name
 
 PRETRAINED = RESULTS / "runs"
 Epochs = Literal["all"] | tuple[int, ...]
 
 
 @isolated()
-def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None) -> LoadedNetwork:
+def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None) -> Hooked:
     """Load one replica of a run, with its final weights or, if unfinished, those of its last checkpoint.
 
     `Origin.epoch` is the epoch of the weights, None for final ones. Nothing in the folder is trusted: its configuration
@@ -73,11 +73,11 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
             _warn_once(f"{run.path}: the sources of {changed} have changed since it was trained")
         state, epoch = _load_state(run, job, seed, epoch)
         network.load_state_dict(state)
-    return _loaded_network(network, job, run.name, seed, epoch)
+    return _hooked(network, job, run.name, seed, epoch)
 
 
 @isolated()
-def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | None = None) -> LoadedNetwork:
+def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | None = None) -> Hooked:
     """Load a trained network: by its short name, from a folder of `save_pretrained`, or from the Hub.
 
     A short name consists of task, split unless random, model, and ablation if there is one. It stands for a run in
@@ -113,7 +113,7 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
     return load_run(networks[name][seed], seed)
 
 
-def _load_saved(folder: Path, name: str, seed: int | None) -> LoadedNetwork:
+def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
     try:
         file = run_path((folder / CONFIG_FILE).resolve())  # the Hub's cache consists of links
         saved = json.loads(file.read_text(encoding="utf-8"))
@@ -125,7 +125,7 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> LoadedNetwork:
     if seed not in (None, job.seeds[0]):
         raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
     network = weights.network_from_file(job.network, folder / WEIGHTS_FILE, str(folder), CONFIG_FILE)
-    return _loaded_network(network, job, name, job.seeds[0], epoch)
+    return _hooked(network, job, name, job.seeds[0], epoch)
 
 
 def list_pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
@@ -168,27 +168,27 @@ def require_runs(pattern: str, key: str = "run") -> list[Path]:
     return paths
 
 
-def load_seeds(path: Path | str, epoch: int | None = None) -> list[LoadedNetwork]:
+def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
     """Load every replica of a run, by ascending seed; errors and ``epoch`` are those of `load_run`."""
     return [load_run(path, seed, epoch) for seed in job_of_run(Run(user_path(path))).seeds]
 
 
 @isolated()
-def load_authors_weights(path: Path | str, task: Task) -> LoadedNetwork:
+def load_authors_weights(path: Path | str, task: Task) -> Hooked:
     """Load a network from a state dict of the paper's authors. Its training examples are unknown."""
     network = weights.load_authors_network(path, task)
     untrained = partial(Transformer, task.prompt_length, task.width)  # the released models have the default size
-    return LoadedNetwork(network, task=task, name=Path(path).name, origin=Origin(make_untrained=untrained))
+    return Hooked(network, task=task, name=Path(path).name, origin=Origin(make_untrained=untrained))
 
 
-def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> LoadedNetwork:
+def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> Hooked:
     """Load a network from a state dict under our own names, saved by safetensors or PyTorch."""
     network = weights.network_from_file(make, user_path(path, "checkpoint"), f"checkpoint={path}", "model= and task=")
-    return LoadedNetwork(network, task=task, name=Path(path).name)
+    return Hooked(network, task=task, name=Path(path).name)
 
 
 @isolated()
-def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task | None = None) -> list[LoadedNetwork]:
+def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task | None = None) -> list[Hooked]:
     """Write networks whose algorithm is known (`arith_erd.models.references`), a variant for each seed, ascending.
 
     Args:
@@ -204,7 +204,7 @@ def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task 
         raise UserError(f"reference={name}: received {given}; expected task=add, task.bits=7 and reverse order")
     untrained = partial(Transformer, task.prompt_length, task.width)  # the references have the default size
     attributes: dict[str, Any] = {"task": task, "name": f"reference-{name}", "origin": Origin(make_untrained=untrained)}
-    return [LoadedNetwork(reference(name, seed).network, seed=seed, **attributes) for seed in parse_seeds(seeds)]
+    return [Hooked(reference(name, seed).network, seed=seed, **attributes) for seed in parse_seeds(seeds)]
 
 
 @cache  # Python's own record of warnings is lost whenever a library changes the filters
@@ -212,10 +212,10 @@ def _warn_once(message: str) -> None:
     warnings.warn(message, stacklevel=3)
 
 
-def _loaded_network(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> LoadedNetwork:
+def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:
     # A split of drawn examples says nothing about the other examples that a probe will draw.
     split = job.split if job.task.enumerable else None
-    return LoadedNetwork(network, task=job.task, name=name, seed=seed, origin=Origin(split, job.network, epoch, job))
+    return Hooked(network, task=job.task, name=name, seed=seed, origin=Origin(split, job.network, epoch, job))
 
 
 def _load_state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[str, Tensor], int | None]:

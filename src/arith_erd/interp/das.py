@@ -1,7 +1,7 @@
 """Distributed alignment search: the subspace that carries a causal variable (Geiger et al., 2023).
 
 Its directions are orthonormal and lie in the span of real activations. A search beyond that span could find states that
-no input produces (Makelov et al., 2023). `mechanism.controls` measures what such a search must be compared with.
+no input produces (Makelov et al., 2023). `interp.das_controls` measures what such a search must be compared with.
 """
 
 import math

@@ -2,24 +2,58 @@
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError, require_integer
+from ..errors import UserError, bad_value, require_integer, require_type
 from ..models.network import require_logits
 from ..system.isolation import isolated
+from ..tasks import Task
 from .hooks import edit_outputs, record_outputs, replay_outputs
 from .interventions import Intervention, InterventionContext, Subspace, as_interventions
 from .sites import SitePositions, layer_of, layers, require_sites
 
-if TYPE_CHECKING:
-    from .hooked import Hooked
+
+class SiteNetwork:
+    """A network with named sites, and its task, if one is known; the arguments are those of `interp.hooked.Hooked`."""
+
+    def __init__(
+        self, network: nn.Module, sites: Mapping[str, nn.Module] | None, task: Task | None, name: str = ""
+    ) -> None:
+        require_type("Hooked: network", network, nn.Module)
+        network = getattr(network, "_orig_mod", network)  # of torch.compile
+        if task is not None:
+            require_type("Hooked: task", task, Task)
+        if sites is None and not callable(getattr(network, "sites", None)):
+            raise UserError(f"Hooked: {type(network).__name__} has no sites(); expected sites={{name: module}}")
+        self.network: Any = network.eval()
+        modules = network.sites() if sites is None else sites  # type: ignore[operator]
+        if not isinstance(modules, Mapping):
+            raise bad_value("sites", modules, "{name: submodule}")
+        submodules = {id(module) for module in network.modules()}
+        if outside := [site for site, module in modules.items() if id(module) not in submodules]:
+            raise UserError(f"sites: {outside[0]}: expected a submodule of {type(network).__name__}")
+        self.sites: dict[str, nn.Module] = dict(modules)
+        self._task = task
+        self.name = name or type(network).__name__
+
+    @property
+    def task(self) -> Task:
+        """The task of the network; a `UserError` if it is unknown."""
+        if self._task is None:
+            raise UserError(f"Hooked: {self.name} has no task; expected task=, such as task=Add(bits=7)")
+        return self._task
+
+    @property
+    def answer_length(self) -> int:
+        """Number of tokens of the answer; 0 if the task is unknown."""
+        return self._task.answer_length if self._task else 0
 
 
 def split_batches(
@@ -34,7 +68,7 @@ def split_batches(
 
 
 def run_batch(
-    model: "Hooked", interventions: Sequence[Intervention], batch: InterventionContext, inputs: Sequence[Tensor]
+    model: SiteNetwork, interventions: Sequence[Intervention], batch: InterventionContext, inputs: Sequence[Tensor]
 ) -> Tensor:
     """Run one batch with the interventions, in order, and return its logits (B, m, V)."""
     require_sites(model.sites, [intervention.site for intervention in interventions])
@@ -87,7 +121,7 @@ class ForwardPass:
     used again. A layer that runs more than once in a forward pass is run every time.
     """
 
-    def __init__(self, model: "Hooked", site: str | None, inputs: Sequence[Tensor], batch_size: int) -> None:
+    def __init__(self, model: SiteNetwork, site: str | None, inputs: Sequence[Tensor], batch_size: int) -> None:
         require_sites(model.sites, [site] if site else [])
         self.model, self.site = model, site
         self.finished: set[str] = set()  # stored layers, and sites outside the layers that end before the last of them

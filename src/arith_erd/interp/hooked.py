@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..digits import ZERO, Array
-from ..errors import UserError, bad_value, require_type
+from ..errors import UserError
 from ..models.network import (
     Network,
     greedy_decode,
@@ -26,7 +26,7 @@ from ..models.network import (
 from ..splits import Split
 from ..system.isolation import isolated
 from ..tasks import Examples, Task
-from .forward import ForwardPass, require_layout, run_batch, split_batches
+from .forward import ForwardPass, SiteNetwork, require_layout, run_batch, split_batches
 from .hooks import cache_outputs
 from .interventions import Intervention, as_interventions
 from .sites import SitePositions, layers, require_sites
@@ -52,7 +52,7 @@ class Origin:
     job: Any = None
 
 
-class Hooked:
+class Hooked(SiteNetwork):
     """A network with named sites, and the task that it was trained on.
 
     >>> from arith_erd import load_pretrained
@@ -86,22 +86,7 @@ class Hooked:
         seed: int = 0,
         origin: Origin = Origin(),
     ) -> None:
-        require_type("Hooked: network", network, nn.Module)
-        network = getattr(network, "_orig_mod", network)  # of torch.compile
-        if task is not None:
-            require_type("Hooked: task", task, Task)
-        if sites is None and not callable(getattr(network, "sites", None)):
-            raise UserError(f"Hooked: {type(network).__name__} has no sites(); expected sites={{name: module}}")
-        self.network: Any = network.eval()
-        modules = network.sites() if sites is None else sites  # type: ignore[operator]
-        if not isinstance(modules, Mapping):
-            raise bad_value("sites", modules, "{name: submodule}")
-        submodules = {id(module) for module in network.modules()}
-        if outside := [site for site, module in modules.items() if id(module) not in submodules]:
-            raise UserError(f"sites: {outside[0]}: expected a submodule of {type(network).__name__}")
-        self.sites: dict[str, nn.Module] = dict(modules)
-        self._task = task
-        self.name = name or type(network).__name__
+        super().__init__(network, sites, task, name)
         self.seed, self.origin = seed, origin
         self._is_causal = False  # until it is checked
 
@@ -109,18 +94,6 @@ class Hooked:
         task = f", {self._task.name}" if self._task else ""
         epoch = "" if self.origin.epoch is None else f", epoch {self.origin.epoch}"
         return f"Hooked({self.name}, seed {self.seed}{task}{epoch})"
-
-    @property
-    def task(self) -> Task:
-        """The task of the network; a `UserError` if it is unknown."""
-        if self._task is None:
-            raise UserError(f"Hooked: {self.name} has no task; expected task=, such as task=Add(bits=7)")
-        return self._task
-
-    @property
-    def answer_length(self) -> int:
-        """Number of tokens of the answer; 0 if the task is unknown."""
-        return self._task.answer_length if self._task else 0
 
     @property
     def device(self) -> torch.device:

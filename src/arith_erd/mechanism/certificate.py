@@ -23,8 +23,8 @@ from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.prefix_tree import Digits, answers_after_prefixes
 from ..tasks import Task
-from .card import USER_MODEL
 from .place_value import PrefixedExamples
+from .responses import USER_MODEL
 
 RULE, RIVAL = "local_remainder", "graded_carry"
 CONTRASTS = ((RULE, RIVAL), (RULE, "remainder"), (RULE, "prefix_carry"), (RULE, "erd"), (RIVAL, "prefix_carry"))

@@ -17,6 +17,7 @@ The score is *informedness*: the share of answers that change where they should,
 should not. It is 1 for a network that follows, and 0 for one that ignores the step or changes at random.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
@@ -33,11 +34,22 @@ from ..interp.interventions import Intervention, Replace, Steer
 from ..interp.sites import residual_stream
 from ..interp.slopes import answer_slope_estimators, regressors, slope_estimator
 from ..tasks import Add, Examples, Task
-from .card import USER_MODEL, CardRow
 from .place_value import PrefixedExamples
 
+USER_MODEL = "user_model"  # name of a user's causal model among the algorithms
+ALL_POSITIONS = "all"  # a position that stands for all of them
 PREFIX_BATCH_SIZE = 256
 PREFIXES_PER_EXAMPLE = 2  # random prefixes for each example
+
+
+class ProfileRow(NamedTuple):
+    """One number of a network's profile."""
+
+    test: str
+    component: str = ""
+    site: str = ""
+    position: str = ALL_POSITIONS
+    value: float = math.nan
 
 
 class PrefixResponse(NamedTuple):
@@ -157,7 +169,7 @@ def summing_models(task: Task) -> dict[str, list[CausalModel]]:
     return {key: [ALGORITHMS[name].causal_model(task, x) for x in (0.4, 0.6)] for key, name in STORED_SUMS.items()}
 
 
-def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[CardRow, tuple[float, float]]]:
+def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[ProfileRow, tuple[float, float]]]:
     """Informedness for each component, site and bit of a network that adds: over all steps, and over each half.
 
     ``count`` examples are steered along directions fitted on as many others. A step changes a quarter of the answer
@@ -190,7 +202,7 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[Car
         steps = [inverted, noise, *(_steps(delta * steered, value) for delta in shifts[encoder])]
         changed = [(resumed([Steer(site, None, step)]).argmax(dim=-1) != before).cpu().numpy() for step in steps]
         for t in range(1, width):
-            row, inverted_here = CardRow("steering", "carry", site, str(t)), inverted_bits[:, t]
+            row, inverted_here = ProfileRow("steering", "carry", site, str(t)), inverted_bits[:, t]
             yield _informedness(row, *(x[inverted_here, t] for x in changed[:2]))
         flips = np.concatenate(changed[2:])  # (2 N, m)
         for component in STORED_SUMS:
@@ -198,7 +210,7 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[tuple[Car
             decided, should_change = (bits >= 0) & np.tile(steered, (2, 1)), bits != np.tile(answer, (2, 1))
             for t in range(width):
                 of_bit = (flips[decided[:, t] & which, t] for which in (should_change[:, t], ~should_change[:, t]))
-                yield _informedness(CardRow("steering", component, site, str(t)), *of_bit)
+                yield _informedness(ProfileRow("steering", component, site, str(t)), *of_bit)
 
 
 def _steps(weights: Array, direction: Tensor) -> Tensor:
@@ -206,7 +218,7 @@ def _steps(weights: Array, direction: Tensor) -> Tensor:
     return torch.einsum("nm,mtc->ntc", torch.from_numpy(weights).double(), direction)
 
 
-def _informedness(row: CardRow, should: Array, should_not: Array) -> tuple[CardRow, tuple[float, float]]:
+def _informedness(row: ProfileRow, should: Array, should_not: Array) -> tuple[ProfileRow, tuple[float, float]]:
     first, second = (mean_or_zero(should[i::2]) - mean_or_zero(should_not[i::2]) for i in range(2))
     return row._replace(value=mean_or_zero(should) - mean_or_zero(should_not)), (first, second)
 

@@ -37,11 +37,12 @@ from ..models import Network, Transformer
 from ..models.references import is_reference_task
 from ..models.weights import state_shapes
 from ..tasks import Add, Examples, Task
-from .card import MAX_DISTANCE, MIN_ACCURACY, MIN_EFFECT, USER_MODEL, CardRow
 from .place_value import PrefixedExamples
 from .responses import (
     STEERING_COMPONENTS,
     STORED_SUMS,
+    USER_MODEL,
+    ProfileRow,
     causal_models,
     measure_steering,
     predict_bits,
@@ -64,6 +65,12 @@ POST_HOC_PREFIXES = (*POST_HOC, "local_remainder_over_graded_carry")
 EXTRA_COMPONENTS = ("mean_ablation", "far", *(f"{x}_over_{y}" for x, y in COMPARISONS), *POST_HOC, "ties")
 EXTRA_COMPONENTS += tuple(f"{name}_of_all" for name in (*COMPARED, *POST_HOC))
 
+MAX_DISTANCE = 1.0
+"""Largest distance to an algorithm that counts as near."""
+MIN_ACCURACY = 0.95
+"""Smallest share of right answers for a verdict other than ``none``."""
+MIN_EFFECT = 0.5
+"""Smallest informedness of a step that counts as an effect."""
 PART_LIMITS = {"prefix": 0.1, "steering": 0.25}
 """Largest root mean square differences that count as near. Prefixes have only sampling error, so less is allowed."""
 TIE_MARGIN = 0.2
@@ -87,13 +94,13 @@ class MeasuredSignature:
 
     accuracy: float
     components: Signature
-    steering: list[CardRow] = field(default_factory=list)
+    steering: list[ProfileRow] = field(default_factory=list)
 
-    def rows(self) -> Iterator[CardRow]:
-        yield CardRow("accuracy", value=self.accuracy)
+    def rows(self) -> Iterator[ProfileRow]:
+        yield ProfileRow("accuracy", value=self.accuracy)
         for component, values in self.components.items():
             for t in np.flatnonzero(np.isfinite(values)):
-                yield CardRow("signature", component, position=str(t), value=float(values[t]))
+                yield ProfileRow("signature", component, position=str(t), value=float(values[t]))
         yield from self.steering
 
 
@@ -240,10 +247,10 @@ class Classification:
     post_hoc: dict[str, float]
     reasons: list[str]
 
-    def rows(self) -> list[CardRow]:
-        rows = [CardRow("verdict", self.verdict, value=self.distance)] if self.distances else []
+    def rows(self) -> list[ProfileRow]:
+        rows = [ProfileRow("verdict", self.verdict, value=self.distance)] if self.distances else []
         every = self.distances | self.post_hoc
-        return [*rows, *(CardRow("distance", name, value=distance) for name, distance in every.items())]
+        return [*rows, *(ProfileRow("distance", name, value=distance) for name, distance in every.items())]
 
 
 def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Classification:

@@ -12,7 +12,8 @@ from ..errors import UserError
 from ..interp.algorithms import require_binary
 from ..interp.hooked import Hooked
 from ..interp.sites import require_sites
-from ..mechanism.card import UNCALIBRATED, USER_MODEL, Card, make_card
+from ..mechanism.profile import UNCALIBRATED, ResponseProfile, make_profile
+from ..mechanism.responses import USER_MODEL
 from ..mechanism.signature import (
     Classification,
     MeasuredSignature,
@@ -83,7 +84,7 @@ class Mechanism(NetworkProbe):
             require_sites(model.sites, ["dec.embed", "dec.1"], "probe=mechanism: site")
         self.user_model = build_prefix_model(task, self.causal_model, "probe.causal_model")
         self.expected = expected_signatures(task, self.user_model) if isinstance(task, Add) else {}
-        self.classify = cache(self._classify)  # each network once: for rows and card
+        self.classify = cache(self._classify)  # each network once: for rows and profile
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         signature, classification = self.classify(model)
@@ -95,22 +96,22 @@ class Mechanism(NetworkProbe):
         return signature, classify(signature, self.expected)
 
     @property
-    def card(self) -> Card:
+    def profile(self) -> ResponseProfile:
         task = self.task
-        cards = [make_card(m, *self.classify(m), is_calibrated(m.network, task)) for m in self.models]
-        return Card(task.name, task.bits, tuple(cards))
+        profiles = [make_profile(m, *self.classify(m), is_calibrated(m.network, task)) for m in self.models]
+        return ResponseProfile(task.name, task.bits, tuple(profiles))
 
     def files(self) -> dict[str, str]:
-        return {"card.json": self.card.to_json(), "notes.txt": "\n".join([*self.card.notes(), ""])}
+        return {"profile.json": self.profile.to_json(), "notes.txt": "\n".join([*self.profile.notes(), ""])}
 
     def summary(self) -> list[str]:
-        return self.card.summary()
+        return self.profile.summary()
 
     def notes(self) -> list[str]:
-        return [] if self.card.calibrated else [UNCALIBRATED]
+        return [] if self.profile.calibrated else [UNCALIBRATED]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return self.card.table()
+        return self.profile.table()
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """Accuracy and the effects of steering, as means over bits, with a panel for each seed."""
@@ -120,7 +121,7 @@ class Mechanism(NetworkProbe):
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The shares of each question: of the networks, and below them of each algorithm."""
-        names = {one.seed: f"seed {one.seed}: {one.verdict}" for one in self.card.seeds}
+        names = {one.seed: f"seed {one.seed}: {one.verdict}" for one in self.profile.seeds}
         bits = range(1, self.task.width)
         expected = pd.DataFrame(
             {"component": component, "network": f"{algorithm}, expected", "position": str(t), "value": shares[t]}

@@ -9,9 +9,9 @@ import pandas as pd
 from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..errors import UserError, bad_value
 from ..interp.das import DASConfig
+from ..interp.das_controls import ANGLE_COLUMNS, ControlledDAS
 from ..interp.families import distinguishable_variables, require_distinguishable
 from ..interp.hooked import Hooked
-from ..mechanism.controls import ANGLE_COLUMNS, ControlledDAS
 from ..plots.curves import EpochCurves
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREY, INK, ORANGE
@@ -39,7 +39,7 @@ class Subspaces(NetworkProbe):
     A row is a variable at one position of a site, and a subspace of one rank. Positions of the answer are indices or
     names (``r4``); those of the prompt, in a decoder-only network, are names (``a4``). ``iia`` is the balanced
     interchange-intervention accuracy on test pairs, which share no operand with the training pairs. The other columns
-    are those of `mechanism.controls.ControlledDAS.evaluate`. Angles are in degrees, between the subspace and the
+    are those of `interp.das_controls.ControlledDAS.evaluate`. Angles are in degrees, between the subspace and the
     directions that probes read.
 
     ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit scores high at

@@ -11,7 +11,7 @@
 ``summary.json``                  written last, atomically; see `Run.finished`
 ``curves.png``                    sequence accuracy and loss over the epochs
 ``probes/<probe>/``               one folder per probe: ``rows.csv``, ``probe.json``, ``figure.png``; for ``mechanism``
-                                  also ``card.json`` and ``notes.txt``
+                                  also ``profile.json`` and ``notes.txt``
 ``error.txt``                     why the last attempt failed; gone when one succeeds
 ================================  =====================================================================
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from torch import nn
 
-from ..catalog.export import LoadedNetwork
 from ..catalog.loading import load_seeds
 from ..config.class_spec import trust_modules_of
 from ..config.compose import Overrides, compose_config, typed_overrides
@@ -20,6 +19,7 @@ from ..config.job import read_job
 from ..config.run_names import option_for_class
 from ..digits import plain
 from ..errors import UserError, first_line, require_type
+from ..interp.hooked import Hooked
 from ..models import NanoGPT, Network
 from ..seeds import format_seeds, parse_seeds
 from ..splits import RandomSplit, Split
@@ -38,7 +38,7 @@ def fit(
     split: Split | None = None,
     overrides: Overrides = (),
     out: Path | str | None = None,
-) -> list[LoadedNetwork]:
+) -> list[Hooked]:
     """Train a network for each seed, all as one pack, and return them by ascending seed.
 
     >>> import arith_erd as ae

@@ -12,9 +12,10 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from arith_erd.catalog.export import LoadedNetwork
+from arith_erd.catalog.export import push_to_hub, save_pretrained, to_hooked_transformer
 from arith_erd.catalog.loading import load_pretrained, load_run
 from arith_erd.errors import UserError
+from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.runs.directory import Run
 from arith_erd.tasks import Add
@@ -33,10 +34,10 @@ def test_transformer_lens_computes_the_same(ablated: dict[str, bool]) -> None:
     network = NanoGPT(**SIZE, **ablated)
     for weight in network.parameters():
         torch.nn.init.normal_(weight, std=0.5)  # so that every part matters
-    model, examples = LoadedNetwork(network.double(), task=TASK), TASK.examples()
+    model, examples = Hooked(network.double(), task=TASK), TASK.examples()
     tokens = torch.cat([*model.inputs(examples), torch.from_numpy(examples.completion[:, -1:])], dim=-1)
     with torch.no_grad():
-        logits, cache = (bridge := model.to_hooked_transformer()).run_with_cache(tokens)
+        logits, cache = (bridge := to_hooked_transformer(model)).run_with_cache(tokens)
     sites = {"dec.2": "blocks.1.hook_resid_post"}
     sites |= {"dec.2.attn.z": "blocks.1.attn.hook_z"} if ablated != {"attention": False} else {}
     sites |= {"dec.2.mlp.post": "blocks.1.mlp.hook_post"} if ablated != {"feed_forward": False} else {}
@@ -57,17 +58,17 @@ class Double(NanoGPT):
 def test_what_cannot_be_exported_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for network in (Double(**SIZE), Transformer(**SIZE)):
         with pytest.raises(UserError, match=rf"received a {type(network).__name__}; expected a NanoGPT$"):
-            LoadedNetwork(network).to_hooked_transformer()
-    model = LoadedNetwork(NanoGPT(**SIZE), name="mine")
+            to_hooked_transformer(Hooked(network))
+    model = Hooked(NanoGPT(**SIZE), name="mine")
     monkeypatch.setitem(sys.modules, "transformer_lens", None)
     with pytest.raises(UserError, match=r"^transformer_lens: .*pip install 'arith_erd\[lens\]'$"):
-        model.to_hooked_transformer()
+        to_hooked_transformer(model)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    for call in (lambda: model.push_to_hub("user/mine"), lambda: load_pretrained("user/mine")):
+    for call in (lambda: push_to_hub(model, "user/mine"), lambda: load_pretrained("user/mine")):
         with pytest.raises(UserError, match=r"huggingface_hub: .*pip install 'arith_erd\[hub\]'$"):
             call()
     with pytest.raises(UserError, match=r"mine has no configuration; expected a network from fit"):
-        model.save_pretrained(tmp_path / "saved")
+        save_pretrained(model, tmp_path / "saved")
     assert not (tmp_path / "saved").exists()
 
 
@@ -75,13 +76,13 @@ def test_saved_network_is_loaded_bit_for_bit(whole: Run, tmp_path: Path) -> None
     for seed, epoch in ((0, None), (1, 2), (1, 0)):
         model = load_run(whole.path, seed, epoch)
         examples, folder = model.task.examples(), tmp_path / f"{seed}-{epoch}"
-        model.save_pretrained(folder)
+        save_pretrained(model, folder)
         assert sorted(path.name for path in folder.iterdir()) == FILES
         loaded = load_pretrained(folder)
         assert torch.equal(loaded.run(examples), model.run(examples))
         assert (loaded.seed, loaded.origin.epoch, loaded.name) == (seed, epoch, folder.name)
         assert (loaded.origin.split(examples) == model.origin.split(examples)).all()
-        loaded.save_pretrained(tmp_path / "again")
+        save_pretrained(loaded, tmp_path / "again")
         assert all((folder / file).read_bytes() == (tmp_path / "again" / file).read_bytes() for file in FILES)
         with pytest.raises(UserError, match=rf"^seed=7: expected {seed} for {folder.name}"):
             load_pretrained(folder, seed=7)
@@ -91,7 +92,7 @@ def test_saved_network_is_loaded_bit_for_bit(whole: Run, tmp_path: Path) -> None
 def test_card_has_the_accuracies_of_the_summary_and_only_checked_names(trained_pack: Run, tmp_path: Path) -> None:
     """The name of a folder, which can be any text, is not in it."""
     run = Run(shutil.copytree(trained_pack.path, tmp_path / "<script>`|\n---"))
-    load_run(run.path, 5).save_pretrained(tmp_path / "saved")
+    save_pretrained(load_run(run.path, 5), tmp_path / "saved")
     text = (tmp_path / "saved" / "README.md").read_text()
     _, metadata, body = text.split("---\n", maxsplit=2)
     (said,) = (row for row in run.summary()["seeds"] if row["seed"] == 5)
@@ -106,7 +107,7 @@ def test_card_has_the_accuracies_of_the_summary_and_only_checked_names(trained_p
 
 @pytest.fixture
 def saved(trained_pack: Run, tmp_path: Path) -> Path:
-    load_run(trained_pack.path, 3).save_pretrained(tmp_path / "saved")
+    save_pretrained(load_run(trained_pack.path, 3), tmp_path / "saved")
     return tmp_path / "saved"
 
 
@@ -162,7 +163,7 @@ def test_hub_gets_three_files_and_gives_two(trained_pack: Run, tmp_path: Path, m
 
     hub = SimpleNamespace(HfApi=Api, snapshot_download=snapshot_download)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    assert model.push_to_hub("user/mine", private=True) == "address"
+    assert push_to_hub(model, "user/mine", private=True) == "address"
     assert sorted(path.name for path in remote.iterdir()) == FILES
     loaded = load_pretrained("user/mine")
     assert torch.equal(loaded.run(TASK.examples()), model.run(TASK.examples()))

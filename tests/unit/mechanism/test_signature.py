@@ -6,10 +6,10 @@ import pytest
 from arith_erd.interp.algorithms import ALGORITHMS, POST_HOC
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
-from arith_erd.mechanism.card import MAX_DISTANCE
 from arith_erd.mechanism.responses import sample_shifts, shifted_bits, summing_models
 from arith_erd.mechanism.signature import (
     COMPONENTS,
+    MAX_DISTANCE,
     MeasuredSignature,
     classify,
     expected_signatures,

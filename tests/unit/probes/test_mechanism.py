@@ -1,4 +1,4 @@
-"""The card of a network whose algorithm is known names it, and says in words what it knows and where it cannot know."""
+"""The profile of a network whose algorithm is known names it, and says what it knows and where it cannot know."""
 
 import json
 from dataclasses import replace
@@ -9,7 +9,14 @@ from arith_erd.catalog.loading import load_references
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import ALGORITHMS
 from arith_erd.interp.causal_model import CausalModel
-from arith_erd.mechanism.card import NO_VERDICT, STEERING_STEPS, UNCALIBRATED, BitResponse, Card, NetworkCard
+from arith_erd.mechanism.profile import (
+    NO_VERDICT,
+    STEERING_STEPS,
+    UNCALIBRATED,
+    BitResponse,
+    NetworkProfile,
+    ResponseProfile,
+)
 from arith_erd.mechanism.signature import measure_signature
 from arith_erd.models import NanoGPT
 from arith_erd.plots.tables import column_kinds, summary_table
@@ -19,15 +26,15 @@ from tests.unit.probes.small import measured, untrained
 
 
 @pytest.mark.slow
-def test_card_of_a_reference_names_its_algorithm() -> None:
+def test_profile_of_a_reference_names_its_algorithm() -> None:
     probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, steered=64, causal_model="prefix_carry")
     rows = measured(probe)
-    assert json.loads(probe.files()["card.json"])["seeds"][0]["bits"][0]["position"] == 1
-    assert (probe.card.verdict, probe.card.calibrated) == ("prefix_carry", True)
-    (card,) = probe.card.seeds
-    assert card.accuracy == 1
-    assert {name for bit in card.bits for name, follows in bit.follows.items() if follows} == {"carry"}
-    assert all(bit.follows_prefix > 0 and bit.needs_prefix > 0 for bit in card.bits[1:])
+    assert json.loads(probe.files()["profile.json"])["seeds"][0]["bits"][0]["position"] == 1
+    assert (probe.profile.verdict, probe.profile.calibrated) == ("prefix_carry", True)
+    (profile,) = probe.profile.seeds
+    assert profile.accuracy == 1
+    assert {name for bit in profile.bits for name, follows in bit.follows.items() if follows} == {"carry"}
+    assert all(bit.follows_prefix > 0 and bit.needs_prefix > 0 for bit in profile.bits[1:])
     verdict, *_, own = probe.summary()
     assert "it expects 100% of the answers" in own
     assert f"seed 7: {verdict}\n" in probe.files()["notes.txt"]
@@ -54,10 +61,10 @@ def test_own_causal_model_that_a_network_does_not_run_expects_fewer_of_its_answe
     assert (own < 0.95).all()
 
 
-def test_card_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
+def test_profile_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
     probe = Mechanism([untrained(Mul(3), NanoGPT)], pairs=64, steered=64)
     measured(probe)
-    assert (probe.card.verdict, probe.card.calibrated) == ("undecided", False)
+    assert (probe.profile.verdict, probe.profile.calibrated) == ("undecided", False)
     assert NO_VERDICT in probe.summary()[0]
     assert UNCALIBRATED in probe.notes()
 
@@ -74,24 +81,24 @@ def test_another_task_and_too_few_pairs_are_refused() -> None:
 FOLLOWS = ({"carry": carry, "value": False} for carry in (None, True, True))
 BITS = tuple(BitResponse(t, 0.25 * (t - 1), 0.0, follows) for t, follows in enumerate(FOLLOWS, 1))
 DISTANCES = {"erd": 3.0, "mixed": 1.5}
-CARD = NetworkCard(0, "mine", "none", "mixed", 1.5, DISTANCES, {}, 0.875, True, ("no algorithm is near",), BITS)
+PROFILE = NetworkProfile(0, "mine", "none", "mixed", 1.5, DISTANCES, {}, 0.875, True, ("no algorithm is near",), BITS)
 
 
-def test_card_says_what_is_followed_and_needed() -> None:
-    card = Card("add", 3, (CARD,))
-    assert card.summary()[1:] == [
+def test_profile_says_what_is_followed_and_needed() -> None:
+    profile = ResponseProfile("add", 3, (PROFILE,))
+    assert profile.summary()[1:] == [
         "Prefix: random tokens before a bit change bits 2-3 in 25 to 50% of the answers; ablating the last one changes "
         "no bit.",
         "Steering: bits 2-3 follow an inverted carry (bit 1 not measured); no bit follows a shifted sum.",
     ]
-    assert "seed 0: no algorithm is near" in card.notes()
+    assert "seed 0: no algorithm is near" in profile.notes()
 
 
 def test_what_is_not_known_is_said_in_words() -> None:
     """A multiplication has no verdict and no carries."""
     bit = BitResponse(1, None, None, dict.fromkeys(STEERING_STEPS))
-    nothing = replace(CARD, distance=None, nearest=None, distances={}, bits=(bit,))
-    card = Card("mul", 3, (nothing,))
-    assert card.table()["nearest, distance"].tolist() == ["none is known"]
-    assert card.summary()[1].startswith("Prefix: random tokens before a bit change not measured;")
-    assert card.summary()[2] == "Steering: an inverted carry was not measured; a shifted sum was not measured."
+    nothing = replace(PROFILE, distance=None, nearest=None, distances={}, bits=(bit,))
+    profile = ResponseProfile("mul", 3, (nothing,))
+    assert profile.table()["nearest, distance"].tolist() == ["none is known"]
+    assert profile.summary()[1].startswith("Prefix: random tokens before a bit change not measured;")
+    assert profile.summary()[2] == "Steering: an inverted carry was not measured; a shifted sum was not measured."

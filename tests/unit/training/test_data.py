@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
+from arith_erd.catalog.export import save_pretrained
 from arith_erd.catalog.loading import load_run
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
@@ -91,7 +92,7 @@ def test_slices_are_accuracies_of_the_examples_of_their_kind(train):
         found = [model.accuracy(examples[of]) for of in chosen]
         assert slices[seed, name].tolist() == pytest.approx(found)
     assert load_run(run.path, 0).origin.split is None  # which was of the examples drawn
-    load_run(run.path, 1).save_pretrained(run.path / "saved")
+    save_pretrained(load_run(run.path, 1), run.path / "saved")
     (said,) = (row["val_seq_acc"] for row in run.summary()["seeds"] if row["seed"] == 1)
     assert f"{held_out.sum()} held-out examples: {said:.2%}" in (run.path / "saved" / "README.md").read_text()
     assert max(row["val_seq_acc"] for row in run.metrics()) > 0

@@ -9,10 +9,7 @@ import torch
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.das import DASConfig
-from arith_erd.interp.erasure import MIN_RELATIVE_DEVIATION, whiten
-from arith_erd.interp.hooked import Hooked, Origin
-from arith_erd.interp.interventions import Subspace
-from arith_erd.mechanism.controls import (
+from arith_erd.interp.das_controls import (
     DECOY_NETWORKS,
     DECOY_SITE,
     ControlledDAS,
@@ -21,6 +18,9 @@ from arith_erd.mechanism.controls import (
     sign_flipped_subspaces,
     untrained_copy,
 )
+from arith_erd.interp.erasure import MIN_RELATIVE_DEVIATION, whiten
+from arith_erd.interp.hooked import Hooked, Origin
+from arith_erd.interp.interventions import Subspace
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.references import reference
 from arith_erd.models.weights import initialise

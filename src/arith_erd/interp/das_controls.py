@@ -14,15 +14,15 @@ from torch import Tensor
 
 from ..digits import Array
 from ..errors import bad_value
-from ..interp.causal_model import CausalModel
-from ..interp.counterfactuals import CounterfactualDataset, sample_balanced_pairs, split_operands
-from ..interp.das import DASConfig, DASSearch
-from ..interp.erasure import Whitened, flip_signs, leace, project_away, random_basis
-from ..interp.hooked import Hooked
-from ..interp.interventions import Position, Subspace
 from ..models.references import is_reference_task, reference
 from ..models.weights import initialise
 from ..tasks import Add
+from .causal_model import CausalModel
+from .counterfactuals import CounterfactualDataset, sample_balanced_pairs, split_operands
+from .das import DASConfig, DASSearch
+from .erasure import Whitened, flip_signs, leace, project_away, random_basis
+from .hooked import Hooked
+from .interventions import Position, Subspace
 
 SPLIT_SHARES = (0.5, 0.25, 0.25)  # shares of the operands' values, for training, validation and test pairs
 IIA_TOLERANCE = 0.02  # the chosen rank is the smallest whose score is at most this far below the best

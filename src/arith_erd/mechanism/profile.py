@@ -1,46 +1,26 @@
 """The report on the algorithm of one or several networks: the verdict, and which variables each bit follows.
 
-``card.json`` holds a `Card`, with one `NetworkCard` for each seed; a `CardRow` is one number behind it.
+``profile.json`` holds a `ResponseProfile`, with one `NetworkProfile` for each seed.
 """
 
 import json
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ..interp.hooked import Hooked
 from ..seeds import format_seeds
+from .responses import USER_MODEL
+from .signature import MAX_DISTANCE, MIN_EFFECT, Classification, MeasuredSignature
 
-if TYPE_CHECKING:
-    from .signature import Classification, MeasuredSignature
-
-MAX_DISTANCE = 1.0
-"""Largest distance to an algorithm that counts as near."""
-MIN_ACCURACY = 0.95
-"""Smallest share of right answers for a verdict other than ``none``."""
-MIN_EFFECT = 0.5
-"""Smallest informedness of a step that counts as an effect."""
 MIN_PREFIX_EFFECT = 0.01
 """A bit follows its prefix if random prefixes change at least this share of its answers."""
 STEERING_STEPS = {"carry": "an inverted carry", "value": "a shifted sum"}
 NO_VERDICT = "the known algorithms are for addition, so only responses to prefixes were measured"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
-USER_MODEL = "user_model"  # name of a user's causal model among the hypotheses
-ALL_POSITIONS = "all"  # a position that stands for all of them
-
-
-class CardRow(NamedTuple):
-    """One number of a card."""
-
-    test: str
-    component: str = ""
-    site: str = ""
-    position: str = ALL_POSITIONS
-    value: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -60,7 +40,7 @@ class BitResponse:
 
 
 @dataclass(frozen=True)
-class NetworkCard:
+class NetworkProfile:
     """One network: its verdict with all distances, and how its bits respond."""
 
     seed: int
@@ -99,39 +79,39 @@ class NetworkCard:
 
 
 @dataclass(frozen=True)
-class Card:
-    """The cards of several seeds of one network; ``verdict`` is their common verdict, or ``undecided``."""
+class ResponseProfile:
+    """The profiles of several seeds of one network; ``verdict`` is their common verdict, or ``undecided``."""
 
     task: str
     bits: int
     verdict: str = field(init=False)
     calibrated: bool = field(init=False)
-    seeds: tuple[NetworkCard, ...]
+    seeds: tuple[NetworkProfile, ...]
 
     def __post_init__(self) -> None:
-        verdicts = {card.verdict for card in self.seeds}
+        verdicts = {one.verdict for one in self.seeds}
         object.__setattr__(self, "verdict", verdicts.pop() if len(verdicts) == 1 else "undecided")
-        object.__setattr__(self, "calibrated", all(card.calibrated for card in self.seeds))
+        object.__setattr__(self, "calibrated", all(one.calibrated for one in self.seeds))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
 
     def table(self) -> pd.DataFrame:
-        return pd.DataFrame([card.row() for card in self.seeds])
+        return pd.DataFrame([one.row() for one in self.seeds])
 
     def summary(self) -> list[str]:
         several = len(self.seeds) > 1
-        return [f"seed {card.seed}: " * several + line for card in self.seeds for line in card.summary()]
+        return [f"seed {one.seed}: " * several + line for one in self.seeds for line in one.summary()]
 
     def notes(self) -> list[str]:
         """The summary, the reasons for the verdict, and whether it was checked on known networks."""
-        notes = [f"seed {card.seed}: {line}" for card in self.seeds for line in (*card.summary(), *card.reasons)]
+        notes = [f"seed {one.seed}: {line}" for one in self.seeds for line in (*one.summary(), *one.reasons)]
         return notes if self.calibrated else [*notes, UNCALIBRATED]
 
 
-def make_card(
-    model: Hooked, signature: "MeasuredSignature", classification: "Classification", calibrated: bool
-) -> NetworkCard:
+def make_profile(
+    model: Hooked, signature: MeasuredSignature, classification: Classification, calibrated: bool
+) -> NetworkProfile:
     components = signature.components
     bits = [
         BitResponse(
@@ -143,7 +123,7 @@ def make_card(
         )
         for t in range(1, model.task.width)
     ]
-    return NetworkCard(
+    return NetworkProfile(
         seed=model.seed,
         network=model.name,
         verdict=classification.verdict,
