@@ -21,7 +21,7 @@ train: .venv/.installed ## train a pack of seeds: train.py $(ARGS)
 	@.venv/bin/python train.py $(ARGS)
 
 mini: .venv/.installed ## the paper in miniature: every run of addition, ten seeds each, and its report
-	@PATH="$(CURDIR)/.venv/bin:$$PATH" scripts/mini.sh $(ARGS)
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" paper/scripts/mini.sh $(ARGS)
 
 test: .venv/.installed-dev ## run the quick tests, a process for each core (ARGS="-m slow": the slow ones)
 	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto --dist loadfile $(ARGS)
@@ -35,8 +35,8 @@ docs: .venv/.installed-docs ## build the documentation into site/ (AUTHORS=add_m
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet $(ARGS)
 	@echo 'site/index.html'
 
-numbers: .venv/.installed-dev ## write the numbers in README and docs/found/ anew from results/ (ARGS=--check: only compare)
-	@.venv/bin/python benchmarks/page_numbers.py $(ARGS)
+numbers: .venv/.installed-dev ## write the numbers in README and paper/found/ anew from paper/results/ (ARGS=--check: only compare)
+	@.venv/bin/python -m paper.page_numbers $(ARGS)
 
 # Each stamp is written last. Without the first one the environment is made anew, so that an interrupted set-up is
 # repeated. Training needs only the first; tests and documentation add their own tools.

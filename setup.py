@@ -6,11 +6,12 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-BUNDLED = (  # 8 MB: all trained networks of results/ take 40
+BUNDLED = (  # 8 MB: all trained networks of paper/results/ take 40
     "conf/**/*.yaml",
-    "results/mechanism-cards.csv",
-    "results/card-evidence.csv",
-    *(f"results/runs/*-random-{model}-none-seed0-????????/**/*" for model in ("transformer", "nanogpt")),
+    "paper/*.yaml",
+    "paper/results/mechanism-cards.csv",
+    "paper/results/card-evidence.csv",
+    *(f"paper/results/runs/*-random-{model}-none-seed0-????????/**/*" for model in ("transformer", "nanogpt")),
 )
 
 
@@ -21,7 +22,7 @@ class BuildWithData(build_py):
         super().run()
         if not self.editable_mode:  # an editable install reads them where they are
             package = Path(self.build_lib) / "arith_erd"
-            for folder in ("conf", "results"):
+            for folder in ("conf", "paper"):
                 shutil.rmtree(package / folder, ignore_errors=True)
             for path in (path for pattern in BUNDLED for path in Path().glob(pattern) if path.is_file()):
                 (package / path).parent.mkdir(parents=True, exist_ok=True)

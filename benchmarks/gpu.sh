@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Check, measure and train on a GPU machine, unattended, within a time limit:
 #
-#   benchmarks/gpu.sh [MINUTES] [FOLDER]          (default: 25, results/gpu)
+#   benchmarks/gpu.sh [MINUTES] [FOLDER]          (default: 25, paper/results/gpu)
 #
 # Needs Python 3.12 with torch, lightning, torchmetrics, safetensors, rich, pandas, scipy and matplotlib, and no package
 # index: Hydra, pydantic and what they need come from benchmarks/wheels (see wheels.sh). In this order:
@@ -10,7 +10,7 @@
 #   2. the steps of a pack of five, with CUDA graphs if these are right; from here on they are used if they were quicker
 #   3. whole epochs; with AUTHORS=PATH, a clone of the paper authors' repository, beside theirs
 #   4. packs of 1 to 256
-#   5. the runs of scripts/paper.sh, in order of value, several packs at once, until the time is up
+#   5. the runs of paper/scripts/paper.sh, in order of value, several packs at once, until the time is up
 #   6. the report
 #
 # Run it again to continue: checks and measurements are kept, runs resume.
@@ -18,7 +18,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 minutes=${1:-25}
-out=${2:-results/gpu}
+out=${2:-paper/results/gpu}
 end=$((SECONDS + minutes * 60 - 30)) # the report takes half a minute
 mkdir -p "$out"
 
@@ -110,7 +110,7 @@ else
     at_once=$(nproc)
 fi
 echo "== Training, $at_once packs at once"
-TRAIN=echo scripts/paper.sh "${made[@]}" "runs_dir=$out/runs" trainer.cuda_graphs=$graphs \
+TRAIN=echo paper/scripts/paper.sh "${made[@]}" "runs_dir=$out/runs" trainer.cuda_graphs=$graphs \
     | OMP_NUM_THREADS=1 within 86400 xargs -P "$at_once" -L 1 python3 train.py -m \
     || sleep 15 # a run failed, or time is up and interrupted runs save; the report is written in any case
 

@@ -1,12 +1,12 @@
 """Does a change of code change a number? Weights and metrics bit for bit, the science digit for digit.
 
-    python benchmarks/oracle.py before            # in a checkout; five minutes of one core
+    python -m benchmarks.oracle before            # in a checkout; five minutes of one core
     diff -r before after                          # of another checkout, on the same machine
 
 ``runs.json`` has a hash for each tensor of five tiny runs, and for their ``metrics.csv`` without seconds.
 ``mechanism.csv`` and ``place_value.csv`` have the rows of these probes, ``methods.csv`` the scores of the methods that
 take seconds, for thirteen networks: those written by hand, an untrained one, and the two that are shipped. Names of
-runs, and what follows from ``results/``, are compared by tests.
+runs, and what follows from ``paper/results/``, are compared by tests.
 """
 
 import hashlib
@@ -21,11 +21,11 @@ from typing import Any
 
 import pandas as pd
 import torch
-from methods import METHODS  # beside this file
 from safetensors.numpy import load_file
 
 import arith_erd as ae
 from arith_erd.models.references import PROGRAMS, reference
+from paper.studies.methods import METHODS
 
 TINY = "task.bits=4 trainer.max_epochs=2 trainer.accelerator=cpu seed=0-1"
 TRAINED = ["", "model=nanogpt", "ablation=squeezed_encoder", "split=vs_v", "scheduler=warmup_cosine optimizer=adamw"]

@@ -1,4 +1,4 @@
-"""What mkdocs needs beyond ``mkdocs.yml``: notebooks as pages, figures and records from ``results/``."""
+"""What mkdocs needs beyond ``mkdocs.yml``: notebooks as pages, and the pages and figures of ``paper/``."""
 
 import base64
 import json
@@ -14,14 +14,16 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-RECORDS = ("results/preregistration.md", "results/verdict-rules.md", "results/claims.md")
-RECORDS += ("SECURITY.md", "benchmarks/README.md")
+PAPER = ("article.md", "found/*.md", "results/preregistration.md", "results/verdict-rules.md", "results/claims.md")
+OUTSIDE = [f"paper/{pattern}" for pattern in (*PAPER, "results/*.png")]  # of docs/; on the site under the same path
+OUTSIDE += ["SECURITY.md", "benchmarks/README.md"]
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Take figures, records and notebooks along; they stay where the README and GitHub find them too."""
-    for name in (*(f"results/{path.name}" for path in (ROOT / "results").glob("*.png")), *RECORDS):
-        files.append(File(name, str(ROOT), config["site_dir"], use_directory_urls=False))
+    """Take figures, pages and notebooks along; they stay where the README and GitHub find them too."""
+    for path in sorted(path for pattern in OUTSIDE for path in ROOT.glob(pattern)):
+        name = path.relative_to(ROOT).as_posix()
+        files.append(File(name, str(ROOT), config["site_dir"], config["use_directory_urls"]))
     files.append(File.generated(config, "explorer.html", content=explorer()))
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         text, pictures = notebook_page(path)
@@ -79,12 +81,13 @@ def probe_sections() -> str:
     return "\n".join(sections)
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Probes, from their YAML files. Figures and notebooks are in the top folder on the site, not outside ``docs/``."""
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Probes, from their YAML files. On the site ``docs/`` is the top folder, and what is outside of it is in it."""
+    if page.file.src_dir == str(ROOT):
+        return markdown.replace("../docs/", "../")
     markdown = markdown.replace("<!-- probes -->", probe_sections())
     markdown = re.sub(r"\.\./notebooks/(\w+)\.ipynb", r"\1.md", markdown)
-    markdown = markdown.replace("](../docs/", "](../")  # of a record
-    return re.sub(r"\.\./(results/|benchmarks/|SECURITY\.md)", r"\1", markdown)
+    return re.sub(r"\.\./(paper/|benchmarks/|SECURITY\.md)", r"\1", markdown)
 
 
 def on_post_build(config: Any) -> None:
@@ -101,7 +104,7 @@ def make_article(site: Path) -> None:
     """The article as a PDF, ``paper/article.pdf``, where pandoc and an engine for it are installed."""
     if not shutil.which("pandoc"):
         return
-    source = ROOT / "docs" / "paper" / "article.md"
+    source = ROOT / "paper" / "article.md"
     target = site / "paper" / "article.pdf"
     made = subprocess.run(["pandoc", source.name, "-o", target], cwd=source.parent, capture_output=True, text=True)
     if made.returncode:

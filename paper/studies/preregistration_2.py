@@ -1,4 +1,4 @@
-"""Count the second preregistration: ``python paper/studies/preregistration_2.py RUNS...``
+"""Count the second preregistration: ``python -m paper.studies.preregistration_2 RUNS...``
 
 RUNS are run directories with the rows of ``probe=certificate``, and of ``probe=place_value`` for Transformers.
 ``--controls FOLDER`` checks the rows of hand-coded networks, FOLDER/NAME/rows.csv, instead.

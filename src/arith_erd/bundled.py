@@ -1,6 +1,7 @@
 """Where files outside the modules lie: in the root of a clone, and beside the modules in an installed wheel.
 
-A wheel has all of ``conf/``, and of ``results/`` what ``setup.py`` names: seed 0 of four networks, and two tables.
+A wheel has all of ``conf/``, and of ``paper/`` what ``setup.py`` names: the claims with what measures and draws them,
+seed 0 of four networks, and two tables.
 """
 
 from pathlib import Path
@@ -8,4 +9,5 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 ROOT = PACKAGE if (PACKAGE / "conf").is_dir() else PACKAGE.parents[1]
 CONF = ROOT / "conf"
-RESULTS = ROOT / "results"
+PAPER = ROOT / "paper"
+RESULTS = PAPER / "results"

@@ -1,6 +1,6 @@
 """95% intervals over seeds. ``docs/verdicts.md`` says which claim uses which.
 
-``benchmarks/coverage.py`` measures how often each interval contains the true value, at the numbers of seeds in use.
+``paper/studies/coverage.py`` measures how often each interval contains the true value, at the numbers of seeds in use.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Benchmarks run at toy sizes; the pages' numbers and our own claims about mechanisms are those in ``results/``."""
+"""Benchmarks run at toy sizes; the pages' numbers and our own claims about mechanisms are those in the results."""
 
 import runpy
 import sys
@@ -6,6 +6,7 @@ import sys
 import pytest
 import yaml
 
+from paper.mechanism_numbers import read_cards
 from tests.tiny import NETWORK
 
 
@@ -23,15 +24,14 @@ def test_checks_pass_on_a_machine_without_a_gpu(root, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_making_the_numbers_anew_changes_no_page(cli) -> None:
-    result = cli("benchmarks/page_numbers.py", "--check", timeout=300)
+    result = cli("-m", "paper.page_numbers", "--check", timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_own_claims_are_those_of_the_cards(root, monkeypatch) -> None:
+def test_own_claims_are_those_of_the_cards(root) -> None:
     """By bit where a component belongs to no site, else means by site, in the decoder after cross-attention."""
-    monkeypatch.syspath_prepend(root / "benchmarks")
-    rows = runpy.run_path(str(root / "benchmarks" / "mechanism_numbers.py"))["read_cards"]()
-    for claim in yaml.safe_load((root / "results" / "found.yaml").read_text())["claims"]:
+    rows = read_cards()
+    for claim in yaml.safe_load((root / "paper" / "results" / "found.yaml").read_text())["claims"]:
         card = rows[(rows["network"] == claim["network"]) & (rows["seed"] == claim["seed"])]
         card = card[(card["test"] == claim["test"]) & (card["component"] == claim["component"])]
         if claim["test"] == "signature":

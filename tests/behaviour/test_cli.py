@@ -195,7 +195,7 @@ def test_wheel_brings_configurations_and_networks_and_programs_find_them(root: P
     pytest.importorskip("setuptools", minversion="77", reason="the build backend")
     source, installed = tmp_path / "source", tmp_path / "installed"  # setuptools leaves build/ behind
     source.mkdir()
-    for name in ("src", "conf", "results", "pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in ("src", "conf", "paper", "pyproject.toml", "setup.py", "README.md", "LICENSE"):
         (source / name).symlink_to(root / name)
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", f"-w{tmp_path}", source]
     built = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=120)

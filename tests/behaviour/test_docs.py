@@ -21,9 +21,9 @@ from arith_erd.config.compose import compose
 pytestmark = pytest.mark.slow_after(8)
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(path for name in ("docs", "paper") for path in (ROOT / name).rglob("*.md"))]
 # A line that ends with a path, then a code block: (what the line says, the path, the file's text).
-BLOCK = re.compile(r"^([^\n]*)`((?:src|conf|my_package|my_conf)/\S+)`:\n\n```\w+\n(.*?)^```", re.M | re.S)
+BLOCK = re.compile(r"^([^\n]*)`((?:src|conf|paper|my_package|my_conf)/\S+)`:\n\n```\w+\n(.*?)^```", re.M | re.S)
 SMALL = ("seed=0", "model.net.d_model=16", "model.net.num_heads=2", "trainer.accelerator=cpu")
 TINY = ("task.bits=4", "trainer.max_epochs=1", "trainer.accelerator=cpu")
 
@@ -36,6 +36,8 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("train.py", "probe.py"):
         shutil.copy(ROOT / name, copy)
+    (copy / "paper").mkdir()
+    shutil.copy(ROOT / "paper" / "claims.yaml", copy / "paper")
     for sentence, path, text in BLOCK.findall((ROOT / "docs" / "extend.md").read_text()):
         assert "append" in sentence or not (copy / path).exists(), f"{path} would be overwritten"
         (copy / path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The files of ``conf/experiment/`` and ``scripts/mini.sh``: the jobs that each one runs, and its comment."""
+"""The files of ``conf/experiment/`` and ``paper/scripts/mini.sh``: the jobs that each one runs, and its comment."""
 
 from functools import cache
 from itertools import product
@@ -114,7 +114,7 @@ def test_other_formats_and_positions_never_count_for_the_paper(option: str) -> N
 def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) -> None:
     """With the settings of ``mini.yaml``, each seed for long enough, and nothing besides."""
     paper, lengths = load_paper(MINI), {}
-    script = (root / "scripts" / "mini.sh").read_text()
+    script = (root / "paper" / "scripts" / "mini.sh").read_text()
     for line in script.partition("<<'END'\n")[2].partition("\nEND")[0].splitlines():
         job = compose("train", ["scale=mini", *line.split()])
         assert job.seeds == tuple(range(10))

@@ -94,8 +94,8 @@ def test_no_interval_leaves_what_its_measure_can_take() -> None:
 
 
 def test_every_interval_in_use_covers_at_least_92_percent(root: Path) -> None:
-    """Two standard errors of 700 samples are 2%; ``results/verdict-rules.md`` has 10,000 samples."""
-    found = runpy.run_path(str(root / "benchmarks" / "coverage.py"))["coverage"](samples=700, seeds=5)
+    """Two standard errors of 700 samples are 2%; ``paper/results/verdict-rules.md`` has 10,000 samples."""
+    found = runpy.run_path(str(root / "paper" / "studies" / "coverage.py"))["coverage"](samples=700, seeds=5)
     assert {what for what, _ in found} >= {"mean of five more", "median", "share that learns", "difference of shares"}
     for key, share in found.items():
         assert share >= 0.92 - 0.02, key

@@ -45,7 +45,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     can only name classes of this package, and weights are tensors.
 
     >>> from arith_erd.catalog.loading import list_pretrained
-    >>> path = list_pretrained()["add-transformer"][0]  # a run directory, as results/runs/NAME
+    >>> path = list_pretrained()["add-transformer"][0]  # a run directory, as paper/results/runs/NAME
     >>> load_run(path, seed=0).task.name, load_run(path, epoch=0).origin.epoch
     ('add', 0)
 
@@ -81,7 +81,7 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
     """Load a trained network: by its short name, from a folder of `save_pretrained`, or from the Hub.
 
     A short name consists of task, split unless random, model, and ablation if there is one. It stands for a run in
-    ``folder``, by default ``results/runs`` of a clone; an installed wheel has seed 0 of ``add-transformer``,
+    ``folder``, by default ``paper/results/runs`` of a clone; an installed wheel has seed 0 of ``add-transformer``,
     ``add-nanogpt``, ``mul-transformer`` and ``mul-nanogpt``. The Hugging Face Hub needs the extra ``hub``. Nothing in
     the files is trusted, as in `load_run`.
 
@@ -135,7 +135,7 @@ def list_pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
         run = Run(path.parent)
         try:
             job = job_of_run(run)
-            seeds = [seed for seed in job.seeds if run.weights_file(seed).is_file()]  # `results/` lacks some
+            seeds = [seed for seed in job.seeds if run.weights_file(seed).is_file()]  # `paper/results/` lacks some
         except Exception:  # whatever is wrong with it, others are listed
             continue
         runs[short_name(job)] |= dict.fromkeys(seeds, run.path)

@@ -24,7 +24,7 @@ from ..system.files import run_path
 from .loading import load_references, load_run, require_runs
 
 ALGORITHM_VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
-REFERENCE_SEEDS = range(2000, 2003)  # seeds of the references, as in results/methods.csv; nothing was tuned on them
+REFERENCE_SEEDS = range(2000, 2003)  # of references, as in paper/results/methods.csv; nothing was tuned on these
 MIN_INTERCHANGE_ACCURACY = 0.99  # for every token, of a network that was trained to compute by variables
 SCORE_COLUMNS = ["method", "network", "seed", "algorithm", "score", "seconds"]
 Method = Callable[[Hooked], float | str]
@@ -56,7 +56,7 @@ def zoo(*runs: str | Path) -> list[LabelledNetwork]:
     Args:
         runs: directories or globs. A run with ``loss=interchange`` on the sum counts as ``sum``, on carry and xor as
             ``carries``, any other loss as unknown. A seed is included if it answers all pairs right and every token
-            follows at least 99% of the interchanges (`scripts/zoo.sh` has the commands).
+            follows at least 99% of the interchanges (`paper/scripts/zoo.sh` has the commands).
 
     Raises:
         UserError: if there is no such run, or it is not finished.

@@ -56,7 +56,7 @@ LINEARITY_NOTE = (
 )
 PAPER_NOTE = (
     "the paper (appendix D) reports that two INLP iterations on the value at dec.3 of addition leave an accuracy of "
-    "0.13%; the authors' own released weights give 100% (docs/found/amnesic.md)"
+    "0.13%; the authors' own released weights give 100% (paper/found/amnesic.md)"
 )
 
 

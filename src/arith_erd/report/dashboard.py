@@ -1,6 +1,6 @@
 """W&B dashboards as code: ``python -P -m arith_erd.report.dashboard --entity E --project P [--dry-run]``.
 
-It makes a workspace to watch while runs train, and a report with the paper's figures. Both follow from ``paper.yaml``
+It makes a workspace to watch while runs train, and a report with the paper's figures. Both follow from ``claims.yaml``
 and use the metrics of ``logger=wandb``. ``--dry-run`` prints both without an account.
 """
 

@@ -1,4 +1,4 @@
-"""Redraw the paper's figures from our runs. ``paper.yaml`` has their titles, captions, curves and commands."""
+"""Redraw the paper's figures from our runs. ``claims.yaml`` has their titles, captions, curves and commands."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -22,7 +22,7 @@ NEVER_X = 1080  # horizontal place of a seed that never reaches 95%
 
 
 def draw_curves(paper: Paper, spec: PaperFigure, data: RunData, results: Results) -> Figure | None:
-    """Draw the panels and lines of ``paper.yaml``. A diamond at the end of a line marks its claim's number.
+    """Draw the panels and lines of ``claims.yaml``. A diamond at the end of a line marks its claim's number.
 
     A panel is left out if it would be empty, or have only lines for comparison.
     """
@@ -203,7 +203,7 @@ DRAW_FUNCTIONS: Mapping[str, DrawFigure] = {  # those without curves of their ow
 def paper_figures(
     paper: Paper, data: RunData, results: Sequence[Result]
 ) -> Iterator[tuple[PaperFigure, Figure | None]]:
-    """Every figure, in the order of ``paper.yaml``; None if there is nothing to draw yet."""
+    """Every figure, in the order of ``claims.yaml``; None if there is nothing to draw yet."""
     by_id = {result.claim.id: result for result in results}
     for spec in paper.figures:
         with style.own_style():

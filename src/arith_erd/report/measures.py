@@ -19,7 +19,7 @@ TAIL_EPOCHS = 10  # epochs at the end of training
 
 
 class StrictModel(BaseModel):
-    """A part of ``paper.yaml``, whose keys are the fields of the class."""
+    """A part of ``claims.yaml``, whose keys are the fields of the class."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""Read ``paper.yaml`` and ``mini.yaml``: every claim, its measure, and the tolerance for reproducing it."""
+"""Read ``claims.yaml`` and ``mini.yaml``: every claim, its measure, and the tolerance for reproducing it."""
 
 import math
 import shlex
@@ -10,20 +10,21 @@ from typing import Annotated, Any, Literal, TypeAlias
 import yaml
 from pydantic import Field, Strict, ValidationError, model_validator
 
+from .. import bundled
 from ..config.compose import hydra_quoted
 from ..errors import UserError, excerpt
 from ..plots.tables import UNITS, format_number
 from .collect import OUR_RUNS
 from .measures import AnyMeasure, Ceiling, EpochsTo, ProbeColumn, StrictModel
 
-PAPER, MINI = (Path(__file__).with_name(f"{name}.yaml") for name in ("paper", "mini"))
+PAPER, MINI = (bundled.PAPER / f"{name}.yaml" for name in ("claims", "mini"))
 BOUND_RANGES = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Statistic: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "ceiling"]
 
 
 class Claim(StrictModel):
-    """One published number. The head of ``paper.yaml`` explains its keys."""
+    """One published number. The head of ``claims.yaml`` explains its keys."""
 
     id: str
     section: str
@@ -96,7 +97,7 @@ class PaperFigure(StrictModel):
 
 
 class Paper(StrictModel):
-    """``paper.yaml`` or ``mini.yaml``. ``sections`` maps titles to places in the paper."""
+    """``claims.yaml`` or ``mini.yaml``. ``sections`` maps titles to places in the paper."""
 
     file: str
     heading: str
@@ -124,7 +125,7 @@ class Paper(StrictModel):
 
 @cache
 def load_paper(path: Path = PAPER) -> Paper:
-    """Read and check ``paper.yaml``; a `UserError` names the claim and the key."""
+    """Read and check ``claims.yaml``; a `UserError` names the claim and the key."""
     raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     sections = raw.pop("sections")
     claims = [

@@ -49,7 +49,7 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
     """Read a run directory: a row for each seed, and ``metrics.csv`` with a row for each epoch and seed.
 
     The ``state`` is ``finished`` if the summary has all seeds of the configuration, and ``metrics.csv`` all epochs of
-    the summary. The weights may be missing, as most are in ``results/runs/``. A damaged summary is described in
+    the summary. The weights may be missing, as most are in ``paper/results/runs/``. A damaged summary is described in
     ``problem``; a damaged configuration or ``metrics.csv`` raises an error.
     """
     config, written = run.config(), run.metrics()

@@ -27,7 +27,7 @@ def test_name_shows_departures_from_the_file_of_its_own_model(model):
 
 
 def test_runs_in_results_keep_their_names(root):
-    paths = [path.parent for path in root.glob("results/*/*/config.yaml")]
+    paths = [path.parent for path in root.glob("paper/results/*/*/config.yaml")]
     assert len(paths) >= 63
     assert [run_name(Run(path).config()) for path in paths] == [path.name for path in paths]
 

@@ -281,7 +281,7 @@ def test_links_out_of_the_folder_of_a_launcher_are_refused(command, monkeypatch,
 
 @pytest.mark.slow
 def test_every_run_of_the_paper_is_accepted(command, ran, root):
-    script, echo = [root / "scripts" / "paper.sh", "seed=0"], os.environ | {"TRAIN": "echo"}
+    script, echo = [root / "paper" / "scripts" / "paper.sh", "seed=0"], os.environ | {"TRAIN": "echo"}
     lines = subprocess.run(script, env=echo, capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(lines) > 10
     for line in lines:
@@ -295,7 +295,7 @@ def test_script_goes_on_after_a_failed_run_and_stops_with_a_signal(root, tmp_pat
         log.write_text("")
         train.write_text(f"#!/bin/sh\necho started >>{log}\n{does}\n")
         train.chmod(0o755)
-        script = ["timeout", str(seconds), root / "scripts" / "paper.sh"]
+        script = ["timeout", str(seconds), root / "paper" / "scripts" / "paper.sh"]
         assert subprocess.run(script, env=os.environ | {"TRAIN": str(train)}, check=False).returncode == status
         time.sleep(0.5)
         started = log.read_text().count("started")

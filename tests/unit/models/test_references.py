@@ -16,7 +16,7 @@ from arith_erd.tasks import Add
 
 COLUMNS = ColumnSums(Add())
 EXAMPLES = COLUMNS.task.examples(*np.random.default_rng(0).integers(0, 128, (2, 512)))
-"""``results/references.csv`` is of all pairs, for every variant."""
+"""``paper/results/references.csv`` is of all pairs, for every variant."""
 PROMPT, COMPLETION = torch.from_numpy(EXAMPLES.prompt), torch.from_numpy(EXAMPLES.completion)
 RUNS = {name: algorithm for name in PROGRAMS if (algorithm := name.removesuffix("_decoy")) in ALGORITHMS}
 MODELS = {name: algorithm.causal_model(COLUMNS.task) for name, algorithm in ALGORITHMS.items()}

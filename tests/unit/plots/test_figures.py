@@ -22,7 +22,7 @@ from arith_erd.probes.probe import Probe
 @pytest.mark.parametrize("unit", UNIT_RANGES)
 @given(shares=st.lists(st.floats(0, 1), min_size=3, max_size=6))
 def test_intervals_stay_within_their_unit(unit: str, shares: list[float]) -> None:
-    """Rule 8 of ``results/verdict-rules.md``."""
+    """Rule 8 of ``paper/results/verdict-rules.md``."""
     low, high = UNIT_RANGES[unit]
     text = format_mean(low + (min(high, 100) - low) * np.array(shares), unit)
     scale = 100 if unit == "accuracy" else 1

@@ -22,7 +22,7 @@ from tests.values import put
 
 Values = float | None | Sequence[float | None]
 VERSIONS = {"arith_erd": "0.1.0", "commit": "abc1234", "python": "3.11.7", "torch": "2.13.0", "lightning": "2.6.6"}
-MEASURED = Path(__file__).parents[3] / "results" / "runs" / "probes"  # on the authors' weights
+MEASURED = Path(__file__).parents[3] / "paper" / "results" / "runs" / "probes"  # on the authors' weights
 
 
 @cache

@@ -195,7 +195,7 @@ def test_set_up_is_the_papers(root: Path) -> None:
     for task, answer in ((Add(7), 8), (Mul(7), 14), (RandomOutput(7), 8)):
         examples = task.examples()
         assert (len(examples), examples.prompt.shape[1], examples.completion.shape[1]) == (2**14, 15, answer)
-    runs = pd.read_csv(root / "results" / "runs.csv").query("model == 'transformer' and split == 'random'")
+    runs = pd.read_csv(root / "paper" / "results" / "runs.csv").query("model == 'transformer' and split == 'random'")
     for name, epochs, tokens, operations in (("add", 50, 14e6, 59e12), ("mul", 250, 89e6, 374e12)):
         trained = runs[(runs["task"] == name) & (runs["epochs"] == epochs) & (runs["params"] == 701_381)]
         assert len(trained)

@@ -35,7 +35,7 @@ def test_miniature_is_judged_by_its_own_claims(synthetic, tmp_path: Path, capsys
     claims = pd.read_csv(tmp_path / "report" / "claims.csv").set_index("id")
     assert claims.loc[["fig1-add", "figE7-add"], "verdict"].tolist() == ["reproduced", "not run"]
     assert "<h2>The paper in miniature</h2>" in (tmp_path / "report" / "index.html").read_text()
-    assert "scripts/mini.sh" in capsys.readouterr().out
+    assert "paper/scripts/mini.sh" in capsys.readouterr().out
 
 
 def test_half_finished_and_damaged_runs_are_reported_and_probes_linked(synthetic, tmp_path: Path, capsys) -> None:

@@ -17,6 +17,7 @@ from arith_erd.report.collect import collect
 from arith_erd.report.figures import DRAW_FUNCTIONS, curve_rows, paper_figures
 from arith_erd.report.page import claims_table, markdown, ours_texts, replicas_table
 from arith_erd.report.paper import MINI, PAPER, PaperFigure, load_paper
+from paper.publish import WEIGHTS, copy_runs
 from tests.unit.report.conftest import Synthetic
 
 RUNS = Path("runs")
@@ -39,7 +40,7 @@ def whole_report(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Simple
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("arith_erd.report.__main__.paper_figures", kept)
-        found, results = build([root / "results" / "runs", made.root], out, runs_name=Path("runs"))
+        found, results = build([root / "paper" / "results" / "runs", made.root], out, runs_name=Path("runs"))
     return SimpleNamespace(found=found, results=results, figures=figures, out=out)
 
 
@@ -131,8 +132,8 @@ def test_every_claim_has_a_row_and_what_is_missing_a_command(whole_report) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize(("folder", "file"), [(".", PAPER), ("mini", MINI)])
 def test_claims_and_runs_follow_from_the_rows_in_results(root: Path, folder: str, file: Path) -> None:
-    """``python benchmarks/publish.py`` writes them anew; sums may differ in the last digit on another CPU."""
-    paper, results = load_paper(file), root / "results" / folder
+    """``python -m paper.publish`` writes them anew; sums may differ in the last digit on another CPU."""
+    paper, results = load_paper(file), root / "paper" / "results" / folder
     found = collect([path for name in ("runs", "older") if (path := results / name).is_dir()], paper.setup)
     assert found.problems == {}
     verdicts = evaluate_claims(paper, found)
@@ -143,10 +144,7 @@ def test_claims_and_runs_follow_from_the_rows_in_results(root: Path, folder: str
     assert found.replicas["device"].str.contains("thread|NVIDIA").all()  # the number of threads is on record
 
 
-def test_finished_runs_are_kept_with_the_weights_of_seed_0_and_without_paths(synthetic, tmp_path, root, monkeypatch):
-    monkeypatch.syspath_prepend(root / "benchmarks")
-    from publish import WEIGHTS, copy_runs
-
+def test_finished_runs_are_kept_with_the_weights_of_seed_0_and_without_paths(synthetic, tmp_path):
     run, results = synthetic.run(seeds="0-2"), tmp_path / "results"
     synthetic.run("task=mul", seeds="0", epochs=5, reach=None, final=0.1, finished=False)
     synthetic.correlations(run.path, range(3))

@@ -34,7 +34,7 @@ def list_runs(pattern, *options, **named):
 @pytest.fixture
 def folder(tmp_path, config):
     done = begun(tmp_path, "done", config, seed0=1.0, seed1=0.5)
-    finish(done, (0, 1))  # without its weights, as most runs in results/ are
+    finish(done, (0, 1))  # without its weights, as most runs in paper/results/ are
     begun(tmp_path, "failed", config).error_file.write_text("no")
     begun(tmp_path, "stopped", config, seed0=0.25)
     (tmp_path / "other").mkdir()

@@ -378,7 +378,7 @@ function drawView(view) {
 function drawTool(kind, title, ...controls) {
   const said = [...new Set(views.map(({ net }) => net.config.found[kind]))].filter(Boolean)
   const link = () => (data.docs ? element('a', { href: data.docs + data.found[kind].section, target: '_blank' },
-    'How it was measured') : 'Measured as docs/found/appendix.md says.')
+    'How it was measured') : 'Measured as paper/found/appendix.md says.')
   return [element('h3', {}, title), controls, said.length && soft(`${said.join(' ')} `, link())]
 }
 

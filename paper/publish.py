@@ -1,7 +1,7 @@
-"""Bring ``results/`` up to date with finished runs: ``python benchmarks/publish.py runs/ --results results``.
+"""Bring ``paper/results/`` up to date with finished runs: ``python -m paper.publish runs/ --results paper/results``.
 
-``results/runs/`` has the data behind every published number, as run directories with the weights of seed 0 and without
-pictures and checkpoints; ``results/README.md`` has the rest. ``make numbers`` then updates the pages.
+``runs/`` there has the data behind every published number, as run directories with the weights of seed 0 and without
+pictures and checkpoints; its ``README.md`` describes the rest. ``make numbers`` then updates the pages.
 """
 
 import argparse
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from arith_erd.bundled import RESULTS
 from arith_erd.errors import UserError
 from arith_erd.report.__main__ import build
 from arith_erd.report.paper import MINI, PAPER
@@ -61,7 +62,7 @@ def publish(results: Path, paper_file: Path = PAPER) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="*", help="folders of runs to add; none to recompute only")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="folder to bring up to date (results)")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder to bring up to date (paper/results)")
     parser.add_argument("--mini", action="store_true", help="the runs are those of scale=mini")
     options = parser.parse_args(arguments)
     to, paper_file, weights = options.results, PAPER, [WEIGHTS]

@@ -1,6 +1,6 @@
 """The angle between what linear probes read and what a trained network uses, in networks trained to hold a variable.
 
-    python benchmarks/angles.py results/angles.csv RUN..    # runs of loss=interchange, such as those of scripts/zoo.sh
+    python -m paper.studies.angles paper/results/angles.csv RUN..    # runs of loss=interchange, as of scripts/zoo.sh
 
 A row is a network, what is read, and the coordinates of the site that training assigned to a variable: ``accuracy`` is
 that of interchanging them, on 300 pairs. Angles are principal, in degrees, between these coordinates and a direction at
@@ -18,13 +18,13 @@ from typing import Any
 import pandas as pd
 import torch
 from torch import Tensor
-from zoo import trained_by  # beside this file
 
 import arith_erd as ae
 from arith_erd.interp.das_controls import principal_angles
 from arith_erd.interp.erasure import probe_predictions, whiten
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
+from paper.studies.zoo import trained_by
 
 STRONG = 0.03
 READ = {"sum": ("sum", "bit", "xor"), "carry": ("carry", "xor"), "xor": ("xor", "carry")}  # in these coordinates

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Train the runs behind the paper's claims, the most informative first. Arguments go to every run, as train.py takes them:
 #
-#   scripts/paper.sh
-#   timeout 8h scripts/paper.sh runs_dir=runs      # stops after 8 hours; the same command continues where it stopped
-#   scripts/paper.sh scale=smoke trainer.max_epochs=2 seed=0 runs_dir=smoke    # every kind of run, made tiny: 2 minutes
+#   paper/scripts/paper.sh
+#   timeout 8h paper/scripts/paper.sh runs_dir=runs      # stops after 8 hours; the same command continues where it stopped
+#   paper/scripts/paper.sh scale=smoke trainer.max_epochs=2 seed=0 runs_dir=smoke    # every kind of run, made tiny: 2 minutes
 #
 # A finished run is skipped, an interrupted one resumes, and one that fails leaves the others alone. Hours are those of
 # one CPU core, compiled (AMD EPYC, Zen 5: 10 s an epoch of addition, 12 s of multiplication). On a CPU each seed is a
@@ -11,11 +11,11 @@
 #
 # Several runs at a time, two for example, each with one thread:
 #
-#   TRAIN=echo scripts/paper.sh | OMP_NUM_THREADS=1 xargs -P 2 -L 1 python train.py -m
+#   TRAIN=echo paper/scripts/paper.sh | OMP_NUM_THREADS=1 xargs -P 2 -L 1 python train.py -m
 #
 # With xargs two lines can reach the same run at once; the second one says "in use", and the next command does the rest.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 trap 'exit 143' TERM # once the run in progress has saved
 
 options=("$@")

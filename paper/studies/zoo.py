@@ -1,10 +1,10 @@
 """Networks trained to compute by known variables, and what the tests of `one_sentence` say of them.
 
-    scripts/zoo.sh runs_dir=zoo # trains them
-    python benchmarks/zoo.py results/zoo.csv zoo/add-*
+    paper/scripts/zoo.sh runs_dir=zoo # trains them
+    python -m paper.studies.zoo paper/results/zoo.csv zoo/add-*
 
 A row is a network: its class, its bits, the variables that it was trained to compute by ("none": the task alone), the
-share of pairs that it answers right, the criteria of ``results/preregistration.md``, the least share, over answer
+share of pairs that it answers right, the criteria of ``paper/results/preregistration.md``, the least share, over answer
 tokens, that follow an interchange of a variable between held-out pairs after the last epoch, ``others``, its `leakage`,
 and the beginning of the SHA-256 of its file of weights. Two minutes of one core a network.
 """
@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from one_sentence import INTERCHANGE_SITES, load_networks, measure_network, score_networks  # beside this file
 
 import arith_erd as ae
 from arith_erd.interp.interventions import Replace
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
+from paper.studies.one_sentence import INTERCHANGE_SITES, load_networks, measure_network, score_networks
 
 LAST_BUT_ONE = INTERCHANGE_SITES | {"transformer": "dec.2.resid_mid_cross"}  # of three layers, as dec.5 is of six
 

@@ -1,6 +1,6 @@
-"""Count the prediction of results/preregistration.md: one sentence about how trained networks add.
+"""Count the prediction of paper/results/preregistration.md: one sentence about how trained networks add.
 
-    python benchmarks/one_sentence.py results/one-sentence.csv runs/add-random-* path/to/add_model reference:erd:0
+    python -m paper.studies.one_sentence paper/results/one-sentence.csv runs/add-random-* AUTHORS reference:erd:0
 
 An argument is a run directory (all its seeds), a file with the authors' addition weights, or ``reference:NAME:SEED``.
 The rows are those of ``probe=place_value`` and ``encoder_table``, and the share of all pairs that the network answers

@@ -2,16 +2,16 @@
 # The paper in miniature: train every run of addition at five bits, ten seeds each, ask the probes, write the report.
 # Arguments go to every run, as train.py takes them:
 #
-#   scripts/mini.sh
-#   scripts/mini.sh runs_dir=elsewhere
-#   scripts/mini.sh seed=0-49              # fifty seeds, in packs of what fits in memory
-#   JOBS=4 scripts/mini.sh                 # four packs at a time; one for each core unless said
+#   paper/scripts/mini.sh
+#   paper/scripts/mini.sh runs_dir=elsewhere
+#   paper/scripts/mini.sh seed=0-49              # fifty seeds, in packs of what fits in memory
+#   JOBS=4 paper/scripts/mini.sh                 # four packs at a time; one for each core unless said
 #
 # Measured: 55 minutes on two CPU cores (Intel Xeon, torch 2.13) beside other work, 83 CPU minutes with the probes.
 #
 # A finished run is skipped and an interrupted one resumes, so the same command goes on where it stopped.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export OMP_NUM_THREADS=1 # a pack for each core is faster than several cores for a pack
 
 runs=runs

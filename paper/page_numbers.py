@@ -1,8 +1,8 @@
-"""Write every measured number of the pages again from ``results/``: ``make numbers``.
+"""Write every measured number of the pages again from ``paper/results/``: ``make numbers``.
 
 A number stands between marks, ``<!--key-->99.9%<!--/-->``, a table between ``<!-- name:begin -->`` and
 ``<!-- name:end -->``; the sentences around them are free. Keys are those of `facts`, and for each claim of
-``results/claims.csv`` also ``paper:ID``, ``ours:ID``, ``low:ID`` and ``high:ID``. With ``--check`` nothing is written:
+``claims.csv`` also ``paper:ID``, ``ours:ID``, ``low:ID`` and ``high:ID``. With ``--check`` nothing is written:
 pages that would change are listed, and the exit status is 1.
 """
 
@@ -14,12 +14,8 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import mechanism_numbers  # beside this file
-import methods
 import numpy as np
 import pandas as pd
-from mechanism_numbers import Facts, format_range, markdown
-from one_sentence import MIN_ACCURACY
 from scipy.stats import bootstrap, fisher_exact, kendalltau
 
 from arith_erd.plots.tables import format_mean
@@ -27,12 +23,16 @@ from arith_erd.report.claims import count_verdicts
 from arith_erd.report.page import escape_cell
 from arith_erd.runs.table import load_table
 from arith_erd.stats import LEARNING_ACCURACY, Estimate
+from paper import mechanism_numbers
+from paper.mechanism_numbers import Facts, format_range, markdown
+from paper.studies import methods
+from paper.studies.one_sentence import MIN_ACCURACY
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "results"
+RESULTS = ROOT / "paper" / "results"
 FOUND = ("index", "amnesic", "mechanism", "methods", "length", "appendix")
-PAGES = ("README.md", *(f"docs/{name}.md" for name in ("tutorial", "verdicts", "paper/article")))
-PAGES += tuple(f"docs/found/{name}.md" for name in FOUND)
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("tutorial", "verdicts")), "paper/article.md")
+PAGES += tuple(f"paper/found/{name}.md" for name in FOUND)
 MARKED_NUMBER = re.compile(r"<!--([\w:.-]+)-->(.*?)<!--/-->", re.S)
 HEADLINES = r"fig1-(add|mul)|fig3-add-vs_[tv]|appD-after|figE7-mul"  # claims of README, by their id
 CLAIM_HEADINGS = {"statement": "result", "paper_says": "paper", "ours_says": "ours [interval]"}

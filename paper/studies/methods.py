@@ -1,6 +1,6 @@
 """Which algorithm does each method name, and how often is it right?
 
-    python benchmarks/methods.py results/methods.csv runs/add-random-*-none-bits5-*
+    python -m paper.studies.methods paper/results/methods.csv runs/add-random-*-none-bits5-*
 
 The networks are those of `arith_erd.zoo`: written by hand, and trained ones (`zoo.py` has the commands). Each function
 of `METHODS` gives a network a score, larger where the method's evidence is for the sum. The sites are the residual
@@ -19,7 +19,6 @@ import pandas as pd
 import torch
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from mechanism_numbers import markdown  # beside this file
 
 import arith_erd as ae
 from arith_erd.catalog.scoring import SCORE_COLUMNS, Method, add_verdicts, score_row
@@ -34,6 +33,7 @@ from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, sub
 from arith_erd.probes.probe import select_sites
 from arith_erd.stats import beats_majority, clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
+from paper.mechanism_numbers import markdown
 
 DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20, batch_size=64)
 RANKS = (1, 2)
@@ -204,7 +204,7 @@ def read_results(path: Path) -> pd.DataFrame:
 
 
 def facts(found: pd.DataFrame) -> dict[str, str]:
-    """The numbers of ``docs/found/methods.md``."""
+    """The numbers of ``paper/found/methods.md``."""
     known = found[found["algorithm"] != ""]
     one, by_carries = known[known["method"] == "INLP"], known[known["algorithm"] == "carries"]
     most = one["algorithm"].value_counts(normalize=True).max()

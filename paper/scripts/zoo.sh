@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Train the zoo: networks that compute by known variables (docs/found/appendix.md). Arguments go to every run:
+# Train the zoo: networks that compute by known variables (paper/found/appendix.md). Arguments go to every run:
 #
-#   scripts/zoo.sh runs_dir=zoo
-#   timeout 8h scripts/zoo.sh runs_dir=zoo      # stops after 8 hours; the same command continues where it stopped
-#   python benchmarks/zoo.py zoo.csv zoo/add-*  # what they learned, and the SHA-256 of their weights
+#   paper/scripts/zoo.sh runs_dir=zoo
+#   timeout 8h paper/scripts/zoo.sh runs_dir=zoo      # stops after 8 hours; the same command continues where it stopped
+#   python -m paper.studies.zoo zoo.csv zoo/add-*  # what they learned, and the SHA-256 of their weights
 #
 # Hours are those of one CPU core (AMD EPYC, OMP_NUM_THREADS=1). The same processor and number of threads give the
-# weights of results/zoo.csv bit for bit; elsewhere rounding differs, and training amplifies it.
+# weights of paper/results/zoo.csv bit for bit; elsewhere rounding differs, and training amplifies it.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 trap 'exit 143' TERM # once the run in progress has saved
 
 options=("$@")

@@ -1,9 +1,9 @@
-"""Numbers and tables of ``docs/found/mechanism.md``, its appendix and the article, for `page_numbers`.
+"""Numbers and tables of ``paper/found/mechanism.md``, its appendix and the article, for `page_numbers`.
 
-    python benchmarks/mechanism_numbers.py authors=FOLDER transformer=FOLDER nanogpt=FOLDER
+    python -m paper.mechanism_numbers authors=FOLDER transformer=FOLDER nanogpt=FOLDER
 
-puts cards into ``results/mechanism-cards.csv``: a folder is what ``probe=mechanism`` wrote, and its seeds replace those
-of the same network. ``card-evidence.csv`` beside it has patches, doses and subspaces of older cards.
+puts cards into ``paper/results/mechanism-cards.csv``: a folder is what ``probe=mechanism`` wrote, and its seeds replace
+those of the same network. ``card-evidence.csv`` beside it has patches, doses and subspaces of older cards.
 """
 
 import sys
@@ -12,7 +12,9 @@ from itertools import product
 from pathlib import Path
 
 import pandas as pd
-from one_sentence import (  # beside this file
+from scipy.stats import binomtest
+
+from paper.studies.one_sentence import (
     COUNTED_BITS,
     GRADED,
     MIN_ACCURACY,
@@ -20,10 +22,9 @@ from one_sentence import (  # beside this file
     add_slope_errors,
     score_networks,
 )
-from scipy.stats import binomtest
 
 Facts = dict[str, str]
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = Path(__file__).parent / "results"
 CARDS = RESULTS / "mechanism-cards.csv"
 COLUMNS = ["network", "seed", "test", "component", "control", "dose", "site", "position", "value"]
 
@@ -92,7 +93,7 @@ def read_tables(*paths: Path) -> pd.DataFrame:
 
 
 def read_cards() -> pd.DataFrame:
-    """All rows of cards in ``results/``, those of older cards included."""
+    """All rows of cards in ``paper/results/``, those of older cards included."""
     return read_tables(CARDS, RESULTS / "card-evidence.csv")
 
 
@@ -320,7 +321,7 @@ def misses_criterion(networks: pd.DataFrame, criterion: str) -> pd.Series:
 
 
 def hypothesis_verdict(networks: pd.DataFrame, model: str) -> str:
-    """What the rules of ``results/preregistration.md`` say about the hypothesis."""
+    """What the rules of ``paper/results/preregistration.md`` say about the hypothesis."""
     if len(networks) < 8:
         return "undecided"
     if (networks["missed"] == "").mean() >= 0.8:
