@@ -10,9 +10,11 @@ for python in $(PYTHON) python3.11 python3.12 python3.13 python3.14 python3 ''; 
 	"$$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; done; \
 [ -n "$$python" ] || { echo 'No Python >= 3.11 with venv found: install one, or name it with PYTHON=path.' >&2; exit 1; }
 endef
-# Settings of the user's pip that would install elsewhere than into .venv; pip.conf's `user = true` needs --no-user.
+# Settings of the user's pip that would install elsewhere than into .venv: from the environment, and from a pip.conf, over
+# which that of .venv has precedence. Others, such as a mirror, stay.
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_NO_DEPS PIP_DRY_RUN
-pip_install = .venv/bin/python -m pip install -qq --no-user --disable-pip-version-check -c requirements.lock
+pip_conf = [%s]\nuser = no\ntarget =\nprefix =\nroot =\nno-deps = no\ndry-run = no\n
+pip_install = .venv/bin/python -m pip install -qq --disable-pip-version-check -c requirements.lock
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,7 +45,7 @@ numbers: .venv/.installed-dev ## write the numbers in README and paper/found/ an
 .venv/.installed: requirements.lock pyproject.toml setup.py
 	@$(find_python); echo 'Setting up .venv (once; a few minutes)...' >&2; \
 	[ -f $@ ] || "$$python" -m venv --clear .venv || exit 1; rm -f $@; \
-	$(pip_install) -e . && touch $@
+	printf '$(pip_conf)' global install > .venv/pip.conf; $(pip_install) -e . && touch $@
 
 .venv/.installed-%: .venv/.installed
 	@echo 'Adding the tools of the $* extra to .venv...' >&2; $(pip_install) -e '.[$*]' && touch $@
