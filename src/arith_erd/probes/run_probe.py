@@ -24,6 +24,7 @@ from ..plots.style import own_style, save_png
 from ..plots.tables import column_kinds
 from ..runs.directory import Run, first_epoch_reaching, short_hash
 from ..seeds import format_seeds
+from ..system.cli_errors import line_and_status
 from ..system.files import atomic_file, require_writable, run_path, write_atomically
 from ..system.isolation import isolated
 from ..system.signals import exits_are_errors
@@ -182,8 +183,17 @@ def run_job(job: ProbeJob) -> None:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
     else:  # a list, so that any error comes before the first one runs
         targets = list(_targets_of_runs(job)) if job.run is not None else [_target_of_weights(job)]
+    failed = 0
     for target in targets:
-        run_probe(job, target)
+        try:
+            run_probe(job, target)
+        except Exception as error:  # whatever is wrong with one, the others are measured
+            if len(targets) == 1:
+                raise
+            failed += 1
+            print(f"error: {target.folder}: {line_and_status(error)[0]}", file=sys.stderr)
+    if failed:
+        raise UserError(f"run={job.run}: {failed} of {len(targets)} results failed, as said above")
 
 
 @dataclass(frozen=True)

@@ -167,6 +167,19 @@ def test_weights_of_others_are_named(tmp_path):
     assert own.weights == {"checkpoint": "mine.safetensors", "model": "nanogpt"}
 
 
+def test_result_that_cannot_be_written_is_named_and_the_others_are_measured(
+    whole: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (Run(shutil.copytree(whole.path, tmp_path / name)) for name in ("first", "second"))
+    (first.path / "probes/errors/rows.csv").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"run=.*/\*: 1 of 2 results failed"):
+        run_job(compose("probe", ["probe=errors", f"run={tmp_path}/*"]))
+    assert (
+        f"error: {first.path}/probes/errors: {first.path}/probes/errors/rows.csv: Is a dir" in capsys.readouterr().err
+    )
+    assert (second.path / "probes/errors/figure.png").exists()
+
+
 @pytest.mark.slow
 def test_rows_of_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_path, capsys):
     """Not even when the run has finished."""
