@@ -6,6 +6,7 @@ norms of whole tensors, so the replicas that are stacked in them would influence
 
 import inspect
 import logging
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -174,16 +175,13 @@ def checked_scheduler(
     spec = replace(job.model.scheduler, arguments=arguments)
     if "steps_per_epoch" in inspect.signature(spec.import_class(LRScheduler)).parameters:
         arguments["steps_per_epoch"] = data.steps_per_epoch if interval == "step" else 1
+        part, epochs = arguments.get("pct_start"), arguments.get("epochs")
+        if isinstance(part, float) and isinstance(epochs, int) and part * epochs * arguments["steps_per_epoch"] == 1:
+            # A warm-up of one step divides by zero (torch 2.13); a shorter one has no step at all.
+            arguments["pct_start"] = math.nextafter(part, 0)
     make_scheduler: Callable[[Optimizer], LRScheduler] = partial(spec.build, LRScheduler)
     optimizer = make_optimizer([{"params": [torch.nn.Parameter(torch.zeros(1))]}])
-    try:
-        scheduler = make_scheduler(optimizer)
-    except UserError as error:
-        if not isinstance(error.__cause__, ZeroDivisionError):
-            raise
-        steps = job.trainer.max_epochs * (data.steps_per_epoch if interval == "step" else 1)
-        accepted = "other arguments, or another number of steps (trainer.max_epochs, data.batch_size)"
-        raise spec.error_about(f"divides by zero in {steps} steps with {arguments}; expected {accepted}") from error
+    scheduler = make_scheduler(optimizer)
     optimizer.step()  # schedulers warn where it comes later
     step_scheduler(scheduler)
     return make_scheduler, interval
