@@ -167,9 +167,14 @@ def user_path(path: Path | str, key: str = "path") -> Path:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error, as ``ValueError: its message``; for a `UserError` the message only."""
+    """The first line of an error, as ``ValueError: its message``; for a `UserError` the message only.
+
+    If it ends with a colon, the next line too; if a compiler was called, its first line with an error.
+    """
     name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-    return f"{name}{str(error).strip().partition(chr(10))[0]}".removesuffix(": ")
+    first, *others = str(error).strip().splitlines() or [""]
+    more = next((line.strip() for line in others if first.endswith(":") or "error: " in line), "")
+    return f"{name}{first} {more}".strip().removesuffix(":")
 
 
 def printable(text: str) -> str:

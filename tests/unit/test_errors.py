@@ -7,7 +7,7 @@ import pytest
 
 import arith_erd as ae
 from arith_erd.catalog.loading import list_pretrained, load_weights, require_runs
-from arith_erd.errors import MAX_MESSAGE_LENGTH, UserError, nearest, user_path
+from arith_erd.errors import MAX_MESSAGE_LENGTH, UserError, first_line, nearest, user_path
 from arith_erd.report.__main__ import main as report
 from arith_erd.runs.__main__ import main as list_runs
 
@@ -97,3 +97,19 @@ def test_home_is_expanded_wherever_a_path_comes_in(home, monkeypatch, capsys) ->
         with pytest.raises(SystemExit, match="1"):
             report(refused)
         assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("", "ValueError"),
+        ("a\nb", "ValueError: a"),
+        ("raised:\nOSError: full\n", "ValueError: raised: OSError: full"),
+        (
+            "C++ compile error\n\nCommand:\ng++ a b\n\ng++: fatal error: no b",
+            "ValueError: C++ compile error g++: fatal error: no b",
+        ),
+    ],
+)
+def test_first_line_names_the_cause(message, line):
+    assert first_line(ValueError(message)) == line
