@@ -9,8 +9,6 @@ from setuptools.command.build_py import build_py
 BUNDLED = (  # 8 MB: all trained networks of paper/results/ take 40
     "conf/**/*.yaml",
     "paper/*.yaml",
-    "paper/results/mechanism-cards.csv",
-    "paper/results/card-evidence.csv",
     *(f"paper/results/runs/*-random-{model}-none-seed0-????????/**/*" for model in ("transformer", "nanogpt")),
 )
 

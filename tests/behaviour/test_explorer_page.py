@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from arith_erd.catalog.loading import load_pretrained
-from arith_erd.interp.explorer import export_network, write_page
+from arith_erd.explorer import export_network, write_page
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Interchange, Intervention, Replace, Steer, Subspace
 from arith_erd.interp.sites import SitePositions, layers

@@ -18,14 +18,14 @@ LAYERS = (
     {"tasks", "seeds", "system"},
     {"plots", "splits", "models"},
     {"interp", "runs"},
-    {"config"},
+    {"config", "explorer"},
     {"launch", "loggers", "catalog", "mechanism", "losses"},
     {"training", "probes"},
     {"report"},
     {"__init__"},  # the public names
 )
 LAYER = {package: number for number, packages in enumerate(LAYERS) for package in packages}
-WITH_TORCH = {"models", "losses", "interp", "catalog", "mechanism", "training", "probes"}
+WITH_TORCH = {"models", "losses", "interp", "explorer", "catalog", "mechanism", "training", "probes"}
 
 # The packages that may import a slow library, or one with conventions of its own.
 ONLY_IN = {

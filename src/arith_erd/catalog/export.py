@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from ..config.job import Job
 from ..errors import UserError, first_line, user_path
-from ..interp.explorer import Page, export_network, write_page
+from ..explorer import Page, export_network, write_page
 from ..interp.hooked import Hooked
 from ..models import NanoGPT
 from ..runs.directory import weights_config

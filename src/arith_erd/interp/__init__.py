@@ -1,1 +1,1 @@
-"""Tools to analyse networks: activations, interventions, causal models, subspaces, erasure, the explorer's page."""
+"""Tools to analyse networks: activations, interventions, causal models, subspaces, erasure."""

@@ -22,8 +22,6 @@ import numpy as np
 
 from ..digits import Array, to_digits
 from ..errors import UserError, bad_value, counted
-from ..models.references import reference
-from ..models.references.program import Reference
 from ..tasks import Add, Task
 from .causal_model import CausalModel, Function
 
@@ -70,6 +68,8 @@ class ColumnSums:
 class Algorithm:
     """An algorithm for binary addition; those without carries are for multiplication too.
 
+    `models.references.reference` writes a network that runs the one of this name.
+
     Attributes:
         kind: ``sum`` if it forms the answer as one number and reads the bits from it, ``carries`` if it forms the bits
             from carries, empty if it does neither.
@@ -90,10 +90,6 @@ class Algorithm:
         if not columns.is_addition and self.kind == "carries":
             raise bad_value("task", task.name, f"add in base 2, for the causal model {self.name}")
         return CausalModel(task, {PREFIX: columns.answer, **self.functions(columns, threshold)})
-
-    def network(self, seed: int) -> Reference:
-        """A network written by hand that runs it, for seven-bit addition."""
-        return reference(self.name, seed)
 
 
 def _erd(columns: ColumnSums, threshold: float) -> Mapping[str, Function]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from ..catalog.loading import load_references
-from ..interp.explorer import export_network, write_page
+from ..explorer import export_network, write_page
 from ..interp.hooked import Hooked
 from ..models.references import is_reference_task
 from ..plots.panels import Bars

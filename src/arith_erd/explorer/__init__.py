@@ -7,30 +7,26 @@ import itertools
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
-import yaml
 from torch import Tensor
 
-from ...bundled import RESULTS
-from ...errors import UserError
-from ...models import NanoGPT, Transformer
-from ...system.isolation import isolated
-from ...tasks import Examples
-from ..causal_model import CausalModel
-from ..hooked import Hooked
-from ..sites import layers, residual_stream
-from ..slopes import answer_slope_estimators, token_means
+from ..errors import UserError
+from ..interp.causal_model import CausalModel
+from ..interp.hooked import Hooked
+from ..interp.sites import layers, residual_stream
+from ..interp.slopes import answer_slope_estimators, token_means
+from ..models import NanoGPT, Transformer
+from ..system.isolation import isolated
+from ..tasks import Examples
 
 SOURCES = Path(__file__).parent
-CARD_TABLES = [RESULTS / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
-FINDINGS = yaml.safe_load((SOURCES / "found.yaml").read_text(encoding="utf-8"))
 TASK_FIELDS = ["name", "operator", "bits", "digit_noun", "base", "prompt_order", "completion_order", "width", "shape"]
 TASK_FIELDS += ["operand_names", "prompt_places", "prompt_names", "answer_names"]
 
@@ -50,6 +46,7 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
         right       accuracy on ``pairs`` random examples
         missed      the answer position with the most errors on held-out pairs, their share, and one such pair
         weight_bits 16, or 32 if float16 changes an answer
+        found       intervention -> a sentence on what is known about it in this network: empty, for you to fill
         numbers     all tensors, compressed; their bytes are grouped by significance, since that compresses better
 
     Tensors besides the weights: ``answers`` to all pairs; ``EMBEDDING.positions`` (T, C), added to the embeddings of
@@ -81,7 +78,7 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
         "parameters": sum(x.numel() for x in model.network.parameters()),
         "right": model.accuracy(fit),
         "missed": _worst_token(model, pairs, rng),
-        "found": finding_sentences(model.name, model.seed) if model.origin.epoch is None else {},
+        "found": {},
         "numbers": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode(),
         "shapes": {name: x.shape for name, x in tensors.items()},
     }
@@ -131,32 +128,21 @@ def _page_tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     return tensors
 
 
-def write_page(networks: Sequence[dict[str, Any]], docs: str = "") -> Page:
-    """Write the page for networks of one task, from `export_network`. It opens with the first and links to ``docs``."""
+def write_page(
+    networks: Sequence[dict[str, Any]], docs: str = "", sections: Mapping[str, str] = MappingProxyType({})
+) -> Page:
+    """Write the page for networks of one task, from `export_network`. It opens with the first.
+
+    ``docs`` is the address of the documentation. ``sections`` are its pages, by intervention, that say how what was
+    ``found`` was measured.
+    """
     task = networks[0]["task"]
     for other in [network for network in networks if network["task"] != task]:
         answers = "{name}, {bits} {digit_noun}".format(**other["task"])
         raise UserError(f"explorer: {other['name']} answers {answers}; expected the first one's task, {task['name']}")
-    data = json.dumps({"task": task, "docs": docs, "found": FINDINGS, "networks": networks})
+    data = json.dumps({"task": task, "docs": docs, "sections": dict(sections), "networks": networks})
     html, *scripts = ((SOURCES / x).read_text("utf-8") for x in ("explorer.html", "network.js", "explorer.js"))
     script = "\n".join(scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     parts = {"SHA256": digest, "DATA": data.replace("<", "\\u003c"), "SCRIPT": script}  # no tag can end the data
     return Page(re.sub("%(SHA256|DATA|SCRIPT)%", lambda mark: parts[mark[1]], html))
-
-
-def finding_sentences(name: str, seed: int) -> dict[str, str]:
-    """Intervention -> a sentence with the network's results in `CARD_TABLES`; empty if they have none."""
-    ours = re.match("add-random-(transformer|nanogpt)-none-seed", name)  # other options stand in front of the seed
-    network = ours[1] if ours else "authors" if name == "add_model" else None
-    if network is None or not CARD_TABLES[0].is_file():
-        return {}
-    cards = pd.concat(map(pd.read_csv, CARD_TABLES)).query("network == @network and seed == @seed and control.isna()")
-    kinds, sentences = {"transformer": "Transformer", "nanogpt": "nanoGPT"}, {}
-    described = f"our {kinds[network]} of seed {seed}" if ours else "the authors' network"
-    for kind, finding in FINDINGS.items():
-        statistics = [cards.query(query)["value"].clip(lower=0).describe() for query in finding["queries"]]
-        if all(of_values["count"] for of_values in statistics):
-            said = finding["sentence"].format(*statistics).replace("at most 0%", "none")
-            sentences[kind] = f"In {described}, {said}."
-    return sentences

@@ -377,9 +377,9 @@ function drawView(view) {
 /** An intervention: its controls, and what was found about it over all pairs, in networks like those in view. */
 function drawTool(kind, title, ...controls) {
   const said = [...new Set(views.map(({ net }) => net.config.found[kind]))].filter(Boolean)
-  const link = () => (data.docs ? element('a', { href: data.docs + data.found[kind].section, target: '_blank' },
-    'How it was measured') : 'Measured as paper/found/appendix.md says.')
-  return [element('h3', {}, title), controls, said.length && soft(`${said.join(' ')} `, link())]
+  const link = data.sections[kind] &&
+    element('a', { href: data.docs + data.sections[kind], target: '_blank' }, 'How it was measured')
+  return [element('h3', {}, title), controls, said.length && soft(`${said.join(' ')} `, link)]
 }
 
 function drawTools() {

@@ -1,0 +1,33 @@
+"""Sentences on what was found about each network, for the explorer's page in the documentation."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from arith_erd.interp.hooked import Hooked
+
+HERE = Path(__file__).parent
+TABLES = [HERE / "results" / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
+FINDINGS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "findings.yaml").read_text(encoding="utf-8"))
+SECTIONS = {intervention: finding["section"] for intervention, finding in FINDINGS.items()}
+KINDS = {"transformer": "Transformer", "nanogpt": "nanoGPT"}
+
+
+def finding_sentences(model: Hooked) -> dict[str, str]:
+    """Intervention -> a sentence with the network's results in `TABLES`; empty if they have none."""
+    ours = re.match("add-random-(transformer|nanogpt)-none-seed", model.name)  # other options stand before the seed
+    network = ours[1] if ours else "authors" if model.name == "add_model" else None
+    if network is None or model.origin.epoch is not None:
+        return {}
+    rows = pd.concat(map(pd.read_csv, TABLES)).query("network == @network and seed == @model.seed and control.isna()")
+    described = f"our {KINDS[network]} of seed {model.seed}" if ours else "the authors' network"
+    sentences = {}
+    for intervention, finding in FINDINGS.items():
+        statistics = [rows.query(query)["value"].clip(lower=0).describe() for query in finding["queries"]]
+        if all(of_values["count"] for of_values in statistics):
+            said = finding["sentence"].format(*statistics).replace("at most 0%", "none")
+            sentences[intervention] = f"In {described}, {said}."
+    return sentences
