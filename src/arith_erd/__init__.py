@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from .interp.hooked import Hooked
     from .interp.interchange import interchange_accuracy
     from .interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
+    from .interp.linear_probe import linear_probe
+    from .interp.patching import patch
     from .loggers import Logger
     from .losses import Loss
     from .mechanism.certificate import certificate
@@ -47,13 +49,14 @@ __version__ = "0.1.0"
 
 __all__ = ["__version__"]
 __all__ += ["GRU", "LSTM", "MLP", "Add", "Add3", "AddScratchpad", "CausalModel", "CounterfactualDataset", "Erase"]
-__all__ += ["Eraser", "Examples", "Hooked", "Interchange", "Intervention", "LengthSplit", "Logger"]
-__all__ += ["Loss", "ModAdd", "Mul", "NanoGPT", "Network", "NetworkProbe", "Probe", "ProbeResult", "RandomOutput"]
+__all__ += ["Eraser", "Examples", "Hooked", "Interchange", "Intervention", "LengthSplit", "Logger", "Loss"]
+__all__ += ["ModAdd", "Mul", "NanoGPT", "Network", "NetworkProbe", "Probe", "ProbeResult", "RandomOutput"]
 __all__ += ["RandomSplit", "Replace", "Split", "Steer", "Sub", "Subspace", "Task", "TokenSplit", "Transformer"]
 __all__ += ["UserError", "ValueSplit", "certificate", "compose", "fit", "fit_das", "flip_signs", "inlp"]
-__all__ += ["interchange_accuracy", "leace", "load_authors_weights", "load_pretrained", "load_references", "load_run"]
-__all__ += ["load_seeds", "load_table", "mean_projection", "probe", "push_to_hub", "save_pretrained", "score_method"]
-__all__ += ["show", "to_hooked_transformer", "train", "trust", "zoo"]
+__all__ += ["interchange_accuracy", "leace", "linear_probe", "load_authors_weights", "load_pretrained"]
+__all__ += ["load_references", "load_run", "load_seeds", "load_table", "mean_projection", "patch", "probe"]
+__all__ += ["push_to_hub", "save_pretrained", "score_method", "show", "to_hooked_transformer", "train", "trust"]
+__all__ += ["zoo"]
 
 
 @cache

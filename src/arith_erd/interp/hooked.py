@@ -29,7 +29,7 @@ from ..tasks import Examples, Task
 from .forward import ForwardPass, SiteNetwork, require_layout, run_batch, split_batches
 from .hooks import cache_outputs
 from .interventions import Intervention, as_interventions
-from .sites import SitePositions, layers, require_sites
+from .sites import SitePositions, expand_sites
 
 BATCH_SIZE = 2048
 Inputs = Examples | Sequence[Tensor]
@@ -199,13 +199,11 @@ class Hooked(SiteNetwork):
     ) -> tuple[Tensor, Cache]:
         """Logits (N, m, V), and the outputs of sites, site -> (N, k, ...); patterns are (N, T, nh, S), positions first.
 
-        By default the sites are the layers, or all in a network without sites named as layers. ``include_prompt``
-        caches all positions of a site, not only its own: P + m in a decoder-only network.
+        ``sites`` are names and patterns, such as ``dec.*.attn.z``; by default the layers, or all without layers.
+        ``include_prompt`` caches all positions of a site, not only its own: P + m in a decoder-only network.
         """
-        sites = (layers(self.sites) or [*self.sites]) if sites is None else sites
-        sites = [sites] if isinstance(sites, str) else sites
-        require_sites(self.sites, sites)
-        sites, interventions = [*dict.fromkeys(sites)], as_interventions(interventions)
+        sites = expand_sites(self.sites, "all" if sites is None else sites)
+        interventions = as_interventions(interventions)
         logits: list[Tensor] = []
         cached: dict[str, list[Tensor]] = {site: [] for site in sites}
         with isolated(False, self.network):

@@ -38,7 +38,7 @@ from .counterfactuals import CounterfactualDataset
 from .forward import ForwardPass
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
-from .sites import SitePositions, layers
+from .sites import SitePositions, expand_sites
 
 
 @isolated()
@@ -78,9 +78,7 @@ def interchange_accuracy(
     if intervention is not None and not isinstance(intervention, Interchange):
         received = type(intervention).__name__
         raise UserError(f"interchange_accuracy: received a {received}; expected an Interchange, or sites=[..]")
-    if sites == "all":
-        sites = layers(model.sites) or [*model.sites]
-    sites = [sites] if isinstance(sites, str) else sites
+    sites = expand_sites(model.sites, sites)
     predicted = data.expected(variable)
     others = [v for v in causal_model.variables if v != variable and np.array_equal(data.expected(v), predicted)]
     cache = finite_cache(model, data.source_examples, [intervention.site] if intervention else sites, True)

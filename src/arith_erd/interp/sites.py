@@ -49,6 +49,25 @@ def require_sites(available: Iterable[str], sites: Iterable[str], key: str = "si
         raise UserError(f"{key}={', '.join(map(str, unknown))}: this model has {listed}{hint}")
 
 
+def expand_sites(available: Iterable[str], wanted: str | Iterable[str], key: str = "site") -> list[str]:
+    """The sites of names and patterns; ``all`` stands for the layers, or for every site of a network without layers.
+
+    In a pattern ``*`` stands for any part between two dots. A name or a pattern without a site is a `UserError`.
+
+    >>> expand_sites(["enc.1", "dec.1", "dec.1.attn.z", "dec.2", "dec.2.attn.z"], ["dec.*.attn.z", "enc.1"])
+    ['dec.1.attn.z', 'dec.2.attn.z', 'enc.1']
+    """
+    available = list(available)
+    if wanted == "all":
+        return layers(available) or available
+    found: list[str] = []
+    for name in [wanted] if isinstance(wanted, str) else wanted:
+        pattern = re.escape(str(name)).replace(r"\*", "[^.]*")
+        found += [site for site in available if re.fullmatch(pattern, site)] or [name]
+    require_sites(available, found, key)
+    return [*dict.fromkeys(found)]
+
+
 def our_site(name: str) -> str:
     """A name of TransformerLens or PyTorch, whose layers count from 0, in our words.
 

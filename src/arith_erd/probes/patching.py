@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from ..interp.hooked import Hooked
-from ..interp.interchange import finite_cache
-from ..interp.interventions import Replace
-from ..interp.sites import SitePositions
+from ..interp.patching import patched_runs
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
 from ..tasks import Examples, Task
@@ -62,15 +60,12 @@ class Patching(NetworkProbe):
 
         of_corrupted, of_clean = (difference(model.run(examples)) for examples in (self.corrupted, self.clean))
         n = differ.sum(0)
-        for site, x in finite_cache(model, self.clean, self.sites, include_prompt=True).items():
-            forward = model.resume_from(site, self.corrupted)
-            for name, index in SitePositions.in_task(site, x, self.task).by_name(self.task).items():
-                logits = forward(Replace(site, name, x[:, index]))
-                recovered = (difference(logits) - of_corrupted) / (of_clean - of_corrupted)
-                flipped = ((logits.argmax(-1) == clean) & differ).sum(0).double() / n
-                for t, answer in enumerate(self.task.answer_names):
-                    row = {"site": site, "position": name, "family": self.source, "answer": answer, "n": int(n[t])}
-                    yield row | {"recovered": float(recovered[t]), "flipped": float(flipped[t])}
+        for site, name, logits in patched_runs(model, self.clean, self.corrupted, self.sites):
+            recovered = (difference(logits) - of_corrupted) / (of_clean - of_corrupted)
+            flipped = ((logits.argmax(-1) == clean) & differ).sum(0).double() / n
+            for t, answer in enumerate(self.task.answer_names):
+                row = {"site": site, "position": name, "family": self.source, "answer": answer, "n": int(n[t])}
+                yield row | {"recovered": float(recovered[t]), "flipped": float(flipped[t])}
 
     def notes(self) -> list[str]:
         right = {model.seed: model.accuracy(self.clean) for model in self.models}

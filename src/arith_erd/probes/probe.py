@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
 from ..errors import bad_value, explain_validation_error
-from ..interp.sites import layers, require_sites
+from ..interp.sites import expand_sites, layers, require_sites
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps, Lines, Picture
 from ..plots.style import set_figure_title
@@ -150,10 +150,7 @@ def as_list(chosen: Any) -> list[Any]:
 
 
 def select_sites(models: Sequence[Hooked], site: str | Sequence[str] | None) -> list[str]:
-    """The sites of ``probe.site``: one, a list of them, or ``all``; None for the decoder's middle layer.
-
-    All are the layers, or every site of a network without layers.
-    """
+    """The sites of ``probe.site``, as `expand_sites` takes them; None for the decoder's middle layer."""
     known = models[0].sites
     if site is None:
         decoder = layers(known, "dec")
@@ -161,7 +158,7 @@ def select_sites(models: Sequence[Hooked], site: str | Sequence[str] | None) -> 
             raise bad_value("probe.site", "null", f"all, or some of {', '.join(known)}, since there is no layer dec.1")
         sites = [decoder[(len(decoder) - 1) // 2]]
     else:
-        sites = as_list((layers(known) or known) if site == "all" else site)
+        sites = expand_sites(known, site, "probe.site")
     for model in models:
         require_sites(model.sites, sites, "probe.site")
     return sites

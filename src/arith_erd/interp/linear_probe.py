@@ -1,0 +1,108 @@
+"""Linear probes: can a variable be read from activations by a linear map, on examples that the map has not seen?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GroupShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ..errors import UserError
+from .erasure import as_reals
+
+MIN_EXAMPLES = 8
+
+
+@dataclass(frozen=True)
+class LinearProbe:
+    """What a linear probe reads on held-out examples.
+
+    Attributes:
+        measure: ``r2`` for numbers, in the mean over the columns of z; ``accuracy`` for classes.
+        score: that of the variable.
+        control: that of a probe fitted in the same way after z has been shuffled, so that there is nothing to read.
+        num_train: examples of the fit; ``num_test`` of the score.
+    """
+
+    measure: str
+    score: float
+    control: float
+    num_train: int
+    num_test: int
+
+    @property
+    def r2(self) -> float:
+        """The score of a probe of numbers."""
+        return self._of("r2")
+
+    @property
+    def accuracy(self) -> float:
+        """The score of a probe of classes."""
+        return self._of("accuracy")
+
+    def _of(self, measure: str) -> float:
+        if self.measure != measure:
+            raise UserError(f"linear probe: {measure}: it has measured {self.measure}; expected classes=.. as wanted")
+        return self.score
+
+
+def linear_probe(
+    x: npt.ArrayLike,
+    z: npt.ArrayLike,
+    classes: bool | None = None,
+    groups: npt.ArrayLike | None = None,
+    test_share: float = 0.5,
+    seed: int = 0,
+) -> LinearProbe:
+    """Fit a linear probe of z on activations x, and score it on held-out examples, beside its control.
+
+    >>> import arith_erd as ae
+    >>> model = ae.load_pretrained("add-nanogpt")
+    >>> examples = model.task.examples().sample(512, seed=0)
+    >>> _, cache = model.run_with_cache(examples, "dec.3")
+    >>> found = linear_probe(cache["dec.3"][:, 3], model.task.concepts(examples)["value"])
+    >>> found.r2 > 0.3 > 0.1 > found.control
+    True
+
+    Args:
+        x: activations (N, ...), flattened to vectors.
+        z: one variable (N,), or several columns of numbers (N, k).
+        classes: whether z are classes; by default if they are booleans, or only 0 and 1.
+        groups: a number or name of each example (N,). Examples of one group are in the same part; by default each is
+            its own. With the first operand as the group, no test example shares it with the fit.
+        test_share: the share of groups that are held out.
+        seed: seed of the parts and of the shuffled control.
+
+    Raises:
+        UserError: for shapes that do not fit, fewer than eight examples, or several columns of classes.
+    """
+    features = as_reals("activations", x).detach().cpu().double().flatten(1).numpy()
+    target = np.asarray(as_reals("z", z).detach().cpu(), dtype=float)
+    if len(target) != len(features) or len(features) < MIN_EXAMPLES:
+        received = f"{len(features)} activations and {len(target)} values of z"
+        raise UserError(f"linear_probe: received {received}; expected as many of both, {MIN_EXAMPLES} or more")
+    if not (np.isfinite(features).all() and np.isfinite(target).all()):
+        raise UserError("linear_probe: received NaN or infinity; expected finite numbers")
+    target = target.reshape(len(features), -1)
+    if classes is None:
+        classes = target.shape[1] == 1 and set(np.unique(target)) <= {0.0, 1.0}
+    if classes and target.shape[1] > 1:
+        raise UserError(f"linear_probe: received {target.shape[1]} columns of classes; expected one")
+    labels = np.arange(len(features)) if groups is None else np.asarray(groups)
+    if labels.shape != (len(features),) or not 0 < test_share < 1:
+        accepted = f"one group for each of {len(features)} examples, and a share between 0 and 1"
+        raise UserError(f"linear_probe: received groups {labels.shape}, test_share={test_share}; expected {accepted}")
+    ((train, test),) = GroupShuffleSplit(1, test_size=test_share, random_state=seed).split(features, groups=labels)
+    target = target[:, 0] if classes else target
+    if classes and len(np.unique(target[train])) < 2:
+        raise UserError("linear_probe: z has one class in the examples of the fit; expected two or more")
+
+    def score(z: npt.NDArray[np.float64]) -> float:
+        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000) if classes else Ridge())
+        return float(model.fit(features[train], z[train]).score(features[test], z[test]))
+
+    shuffled = target[np.random.default_rng(seed).permutation(len(target))]
+    measure = "accuracy" if classes else "r2"
+    return LinearProbe(measure, score(target), score(shuffled), len(train), len(test))

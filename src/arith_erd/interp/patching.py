@@ -1,0 +1,141 @@
+"""Activation patching: an activation of the clean run, at one position of a site, goes into a corrupted run.
+
+``recovered`` is (patched - corrupted) / (clean - corrupted) of a metric: 0 if the patch changes nothing, 1 if it gives
+the clean run's.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from ..errors import UserError, first_line
+from ..plots.panels import HeatMaps
+from ..plots.style import own_style
+from ..tasks import Examples
+from .hooked import Hooked
+from .interchange import finite_cache
+from .interventions import Replace
+from .sites import SitePositions, expand_sites
+
+Metric = Callable[[Tensor], Any]
+"""Logits (N, m, V) -> one number, or one for each example (N,), whose mean counts."""
+
+PICTURE = HeatMaps(
+    *("recovered", "position", "site", "stack"),
+    title="share of the metric that one position recovers",
+    number_format="z.2f",
+    color_range=(-0.5, 0.5),  # a patch can also move the metric the wrong way
+    cmap="RdBu",
+    cell=(0.45, 0.33),
+    panels_per_row="stack",
+)
+
+
+@dataclass(frozen=True)
+class PatchResult:
+    """What `patch` found.
+
+    Attributes:
+        rows: ``site``, ``position``, ``value`` of the metric in the patched run, and what it has ``recovered``.
+        clean: the metric of the clean run.
+        corrupted: that of the corrupted run, without a patch.
+    """
+
+    rows: pd.DataFrame
+    clean: float
+    corrupted: float
+
+    def table(self) -> pd.DataFrame:
+        """What is recovered, by site (rows) and position."""
+        return self.rows.pivot_table(index="site", columns="position", values="recovered", sort=False)
+
+    @own_style()
+    def figure(self) -> Figure:
+        """A heat map of what is recovered, with panels for sites that hold other positions."""
+        held = self.rows.groupby("site", sort=False)["position"].transform(lambda names: ", ".join(map(str, names)))
+        panels = {names: f"{names.split(', ')[0]} .. {names.split(', ')[-1]}" for names in held.unique()}
+        figure = PICTURE.draw(self.rows.assign(stack=held.map(panels)))
+        figure.suptitle(PICTURE.title)
+        return figure
+
+
+def patch(
+    model: Hooked,
+    clean: Examples,
+    corrupted: Examples,
+    sites: str | Sequence[str] = "all",
+    metric: Metric | None = None,
+) -> PatchResult:
+    """Patch each position of each site of the corrupted run with the activation of the clean one.
+
+    >>> import arith_erd as ae
+    >>> model = ae.load_pretrained("add-nanogpt")
+    >>> clean, corrupted = model.task.examples([3], [5]), model.task.examples([2], [5])
+    >>> found = patch(model, clean, corrupted, sites="dec.*.attn.z")
+    >>> found.table().shape  # layers, positions of prompt and answer
+    (6, 23)
+
+    Args:
+        clean: examples (N); ``corrupted`` has as many, row by row.
+        sites: names and patterns, such as ``dec.*.attn.z``; ``all`` stands for the layers.
+        metric: a number from logits (N, m, V). By default the logit of the clean token minus that of the corrupted one,
+            over the answer tokens in which the two differ.
+
+    Raises:
+        UserError: for unknown sites, examples that do not pair, a metric that returns something else, or one that is
+            the same in both runs.
+    """
+    if len(clean) != len(corrupted):
+        raise UserError(f"patch: {len(clean)} clean and {len(corrupted)} corrupted examples; expected equal numbers")
+    score = metric or logit_difference(model, clean, corrupted)
+    of_clean, of_corrupted = (_value(score, model.run(examples)) for examples in (clean, corrupted))
+    if of_clean == of_corrupted:
+        raise UserError(f"patch: the metric is {of_clean:g} in both runs; expected runs in which it differs")
+    rows = []
+    for site, position, logits in patched_runs(model, clean, corrupted, expand_sites(model.sites, sites)):
+        value = _value(score, logits)
+        recovered = (value - of_corrupted) / (of_clean - of_corrupted)
+        rows.append({"site": site, "position": position, "value": value, "recovered": recovered})
+    return PatchResult(pd.DataFrame(rows), of_clean, of_corrupted)
+
+
+def patched_runs(
+    model: Hooked, clean: Examples, corrupted: Examples, sites: Sequence[str]
+) -> Iterator[tuple[str, int | str, Tensor]]:
+    """Site, position and logits (N, m, V) of each run of ``corrupted`` with one activation of ``clean``."""
+    for site, x in finite_cache(model, clean, sites, include_prompt=True).items():
+        forward = model.resume_from(site, corrupted)
+        for name, index in SitePositions.in_task(site, x, model.task).by_name(model.task).items():
+            yield site, name, forward(Replace(site, name, x[:, index]))
+
+
+def logit_difference(model: Hooked, clean: Examples, corrupted: Examples) -> Metric:
+    """The metric of clean tokens' logits minus corrupted tokens', in the mean over tokens in which the two differ."""
+    pair = [torch.as_tensor(x.completion, device=model.device) for x in (clean, corrupted)]
+    differ = pair[0] != pair[1]  # (N, m)
+    if not differ.any():
+        raise UserError("patch: clean and corrupted examples have the same answers; expected others, or a metric")
+
+    def metric(logits: Tensor) -> Tensor:
+        ends = [logits.gather(-1, tokens[..., None]).squeeze(-1) for tokens in pair]
+        return (ends[0] - ends[1]).double()[differ]
+
+    return metric
+
+
+def _value(metric: Metric, logits: Tensor) -> float:
+    try:
+        value = np.asarray(torch.as_tensor(metric(logits)).detach().cpu(), dtype=float).mean()
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"patch: metric: {first_line(error)}; expected a number from logits (N, m, V)") from error
+    if not np.isfinite(value):
+        raise UserError(f"patch: metric: is {value}; expected a finite number")
+    return float(value)

@@ -1,0 +1,48 @@
+"""Linear probes read what is there, on examples that they have not seen, and nothing where there is nothing."""
+
+import numpy as np
+import pytest
+import torch
+
+from arith_erd.errors import UserError
+from arith_erd.interp.linear_probe import linear_probe
+
+RNG = np.random.default_rng(0)
+X = torch.from_numpy(RNG.standard_normal((400, 5, 4)))
+
+
+def test_what_is_there_is_read_and_noise_is_not() -> None:
+    z = X[:, 2, 1] - 3 * X[:, 0, 0]
+    found = linear_probe(X, z)
+    assert found.r2 > 0.999
+    assert found.control < 0.1
+    assert linear_probe(X, RNG.standard_normal(400)).r2 < 0.1
+    by_class = linear_probe(X, z > 0)
+    assert by_class.accuracy > 0.95
+    assert 0.3 < by_class.control < 0.7
+    assert (found.num_train, found.num_test) == (200, 200)
+
+
+def test_examples_of_one_group_are_in_one_part() -> None:
+    """What follows from the group alone is read only if the group has been seen."""
+    group = np.repeat(np.arange(50), 8)
+    x, z = RNG.standard_normal((50, 60))[group], RNG.standard_normal(50)[group]
+    assert linear_probe(x, z).r2 > 0.9 > 0.3 > linear_probe(x, z, groups=group).r2
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: linear_probe(X[:4], X[:4, 0, 0]), "received 4 activations and 4 values"),
+        (lambda: linear_probe(X, X[:9, 0, 0]), "received 400 activations and 9 values"),
+        (lambda: linear_probe(X, X[:, 0], classes=True), "received 4 columns of classes"),
+        (lambda: linear_probe(X, torch.full((400,), torch.nan)), "received NaN or infinity"),
+        (lambda: linear_probe(X, torch.zeros(400)), "z has one class"),
+        (lambda: linear_probe(X, X[:, 0, 0], groups=[1]), "received groups"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(call, message: str) -> None:
+    with pytest.raises(UserError, match="^linear_probe: " + message):
+        call()
+    with pytest.raises(UserError, match="accuracy: it has measured r2"):
+        _ = linear_probe(X, X[:, 0, 0]).accuracy

@@ -1,0 +1,66 @@
+"""`patch` is the loop over runs with one intervention, for any metric."""
+
+import numpy as np
+import pytest
+import torch
+
+from arith_erd.catalog.loading import load_references
+from arith_erd.errors import UserError
+from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.interventions import Replace
+from arith_erd.interp.patching import patch
+from arith_erd.interp.sites import expand_sites
+from arith_erd.models import NanoGPT
+from arith_erd.tasks import Add
+
+TASK = Add(3)
+CLEAN, CORRUPTED = TASK.examples([3, 1, 7], [5, 1, 0]), TASK.examples([2, 1, 6], [5, 3, 0])
+
+
+@pytest.fixture(scope="module")
+def model() -> Hooked:
+    torch.manual_seed(0)
+    return Hooked(NanoGPT(7, 4, d_model=16, num_heads=2, num_layers=2).eval(), task=TASK)
+
+
+def test_values_are_those_of_runs_with_one_activation_replaced(model: Hooked) -> None:
+    def metric(logits: torch.Tensor) -> torch.Tensor:
+        return logits[:, 2, 3] - logits[:, 2, 4]
+
+    found = patch(model, CLEAN, CORRUPTED, ["dec.*", "dec.1.attn.z"], metric)
+    assert (found.clean, found.corrupted) == pytest.approx(
+        tuple(float(metric(model.run(x)).mean()) for x in (CLEAN, CORRUPTED))
+    )
+    assert [*found.rows["site"].unique()] == [*expand_sites(model.sites, "dec.*"), "dec.1.attn.z"]
+    assert found.rows.query("site == 'dec.1'")["position"].tolist() == [*TASK.prompt_names, *TASK.answer_names]
+    _, cache = model.run_with_cache(CLEAN, "dec.1")
+    for name in ("r1", "r2"):
+        own = float(metric(model.run(CORRUPTED, Replace("dec.1", name, cache["dec.1"][:, int(name[1])]))).mean())
+        (row,) = found.rows.query("site == 'dec.1' and position == @name").to_dict("records")
+        assert row["value"] == pytest.approx(own, rel=1e-5)
+        assert row["recovered"] == pytest.approx((own - found.corrupted) / (found.clean - found.corrupted), abs=1e-4)
+
+
+def test_tokens_that_differ_are_recovered_by_their_own_position_in_the_last_layer() -> None:
+    (known,) = load_references("prefix_carry", [0])
+    clean, corrupted = known.task.examples([64], [1]), known.task.examples([0], [1])  # bit 6 alone
+    table = patch(known, clean, corrupted, "dec.6").table()
+    assert table.loc["dec.6", "r6"] == pytest.approx(1)
+    assert table.loc["dec.6"].drop("r6").abs().max() < 1e-6
+    figure = patch(known, clean, corrupted, ["enc.1", "dec.6"]).figure()
+    assert [ax.get_title("left") for ax in figure.axes if ax.get_title("left")] == ["a0 .. b6", "r0 .. r7"]
+
+
+@pytest.mark.parametrize(
+    ("corrupted", "metric", "message"),
+    [
+        (CORRUPTED[:2], None, "patch: 3 clean and 2 corrupted examples"),
+        (CLEAN, None, "patch: clean and corrupted examples have the same answers"),
+        (CORRUPTED, lambda logits: 1.0, "patch: the metric is 1 in both runs"),
+        (CORRUPTED, lambda logits: logits.absent, "patch: metric: AttributeError"),
+        (CORRUPTED, lambda logits: np.nan, "patch: metric: is nan"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(model: Hooked, corrupted, metric, message: str) -> None:
+    with pytest.raises(UserError, match="^" + message):
+        patch(model, CLEAN, corrupted, "dec.1", metric)
