@@ -18,7 +18,7 @@ from arith_erd.config.job import read_job
 from arith_erd.config.sweep import expand_sweep
 from arith_erd.report.collect import OUR_RUNS, selection_key, unpublished_settings
 from arith_erd.report.paper import MINI, load_paper
-from arith_erd.runs.directory import flat_settings
+from arith_erd.runs.identity import flat_settings
 from arith_erd.tasks import POSITION_ENCODINGS
 
 TASKS, SPLITS, ORDERS = ("add", "mul"), ("random", "vs_t", "vs_v"), ("reverse", "plain")

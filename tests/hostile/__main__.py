@@ -38,7 +38,8 @@ from arith_erd.errors import UserError
 from arith_erd.probes.__main__ import main as probe
 from arith_erd.report.__main__ import main as report
 from arith_erd.runs.__main__ import main as list_runs
-from arith_erd.runs.directory import Run, flatten
+from arith_erd.runs.directory import Run
+from arith_erd.runs.identity import flatten
 from arith_erd.training import run_pack
 from arith_erd.training.__main__ import main as train
 from tests.tiny import FOUR_EPOCHS, TINY

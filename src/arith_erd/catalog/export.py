@@ -16,7 +16,7 @@ from ..errors import UserError, first_line, user_path
 from ..explorer import Page, export_network, write_page
 from ..interp.hooked import Hooked
 from ..models import NanoGPT
-from ..runs.directory import weights_config
+from ..runs.identity import weights_config
 from ..system.files import atomic_file, require_writable, write_atomically
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
@@ -140,7 +140,7 @@ def short_name(job: Job) -> str:
 
 
 def model_card(model: Hooked, job: Job) -> str:
-    """The model card, with newly measured accuracies. `runs.directory.require_name` has checked the names in it."""
+    """The model card, with newly measured accuracies. `runs.identity.require_name` has checked the names in it."""
     title, names, size = short_name(job), job.option_names, job.data.examples
     examples = job.task.examples() if size is None else job.task.sample(size)  # those that the run split
     held_out = np.asarray(job.split(examples))

@@ -24,7 +24,7 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserError, bad_value, did_you_mean, first_line
-from ..runs.directory import require_name
+from ..runs.identity import require_name
 from ..system.signals import ProgramExit, exits_are_errors
 
 ALLOWED_PACKAGES = ("arith_erd", "torch.optim")

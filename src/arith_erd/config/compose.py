@@ -32,7 +32,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..bundled import CONF
 from ..errors import UserError, bad_value, first_line, nearest, no_such_key, unknown_name, user_path
-from ..runs.directory import flatten
+from ..runs.identity import flatten
 from ..system.files import MAX_YAML_DEPTH, require_plain_yaml
 from ..system.isolation import HYDRA, isolated
 from .class_spec import trust

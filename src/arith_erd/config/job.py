@@ -15,7 +15,8 @@ from pydantic import PlainValidator, ValidationError, ValidationInfo
 from pydantic.dataclasses import dataclass as validated_dataclass
 
 from ..errors import UserError, bad_value, explain_validation_error, no_such_key, user_path
-from ..runs.directory import DEFAULT_POSITIONS, Run, flatten, matching_runs
+from ..runs.directory import Run, matching_runs
+from ..runs.identity import DEFAULT_POSITIONS, flatten
 from ..seeds import format_seeds, parse_seeds
 from ..splits import LengthSplit, Split
 from ..tasks import Task

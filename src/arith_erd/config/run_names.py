@@ -16,7 +16,8 @@ import yaml
 from omegaconf import OmegaConf
 
 from ..bundled import CONF
-from ..runs.directory import NAMED_GROUPS, Run, flat_settings, flatten, require_name, short_hash, weights_config
+from ..runs.directory import Run
+from ..runs.identity import NAMED_GROUPS, flat_settings, flatten, require_name, short_hash, weights_config
 
 MAX_SETTINGS_LENGTH = 80  # characters of all settings together
 SETTING_LABELS: dict[str, dict[str, str]] = {  # group -> key -> label in a name; "" for values that need none

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, PlainValidator, StrictBool
 from pydantic.dataclasses import dataclass as validated_dataclass
 
 from ..errors import UserError
-from ..runs.directory import NAME_DESCRIPTION, NAME_PATTERN
+from ..runs.identity import NAME_DESCRIPTION, NAME_PATTERN
 from ..tasks import POSITION_ENCODINGS
 from ..tasks.task import MAX_ROWS
 from .class_spec import ClassSpec

@@ -17,7 +17,8 @@ os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its telemetry would d
 import wandb
 
 from ..errors import printable
-from ..runs.directory import NAMED_GROUPS, Row, Run, short_hash
+from ..runs.directory import Row, Run
+from ..runs.identity import NAMED_GROUPS, short_hash
 from ..system.files import run_path
 from . import Logger
 

@@ -22,7 +22,8 @@ from ..loggers import Logger
 from ..plots.curves import EpochCurves
 from ..plots.style import own_style, save_png
 from ..plots.tables import column_kinds
-from ..runs.directory import Run, first_epoch_reaching, short_hash
+from ..runs.directory import Run, first_epoch_reaching
+from ..runs.identity import short_hash
 from ..seeds import format_seeds
 from ..system.cli_errors import line_and_status
 from ..system.files import atomic_file, require_writable, run_path, write_atomically

@@ -11,7 +11,8 @@ import pandas as pd
 
 from ..errors import excerpt
 from ..plots.tables import INTEGER, TEXT
-from ..runs.directory import FINISHED, METRIC_COLUMNS, NAMED_GROUPS, Row, Run, flat_settings, is_run
+from ..runs.directory import FINISHED, METRIC_COLUMNS, Row, Run, is_run
+from ..runs.identity import NAMED_GROUPS, flat_settings
 from ..runs.table import ORDER_KEYS, SUMMARY_COLUMNS, VERSIONS, read_replicas
 from ..system.files import run_path
 

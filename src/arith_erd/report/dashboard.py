@@ -18,7 +18,7 @@ from wandb_workspaces.workspaces import interface as ws
 
 from ..bundled import CONF
 from ..errors import UserError, first_line
-from ..runs.directory import NAMED_GROUPS
+from ..runs.identity import NAMED_GROUPS
 from ..system.cli_errors import one_line_errors
 from .collect import DEFAULT_OPTIONS, OUR_RUNS
 from .measures import EpochsTo, Metrics, ProbeColumn

@@ -1,4 +1,4 @@
-"""A run directory: its files, the rows of its epochs, and its identity, whose hash is part of its name.
+"""A run directory: its files, and the rows of its epochs.
 
 ================================  =====================================================================
 ``config.yaml``                   the resolved configuration
@@ -22,7 +22,6 @@ by length and by longest carry chain.
 
 import csv
 import glob
-import hashlib
 import json
 import math
 import os
@@ -35,31 +34,15 @@ from typing import Any
 
 import yaml
 
-from ..errors import UserError, bad_value, excerpt, first_line, user_path
-from ..seeds import format_seeds, parse_seeds
+from ..errors import UserError, excerpt, first_line, user_path
+from ..seeds import parse_seeds
 from ..system.files import locked, oserrors_naming, remove_partial_files, run_path, write_atomically
 from ..system.machine import git_commit
+from .identity import flatten
 
 MAX_CONFIG_SIZE, MAX_SUMMARY_SIZE = 2**18, 2**24  # bytes, for 4,096 seeds
 MAX_DEPTH = 50  # of a configuration; deeper ones overflow the stack of the YAML library in C
 YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C it takes a tenth of the time, of 100 runs 1 s
-NAMED_GROUPS = ("task", "split", "model", "ablation")
-HASHED_GROUPS = (*NAMED_GROUPS, "data")
-HASHED_TRAINER_KEYS = ("max_epochs", "stop_at", "precision")
-NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_+.-]{0,63}"
-NAME_DESCRIPTION = "a name of at most 64 letters, digits and _ + . -, the first a letter or a digit"
-# Keys added later, each with the value of all earlier runs.
-LEGACY_VALUES: dict[str, Any] = {
-    "task.base": 2,
-    "task.interleaved": False,
-    "task.min_bits": None,
-    "data.examples": None,
-    "model.scheduler": None,
-    "model.loss": {"_target_": "arith_erd.losses.CrossEntropy", "label_smoothing": 0.0},
-    "model.loss.causal_model": None,
-}
-DEFAULT_POSITIONS = {"arith_erd.models.NanoGPT": "learned", "arith_erd.models.Transformer": "sinusoidal"}
-
 INTEGER_COLUMNS = ("epoch", "seed")
 SLICE_COLUMNS = ("slice", "value", "val_seq_acc")
 VALUE_COLUMNS = ("train_loss", "train_token_acc", "train_seq_acc", "val_token_acc", "val_seq_acc", "seconds")
@@ -298,61 +281,3 @@ def epochs_to_keep(keep: str, last: int) -> Sequence[int]:
         return sorted({epoch for step in steps if (epoch := round(10 ** (step / 8))) <= last})
     step = {"none": last + 1, "all": 1}.get(keep) or int(keep.removeprefix("every:"))
     return range(step, last + 1, step)
-
-
-def weights_config(resolved: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a resolved configuration that can change the weights, with the seeds in canonical form.
-
-    Two runs with equal results of this function are the same run. Left out are paths, logger, launcher, checkpointing,
-    device, compilation, and each key of `LEGACY_VALUES` that has the value there, so that runs from before that key
-    keep their names.
-    """
-    return without_legacy_values(
-        {
-            **{key: resolved[key] for key in HASHED_GROUPS},
-            "trainer": {key: resolved["trainer"][key] for key in HASHED_TRAINER_KEYS},
-            "seed": format_seeds(parse_seeds(resolved["seed"])),
-        }
-    )
-
-
-def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration by dotted key, without keys of `LEGACY_VALUES` at their first values; a list is one value.
-
-    >>> flat_settings({"task": {"name": "add", "bits": 7, "base": 2}, "seed": [0, 1]})
-    {'task.name': 'add', 'task.bits': 7, 'seed': [0, 1]}
-    """
-    return dict(flatten(without_legacy_values(config)))
-
-
-def flatten(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Dotted keys and values: ``{"a": {"b": 1}}`` -> ``[("a.b", 1)]``; lists and empty groups are leaves."""
-    items: list[tuple[str, Any]] = []
-    for key, value in node.items():
-        nested = isinstance(value, dict) and value
-        items += flatten(value, f"{prefix}{key}.") if nested else [(f"{prefix}{key}", value)]
-    return items
-
-
-def without_legacy_values(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A configuration without keys of `LEGACY_VALUES` at their first values, as the first version wrote it."""
-    result = {}
-    for key, value in node.items():
-        name = f"{prefix}{key}"
-        positions = DEFAULT_POSITIONS.get(str(node.get("_target_")))
-        first = positions if name == "model.net.positions" else LEGACY_VALUES.get(name, ...)
-        if value != first:
-            result[key] = without_legacy_values(value, f"{name}.") if isinstance(value, dict) else value
-    return result
-
-
-def short_hash(value: Any, digits: int = 8) -> str:
-    """Hexadecimal digits of a hash of plain values; the order of mappings does not matter."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:digits]
-
-
-def require_name(key: str, value: object) -> str:
-    """Raise a `UserError` unless ``value`` can be part of a file's name, of a page and of a plot's title."""
-    if not isinstance(value, str) or not re.fullmatch(NAME_PATTERN, value):
-        raise bad_value(key, value, NAME_DESCRIPTION)
-    return value

@@ -18,19 +18,15 @@ from ..errors import UserError, excerpt, first_line, user_path
 from ..seeds import format_seeds, parse_seeds
 from ..stats import Estimate, Moments
 from ..system.files import is_locked, run_path
-from .directory import (
+from .directory import FINISHED, METRIC_COLUMNS, Row, Run, is_run
+from .identity import (
     DEFAULT_POSITIONS,
-    FINISHED,
     HASHED_GROUPS,
     HASHED_TRAINER_KEYS,
     LEGACY_VALUES,
-    METRIC_COLUMNS,
     NAMED_GROUPS,
-    Row,
-    Run,
     flat_settings,
     flatten,
-    is_run,
     require_name,
     short_hash,
     weights_config,

@@ -21,7 +21,8 @@ from safetensors.torch import save
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..models.weights import epochs_done, is_float_tensor, load_tensors
-from ..runs.directory import Run, short_hash, weights_config
+from ..runs.directory import Run
+from ..runs.identity import short_hash, weights_config
 from ..system import signals
 from ..system.files import MAX_SIZE, atomic_file, run_path
 from .module import LitPack

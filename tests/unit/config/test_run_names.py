@@ -6,7 +6,8 @@ import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.config.run_names import LABEL_OF_KEY, run_for_config, run_name
-from arith_erd.runs.directory import Run, flat_settings
+from arith_erd.runs.directory import Run
+from arith_erd.runs.identity import flat_settings
 from tests.values import put
 
 pytestmark = pytest.mark.slow_after(12)

@@ -17,7 +17,8 @@ from arith_erd.report.collect import DEFAULT_OPTIONS, RunData, collect, unpublis
 from arith_erd.report.dashboard import main, probes
 from arith_erd.report.measures import Metrics
 from arith_erd.report.paper import MINI, PAPER, load_paper
-from arith_erd.runs.directory import METRIC_COLUMNS, flat_settings
+from arith_erd.runs.directory import METRIC_COLUMNS
+from arith_erd.runs.identity import flat_settings
 from arith_erd.tasks import Add, Mul, RandomOutput
 
 

@@ -10,7 +10,8 @@ from arith_erd.plots.curves import draw_by_setting
 from arith_erd.plots.tables import csv_text
 from arith_erd.runs.__main__ import accuracy_by_settings, main
 from arith_erd.runs.__main__ import list_runs as listed
-from arith_erd.runs.directory import METRIC_COLUMNS, Run, without_legacy_values
+from arith_erd.runs.directory import METRIC_COLUMNS, Run
+from arith_erd.runs.identity import without_legacy_values
 from arith_erd.runs.table import load_table
 from arith_erd.stats import Estimate, Moments
 from arith_erd.system.files import locked
