@@ -76,7 +76,7 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
 
     Args:
         method: network -> ``sum`` or ``carries``; or a number, larger if the network computes by the sum. A threshold
-            for numbers is fixed on one half of the networks and scored on the other. NaN is an abstention: it names no
+            for the numbers of a kind of networks is fixed on the other kinds. NaN is an abstention: it names no
             algorithm, and counts as wrong.
         networks: networks of `zoo`; None for all of ``zoo()``.
 
@@ -107,20 +107,19 @@ def score_row(method: Method, network: LabelledNetwork, model: Hooked) -> list[A
 def add_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the columns ``named``, the algorithm that the score names, and ``right``, empty if the algorithm is unknown.
 
-    Networks with even seeds are one half, those with odd seeds the other. The threshold for one half is fixed on the
-    other, so that no network is used both to fix and to score a rule.
+    The networks of one name are a kind. The threshold for a kind is fixed on all others, since networks of one kind
+    resemble each other: a rule that has seen one of them would be judged on what it knows.
     """
     table = rows.assign(named=None, right=None).astype({"named": object, "right": object})
     for _, group in rows.groupby("method"):
-        scores = pd.to_numeric(group["score"], errors="coerce")
-        for half in (0, 1):
-            scored = group[group["seed"] % 2 == half].index
-            others = group[(group["seed"] % 2 != half) & (group["algorithm"] != "")].index
-            named = group["score"][scored]
-            if scores[scored].notna().any():
-                threshold = fit_threshold(scores[others].to_numpy(), (group["algorithm"][others] == "sum").to_numpy())
-                named = named.where(scores[scored].isna(), np.where(scores[scored] >= threshold, "sum", "carries"))
-            table.loc[scored, "named"] = named
+        scores, is_sum = pd.to_numeric(group["score"], errors="coerce"), group["algorithm"] == "sum"
+        for name, kind in group.groupby("network"):
+            named, own = kind["score"], scores[kind.index]
+            if own.notna().any():
+                others = (group["network"] != name) & (group["algorithm"] != "")
+                threshold = fit_threshold(scores[others].to_numpy(), is_sum[others].to_numpy())
+                named = named.where(own.isna(), np.where(own >= threshold, "sum", "carries"))
+            table.loc[kind.index, "named"] = named
     known = table["algorithm"] != ""
     table.loc[known, "right"] = (table["named"] == table["algorithm"])[known].astype(int)
     return table
@@ -136,12 +135,37 @@ def fit_threshold(scores: npt.NDArray[np.float64], is_sum: npt.NDArray[np.bool_]
     0.4
     """
     if is_sum.all() or not is_sum.any():
-        raise UserError("networks: one half lacks sum or carries; expected both, among even and among odd seeds")
+        raise UserError("networks: all but one kind have one algorithm; expected two kinds or more of sum and carries")
     values = np.unique(scores[np.isfinite(scores)])
     thresholds = np.array([-np.inf, *(values[:-1] + values[1:]) / 2, np.inf])
     right = [((scores >= x)[is_sum].mean() + (scores < x)[~is_sum].mean()) / 2 for x in thresholds]
     best = thresholds[np.isclose(right, max(right))]
     return float(best[(len(best) - 1) // 2])
+
+
+def area_under_curve(rows: pd.DataFrame, resamples: int = 2000) -> tuple[float, float, float]:
+    """How often a sum network scores higher than a carry network, with the 95% interval of a bootstrap over kinds.
+
+    No threshold is involved. 1/2 is chance, ties count one half, and rows without a number or an algorithm are left
+    out. Kinds are drawn among those of the sum and among those of carries.
+    """
+    known = rows[rows["algorithm"] != ""].assign(score=pd.to_numeric(rows["score"], errors="coerce")).dropna()
+    by_kind = {
+        algorithm: [kind["score"].to_numpy() for _, kind in part.groupby("network")]
+        for algorithm, part in known.groupby("algorithm")
+    }
+    if {*by_kind} != {"sum", "carries"}:
+        raise UserError(f"networks: scores of {', '.join(by_kind) or 'none'}; expected some of sum and of carries")
+    sums, carries = by_kind["sum"], by_kind["carries"]
+    wins = np.array([[np.sign(x[:, None] - y).sum() for y in carries] for x in sums])  # kinds of sum, of carries
+    pairs = np.array([[len(x) * len(y) for y in carries] for x in sums])
+    rng = np.random.default_rng(0)
+    areas = []
+    for _ in range(resamples):
+        drawn = np.ix_(*(rng.integers(len(kinds), size=len(kinds)) for kinds in (sums, carries)))
+        areas.append(0.5 + wins[drawn].sum() / pairs[drawn].sum() / 2)
+    low, high = np.quantile(areas, [0.025, 0.975])
+    return float(0.5 + wins.sum() / pairs.sum() / 2), float(low), float(high)
 
 
 def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
