@@ -96,6 +96,6 @@ def _run_on_worker(folder: Path, index: int) -> int:
 
 def _start(folder: Path, index: int, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
     """Start a task in a session of its own: Ctrl-C reaches it by `_gpus` only, and once."""
-    command, null = [*start_command(folder), str(index)], subprocess.DEVNULL
+    command, null = [*start_command(folder), str(index), str(os.getpid())], subprocess.DEVNULL
     with log_file(folder, index).open("ab") as log:
         return subprocess.Popen(command, env=environment, stdin=null, stdout=log, stderr=log, start_new_session=True)
