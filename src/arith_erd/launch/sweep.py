@@ -4,6 +4,7 @@ Hydra's own sweeper stops at a failed job and writes ``multirun.yaml``; ours rea
 A launcher gets a command line for each pack that is missing, so nothing of this process travels.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, cast
@@ -39,7 +40,7 @@ def sweep(config: DictConfig, program: Program, command: Sequence[str]) -> None:
             if name == "basic":
                 run_locally(jobs, program, fail_fast)
             elif missing:
-                root = run_path(cast(Job, missing[0].checked).runs_dir / f".{name}")
+                root = run_path(cast(Job, missing[0].checked).runs_dir / f".{name}-{os.geteuid()}")
                 import_module(LAUNCHERS[name], __package__).run(missing, command, root, config)
         finally:
             print_results(jobs)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def write_tasks(root: Path, jobs: Iterable[tuple[str, Sequence[str]]]) -> Path:
-    """A new folder, as ``runs/.slurm/2026-11-28_05-10-56_x1f2/``, with the key and the command line of each job."""
+    """A new folder, as ``runs/.slurm-1000/2026-11-28_05-10-56_x1f2/``, with each job's key and command line."""
     import tempfile
     import time
 

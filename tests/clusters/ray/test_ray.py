@@ -53,7 +53,7 @@ def test_four_runs_share_two_gpus_and_that_of_a_killed_worker_resumes(folder: Pa
         time.sleep(0.1)
     assert sweep.returncode == 0, output.read_text()
     assert killed
-    logs = "".join(path.read_text() for path in folder.glob("runs/.ray_gpus/*/logs/*"))
+    logs = "".join(path.read_text() for path in folder.glob("runs/.ray_gpus-*/*/logs/*"))
     assert logs.count("resuming from epoch") == 1, logs
     assert len(list(folder.glob("runs/*/summary.json"))) == 4
     assert Counter(path.read_text() for path in (folder / "devices").iterdir()) == {"0": 2, "1": 2}

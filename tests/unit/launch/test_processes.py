@@ -109,7 +109,7 @@ def test_packs_on_gpus_survive_a_signal_and_end_as_those_of_one_process(cli, tmp
     assert first.returncode == 128 + signal.SIGTERM, output
     second = cli(*launch[1:], CUDA_VISIBLE_DEVICES="0,1")
     assert second.returncode == 0, second.stdout + second.stderr
-    logs = "".join(path.read_text() for path in tmp_path.glob("gpus/.gpus/*/logs/*"))
+    logs = "".join(path.read_text() for path in tmp_path.glob("gpus/.gpus-*/*/logs/*"))
     assert logs.count("stopped; the same command continues") == logs.count("resuming from epoch") == 2, logs
     assert cli("train.py", *words, f"runs_dir={tmp_path}/one").returncode == 0
     for path in tmp_path.glob("one/*"):
