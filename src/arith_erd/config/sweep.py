@@ -3,7 +3,8 @@
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from omegaconf import DictConfig
 
 from ..errors import UserError, bad_value
 from ..plots.tables import format_mean
+from ..runs.directory import Run
 from ..runs.table import load_table
 from ..seeds import format_seeds
 from ..system.cli_errors import EXIT_FAILED, line_and_status
@@ -63,6 +65,9 @@ class SweepJob:
     def overwrites(self) -> bool:
         """Whether the job is done anew though its runs are finished."""
         return not isinstance(self.checked, Job) or self.checked.overwrite
+
+    def runs_to_overwrite(self) -> list[Run]:
+        return self.checked.runs() if isinstance(self.checked, Job) and self.checked.overwrite else []
 
     def packs(self) -> "list[SweepJob]":
         """A job for each of its packs."""
@@ -136,10 +141,31 @@ def checked_jobs(config: DictConfig, divided: bool) -> list[SweepJob]:
     packs = {pack.key: pack for job in jobs for pack in job.packs()} if divided else {}  # jobs may share a pack
     if packs and [*packs] != [job.key for job in jobs]:
         jobs = [replace(pack, number=number) for number, pack in enumerate(packs.values())]
+    # A backup means that an earlier ``overwrite=true`` command has renamed the old runs: what is finished is new.
+    renamed = divided and any(run.backup.path.exists() for job in jobs for run in job.runs_to_overwrite())
     for job in jobs:
-        if job.finished and not job.overwrites:
+        if job.finished and (renamed or not job.overwrites):
             job.status = "skipped"
     return jobs
+
+
+@contextmanager
+def old_runs_renamed(jobs: Sequence[SweepJob]) -> Iterator[ExitStack]:
+    """Rename the old runs of jobs with ``overwrite=true``. If the block raises before it submits one, that is undone.
+
+    Their tasks overwrite nothing themselves, so one that is started again continues, or keeps, the new run.
+    """
+    with ExitStack() as undo:
+        for job in jobs:
+            for run in job.runs_to_overwrite():
+                if not run.backup.path.exists():
+                    undo.callback(run.restore_backup)
+                    run.move_to_backup()
+            if isinstance(job.checked, Job):
+                job.checked = replace(job.checked, overwrite=False)
+                job.overrides = [one for one in job.overrides if one.lstrip("+").partition("=")[0] != "overwrite"]
+        yield undo
+        undo.pop_all()
 
 
 def require_single_job(config: DictConfig) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..config.sweep import SweepJob
+from ..config.sweep import SweepJob, old_runs_renamed
 from ..errors import UserError, counted, first_line, require_integer
 from ..system.machine import visible_gpus
 from ..system.signals import GRACE_SECONDS, Interrupted
@@ -25,7 +25,8 @@ def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: Di
     """Run the jobs; one that fails, or whose process is killed, ends no other."""
     options: Any = OmegaConf.to_container(config.hydra.launcher, resolve=True)
     with _ray(**options["ray"]) if "ray" in options else _gpus(**options) as submit:
-        folder = write_tasks(root, [job.task(command) for job in jobs])
+        with old_runs_renamed(jobs):
+            folder = write_tasks(root, [job.task(command) for job in jobs])
         print(f"{counted(len(jobs), 'job')}; logs: {folder}/logs")
         indices = {submit(folder, index): index for index in range(len(jobs))}
         for ended, task in enumerate(as_completed(indices), 1):

@@ -19,10 +19,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..config.sweep import SweepJob
+from ..config.sweep import SweepJob, old_runs_renamed
 from ..errors import UserError, bad_value, counted
 from ..system.files import run_path
-from ..system.slurm import ENDED, accounted_state, array_tasks, submit
+from ..system.slurm import ENDED, accounted_state, array_tasks, max_array_size, submit
 from ..system.start import log_file, start_command, task_keys, write_tasks
 
 Place = tuple[Path, str]  # the folder of `write_tasks`, and the index of a task
@@ -48,8 +48,11 @@ def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: Di
             with suppress(OSError):  # not every file system has locks
                 fcntl.flock(lock, fcntl.LOCK_EX)  # until the same command elsewhere has submitted its jobs
             waiting = _under_way(jobs)
-            if new := [job for job in jobs if job not in waiting.values()]:
-                waiting |= _submit(new, write_tasks(root, [job.task(command) for job in new]), node)
+            new, limit = [job for job in jobs if job not in waiting.values()], max_array_size()
+            with old_runs_renamed(new) as undo:
+                for part in (new[i : i + limit] for i in range(0, len(new), limit)):
+                    waiting |= _submit(part, write_tasks(root, [job.task(command) for job in part]), node)
+                    undo.pop_all()
     except (OSError, subprocess.SubprocessError) as error:
         reason = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
         raise UserError(f"hydra/launcher=slurm: {reason}") from error
@@ -113,7 +116,8 @@ def _wait_for(waiting: dict[Place, SweepJob], wait: bool) -> None:
                 ended.add(place)  # it may yet be requeued, as after NODE_FAIL
             else:
                 state = task.state if task else accounted_state(ids.get(place, ""))
-                waiting.pop(place).end(log_file(*place), EXIT_STATUS.get(state, -1), state)
+                if state in (*ENDED, "unknown") or job.finished:  # else the queue has left it out
+                    waiting.pop(place).end(log_file(*place), EXIT_STATUS.get(state, -1), state)
         if (now := Counter(job.status for job in waiting.values())) != before:
             before, why = now, f" ({', '.join(sorted(reasons))})" if reasons else ""
             counts = ", ".join(f"{number} {status}" for status, number in sorted(now.items(), reverse=True))

@@ -158,10 +158,21 @@ class Run:
         return Run(self.path.with_name(f".{self.name}.old"))
 
     def move_to_backup(self) -> None:
-        """Rename the run, unless a new one has its place already; an error if another process trains it."""
+        """Rename the run, unless a new one has its place already; an error if another process trains it.
+
+        If there is none, an empty folder says all the same that the next one is new.
+        """
         if self.path.exists() and not self.backup.path.exists():
             with locked(self.path):
                 self.path.rename(self.backup.path)
+        self.backup.path.mkdir(parents=True, exist_ok=True)
+
+    def restore_backup(self) -> None:
+        """Undo `move_to_backup`, before a new run has begun."""
+        with suppress(OSError):  # not empty
+            self.backup.path.rmdir()
+        if self.backup.path.exists() and not self.path.exists():
+            self.backup.path.rename(self.path)
 
     def delete_backup(self) -> None:
         """Delete the old run, once the new one has finished."""

@@ -49,6 +49,12 @@ def submit(script: Path, options: Mapping[str, object]) -> str:
     return _output("sbatch", "--parsable", *words, str(script), timeout=300).strip()
 
 
+def max_array_size() -> int:
+    """How many tasks an array may have on this cluster."""
+    size = re.search(r"MaxArraySize\s*=\s*(\d+)", _output("scontrol", "show", "config", timeout=60))
+    return max(1, int(size[1])) if size else 1001  # Slurm's default
+
+
 def array_tasks() -> dict[tuple[Path, str], ArrayTask]:
     """This user's tasks of arrays, by the script's folder and index: those in the queue, and those that ended of late.
 

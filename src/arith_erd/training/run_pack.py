@@ -58,7 +58,7 @@ def train_pack(job: Job) -> bool:
 
         # Resume, or start.
         run.error_file.unlink(missing_ok=True)  # an earlier attempt may have left it
-        if not (run.checkpoint_file.is_file() or job.overwrite):
+        if not (run.checkpoint_file.is_file() or job.overwrite or run.backup.path.exists()):
             continue_shorter_run(job, module, sources)
         checkpoint = find_checkpoint(run, module)
         run.create(job.resolved)

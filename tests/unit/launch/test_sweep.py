@@ -1,5 +1,6 @@
 """Sweeps of jobs that do what a test wants instead of training."""
 
+import json
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ from arith_erd.config.compose import compose
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.sweep import SweepJob
 from arith_erd.errors import UserError
+from arith_erd.launch import slurm
 from arith_erd.launch.cli import entry_point
 from arith_erd.runs.directory import METRIC_COLUMNS
 from arith_erd.stats import Estimate, Moments
@@ -23,6 +25,7 @@ from arith_erd.system import signals
 from arith_erd.system.cli_errors import EXIT_BUSY, EXIT_FAILED
 from arith_erd.system.files import InUseError
 from arith_erd.system.signals import Interrupted
+from arith_erd.system.slurm import ArrayTask
 from tests.rows import finish as finish_run
 from tests.rows import write_metrics
 
@@ -59,7 +62,9 @@ def command(monkeypatch, tmp_path, ran):
 
 def table(printed: str) -> dict[str, str]:
     """Overrides -> status."""
-    rows = re.findall(r"^\d+ +(finished|skipped|failed|not finished) +(\S.*?) *$", printed, re.MULTILINE)
+    rows = re.findall(
+        r"^\d+ +(finished|skipped|failed|not finished|pending|running) +(\S.*?) *$", printed, re.MULTILINE
+    )
     return {overrides: status for status, overrides in rows}
 
 
@@ -261,6 +266,91 @@ def test_launcher_gets_a_command_line_for_each_pack_that_is_missing(command, mon
     assert [job.number for job in sent] == [0, 1]
 
 
+class FakeSlurm:
+    """A queue that the test moves on, of a site whose arrays have at most two tasks."""
+
+    def __init__(self) -> None:
+        self.queue: dict[tuple[Path, str], ArrayTask] = {}
+        self.accounted: list[str] = []  # what the accounting answers, in order
+        self.refuses = False
+
+    def submit(self, script: Path, options: dict[str, object]) -> str:
+        if self.refuses:
+            raise subprocess.CalledProcessError(1, "sbatch", stderr="sbatch: error: no")
+        tasks = json.loads((script.parent / "tasks.json").read_text())
+        assert options["array"] == f"0-{len(tasks) - 1}%64"
+        assert not any("overwrite" in word for task in tasks.values() for word in task["command"])
+        self.queue |= {(script.parent, index): ArrayTask(f"7_{index}", "PENDING", "Priority") for index in tasks}
+        return "7"
+
+
+@pytest.fixture
+def fake_slurm(monkeypatch) -> FakeSlurm:
+    fake = FakeSlurm()
+    monkeypatch.setattr(slurm.shutil, "which", lambda program: program)
+    monkeypatch.setattr(slurm.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(slurm, "max_array_size", lambda: 2)
+    monkeypatch.setattr(slurm, "array_tasks", lambda: dict(fake.queue))
+    monkeypatch.setattr(slurm, "accounted_state", lambda task: fake.accounted.pop(0))
+    monkeypatch.setattr(slurm, "submit", fake.submit)
+    return fake
+
+
+def test_overwriting_sweep_trains_each_run_anew_once_however_often_it_is_attached_to(
+    command, fake_slurm, tmp_path, capsys
+):
+    sweep = ("-m", "hydra/launcher=slurm", "task=add,mul,sub", "seed=0", "overwrite=true", "wait=false")
+    add, mul, sub = (compose("train", [f"task={task}", f"runs_dir={tmp_path}/runs"]) for task in ("add", "mul", "sub"))
+    finish(add)
+    finish(mul)  # sub has no old run
+    old = add.run.config_file.stat().st_ino
+
+    def submitted() -> int:
+        before = len(fake_slurm.queue)
+        command(finish, *sweep)
+        return len(fake_slurm.queue) - before
+
+    fake_slurm.refuses = True
+    assert submitted() == 0
+    assert add.run.config_file.stat().st_ino == old
+    assert {path.name for path in add.runs_dir.glob("*add*")} == {add.run.name}
+    assert not [*add.runs_dir.glob("*sub*")]
+    fake_slurm.refuses = False
+    assert submitted() == 3
+    assert not add.run.path.exists()
+    assert add.run.backup.finished
+    for job in (add, mul):
+        finish(job)
+        job.run.delete_backup()
+        fake_slurm.queue.pop(next(iter(fake_slurm.queue)))
+    capsys.readouterr()
+    assert submitted() == 0
+    assert table(capsys.readouterr().out) == {"task=add": "skipped", "task=mul": "skipped", "task=sub": "pending"}
+    fake_slurm.queue.clear()
+    assert submitted() == 1  # sub was cancelled
+    finish(sub)
+    sub.run.delete_backup()
+    fake_slurm.queue.clear()
+    assert submitted() == 3  # all have been trained anew, and the command begins once more
+
+
+def test_job_that_the_queue_leaves_out_is_under_way_while_the_accounting_says_so(
+    command, fake_slurm, monkeypatch, capsys
+):
+    fake_slurm.accounted = ["RUNNING", "PENDING", "CANCELLED"]
+    submit = fake_slurm.submit
+
+    def lost(script: Path, options: dict[str, object]) -> str:
+        submit(script, options)
+        fake_slurm.queue.clear()
+        return "7"
+
+    monkeypatch.setattr(slurm, "submit", lost)
+    assert command(finish, "-m", "hydra/launcher=slurm", "seed=0") == EXIT_FAILED
+    assert fake_slurm.accounted == []
+    assert "job 0: CANCELLED; log: " in capsys.readouterr().out
+
+
 def test_job_of_a_probe_is_that_of_its_folder_whether_the_command_waits_or_not(monkeypatch, tmp_path):
     waits, looks = (SweepJob(0, ["probe=errors", "run=runs/a", wait], []) for wait in ("wait=true", "wait=false"))
     here = waits.key
@@ -272,7 +362,7 @@ def test_job_of_a_probe_is_that_of_its_folder_whether_the_command_waits_or_not(m
 def test_links_out_of_the_folder_of_a_launcher_are_refused(command, monkeypatch, tmp_path, capsys):
     (tmp_path / "runs").mkdir()
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "runs" / ".gpus").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "runs" / f".gpus-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert command(finish, "-m", "hydra/launcher=gpus", "seed=0,1") == EXIT_FAILED
     assert "a link out of the run directory" in capsys.readouterr().err

@@ -111,6 +111,17 @@ def test_overwriting_of_several_packs_goes_on_where_it_was_killed(runs_dir, monk
     assert sorted(path.name for path in runs_dir.iterdir()) == sorted(run.name for run in old)
 
 
+@pytest.mark.slow
+def test_run_whose_old_one_was_renamed_by_a_launcher_continues_no_shorter_run(train, capsys):
+    train("trainer.max_epochs=1")
+    train().move_to_backup()
+    assert "which was trained to epoch 1" in capsys.readouterr().out
+    new = train()
+    assert "which was trained to epoch 1" not in capsys.readouterr().out
+    assert new.finished
+    assert not new.backup.path.exists()
+
+
 def test_refused_command_leaves_the_old_run(train, runs_dir, monkeypatch):
     old = train()
     before = {path: path.read_bytes() for path in old.path.rglob("*") if path.is_file() and path.name != ".lock"}
