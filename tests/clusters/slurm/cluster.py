@@ -25,6 +25,7 @@ PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd", "mariadb-install-db", "setpriv")
 NODES = ("n1", "n2")
 GPUS = 8  # of each node
+ARRAY = 10  # jobs in an array at most
 GRACE = 20  # seconds between SIGTERM and the end of a preempted job
 
 SLURM_CONF = """
@@ -53,6 +54,7 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 SlurmdTimeout=10
 KillWait=5
+MaxArraySize={array}
 CompleteWait=0
 SchedulerParameters=batch_sched_delay=1,sched_interval=1,sched_min_interval=0,bf_interval=1
 PreemptType=preempt/partition_prio
@@ -215,6 +217,7 @@ AccountingStoragePass={self.folder}/munge.socket"""
             "ctld_port": ctld,
             "dbd_port": dbd,
             "db_port": database,
+            "array": ARRAY,
             "grace": GRACE,
             "nodes": "\n".join(nodes),
             "accounting": accounting if self.accounting else "AccountingStorageType=accounting_storage/none",

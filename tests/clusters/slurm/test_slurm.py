@@ -1,6 +1,8 @@
 """Sweeps under a Slurm of this machine's own: jobs are killed, preempted and asked to leave in the middle of a
 run. Nothing is lost, and every run ends with the bits of a run that nobody disturbed."""
 
+import os
+import re
 import subprocess
 import sys
 import time
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from arith_erd.runs.directory import Run
+from arith_erd.system.start import log_file, task_keys
 from tests.behaviour.interruption import assert_same
 from tests.clusters.slurm.cluster import NODES, Cluster
 from tests.tiny import TINY
@@ -17,9 +20,10 @@ from tests.tiny import TINY
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-EPOCHS = 40
+EPOCHS = 24
 PRESET = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=2")
 PATIENCE = 600  # seconds for a submission, on a busy machine
+PREEMPTIONS = int(os.environ.get("PREEMPTIONS", "1"))  # how often the test of them is repeated
 
 Blow = Callable[[Cluster, str], object]
 """What happens to a job that runs, by its id."""
@@ -29,6 +33,10 @@ def scancel(*options: str) -> Blow:
     return lambda cluster, job: cluster.command("scancel", *options, job)
 
 
+def requeue(cluster: Cluster, job: str) -> None:
+    cluster.command("scontrol", "requeue", job)
+
+
 def preempt(cluster: Cluster, job: str) -> None:
     """Jobs that matter more take both nodes."""
     urgent = ("--partition=urgent", f"--nodes={len(NODES)}", "--exclusive", "--mem=100", "--output=/dev/null")
@@ -36,100 +44,127 @@ def preempt(cluster: Cluster, job: str) -> None:
 
 
 class Sweep:
-    """A sweep over packs of two seeds; everything it writes goes into ``folder``."""
+    """A sweep over seeds, each a job; everything it writes goes into ``folder``."""
 
-    def __init__(self, folder: Path, packs: int, cluster: Cluster) -> None:
-        self.folder, self.packs, self.cluster = folder, packs, cluster
+    def __init__(self, folder: Path, jobs: int, cluster: Cluster) -> None:
+        self.folder, self.jobs, self.cluster = folder, jobs, cluster
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        seeds = ",".join(f"{2 * pack}-{2 * pack + 1}" for pack in range(self.packs))
+        seeds = ",".join(map(str, range(self.jobs)))
         command = [sys.executable, str(ROOT / "train.py"), "-m", f"seed={seeds}", *TINY, f"trainer.max_epochs={EPOCHS}"]
         environment = self.cluster.environment | {"OMP_NUM_THREADS": "1", "TMPDIR": str(self.folder)}
-        with (self.folder / "output.txt").open("a") as log:
+        with (self.folder / "output.txt").open("w") as log:
             return subprocess.Popen(
                 [*command, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
-    def submit(self, blows: Sequence[Blow] = (), *overrides: str) -> int:
-        """Submit it and wait; the exit status. Each blow goes to another job that is in the middle of its run."""
-        waiting, struck = list(blows), set[str]()
+    def submit(self, blows: Sequence[Blow] = (), *overrides: str, lost_node: str = "") -> tuple[int, str, list[str]]:
+        """Submit it and wait: the exit status, the output, and the number in the table of each job that was struck.
+
+        Each blow goes to another job that is in the middle of its run; those on the ``lost_node`` lose their node.
+        """
+        waiting, struck, lost, is_lost = list(blows), dict[str, str](), set[str](), not lost_node
         submission = self.start(*PRESET, *overrides, f"runs_dir={self.folder / 'slurm'}")
         deadline = time.monotonic() + PATIENCE
         while submission.poll() is None:
             if time.monotonic() > deadline:
                 submission.terminate()
                 raise TimeoutError(self.output)
-            running = self.cluster.command("squeue", "--noheader", "--states=RUNNING", "--format=%i").split()
-            for job in running:  # as 17_3
-                index = int(job.partition("_")[2] or 0)  # none for the job that preempts
-                if waiting and job not in struck and 2 <= self.epochs(index) < EPOCHS // 2:
+            lines = self.cluster.command("squeue", "--noheader", "--states=RUNNING", "--format=%i %K %N %o")
+            for job, index, node, script in (line.split(maxsplit=3) for line in lines.splitlines()):
+                path = task_keys(Path(script).parent).get(index, "")  # none for the job that preempts
+                lost |= {job} if node == lost_node else set()
+                if not path or job in struck or not 2 <= len(Run(path).metrics()) < EPOCHS // 2:
+                    continue
+                if node == lost_node and not is_lost:
+                    is_lost = True
+                    self.cluster.lose_node(node)
+                elif waiting and job not in lost:
                     waiting.pop(0)(self.cluster, job)
-                    struck.add(job)
+                    struck[job] = re.findall(r"-seed(\d+)-", path)[0]
             time.sleep(0.1)
+        assert is_lost, "the jobs ended before their node was lost"
         assert not waiting, "a job ended before it was struck"
-        return submission.returncode
-
-    def epochs(self, index: int) -> int:
-        """How many epochs a run has behind it."""
-        for path in self.folder.glob(f"slurm/*-seed{2 * index}-{2 * index + 1}-*"):
-            return len(Run(path).metrics()) // 2
-        return 0
+        return submission.returncode, (self.folder / "output.txt").read_text(), [*struck.values()]
 
     @property
     def finished(self) -> int:
         return len(list(self.folder.glob("slurm/*/summary.json")))
 
+    def log(self, job: str) -> str:
+        """What a job has printed in all its submissions."""
+        keys = {folder: task_keys(folder) for folder in self.folder.glob("slurm/.slurm-*/*")}
+        places = [(f, i) for f, tasks in sorted(keys.items()) for i, key in tasks.items() if f"-seed{job}-" in key]
+        return "".join(log_file(*place).read_text() for place in places if log_file(*place).exists())
+
     @property
     def output(self) -> str:
-        """What the submissions and their jobs have printed."""
-        logs = [self.folder / "output.txt", *sorted(self.folder.glob("slurm/.slurm/*/logs/*"))]
-        return "\n".join(f"== {log.relative_to(self.folder)}\n{log.read_text()}" for log in logs)
+        """What the last submission and all jobs have printed."""
+        logs = [f"== job {job}\n{self.log(str(job))}" for job in range(self.jobs)]
+        return "\n".join([(self.folder / "output.txt").read_text(), *logs])
 
 
 @pytest.fixture(scope="module")
 def undisturbed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The runs of the largest sweep without a launcher."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    assert Sweep(folder, 5, cluster).start(f"runs_dir={folder}").wait(PATIENCE) == 0
+    assert Sweep(folder, 12, cluster).start(f"runs_dir={folder}").wait(PATIENCE) == 0
     return folder
 
 
 def assert_all_finished(sweep: Sweep, undisturbed: Path) -> None:
-    assert sweep.finished == sweep.packs, sweep.output
+    assert sweep.finished == sweep.jobs, sweep.output
     for path in sweep.folder.glob("slurm/*-seed*"):
         assert_same(Run(undisturbed / path.name), Run(path))
 
 
-def test_struck_jobs_requeue_themselves_or_finish_at_the_second_submission(
+def test_struck_jobs_end_no_other_and_the_second_command_submits_only_those_that_ended(
     tmp_path: Path, cluster: Cluster, undisturbed: Path
 ) -> None:
-    sweep = Sweep(tmp_path, 5, cluster)
-    requeued = [scancel("--signal=USR1"), scancel("--signal=USR2")]
-    stopped = [scancel(), scancel("--signal=TERM"), Cluster.kill]
-    assert sweep.submit([*requeued, *stopped]) == 1, sweep.output
-    assert sweep.finished == 2, sweep.output
-    assert sweep.output.count("stopped; the same command continues") == 4, sweep.output  # all but one could save
-    assert "not requeued" not in sweep.output
-    assert sweep.submit() == 0, sweep.output
-    assert sweep.output.count("resuming from epoch") == 5, sweep.output
+    """Of twelve jobs three are ended, three put back into the queue, and some lose their node."""
+    sweep = Sweep(tmp_path, 12, cluster)
+    blows = (
+        scancel(),
+        scancel("--signal=TERM"),
+        Cluster.kill,
+        scancel("--signal=USR1"),
+        scancel("--signal=USR2"),
+        requeue,
+    )
+    status, printed, struck = sweep.submit(blows, "hydra.launcher.tasks_per_node=null", lost_node="n2")
+    assert (status, sweep.finished) == (1, 9), sweep.output
+    assert [printed.count(f"submitted {number} jobs") for number in (10, 2)] == [1, 1], printed  # MaxArraySize
+    for job, state in zip(struck, ("CANCELLED", "FAILED", "FAILED"), strict=False):
+        assert re.search(rf"^job {job}: {state}; log: \S+_log.txt$", printed, re.MULTILINE), printed
+    for job, saves in zip(struck, (True, True, False, True, True), strict=False):
+        assert sweep.log(job).count("stopped; the same command continues") == saves, sweep.output
+    assert [sweep.log(job).count(": requeueing") for job in struck] == [0, 0, 0, 1, 1, 0], sweep.output
+    status, printed, _ = sweep.submit()
+    assert status == 0, sweep.output
+    assert "submitted 3 jobs" in printed
+    assert len(re.findall(r"^\d+ +skipped ", printed, re.MULTILINE)) == 9, printed
+    for job in struck:
+        assert sweep.log(job).count("resuming from epoch") == 1, sweep.output
     assert_all_finished(sweep, undisturbed)
 
 
+@pytest.mark.parametrize("attempt", range(PREEMPTIONS))
 @pytest.mark.parametrize("partition", ["debug", "scavenge"])  # Slurm would requeue, or cancel, what outstays its grace
 def test_preempted_job_saves_within_its_grace_and_resumes(
-    tmp_path: Path, cluster: Cluster, undisturbed: Path, partition: str
+    tmp_path: Path, cluster: Cluster, undisturbed: Path, partition: str, attempt: int
 ) -> None:
     sweep = Sweep(tmp_path, 1, cluster)
-    assert sweep.submit([preempt], f"hydra.launcher.partition={partition}") == 0, sweep.output
+    status, _, _ = sweep.submit([preempt], f"hydra.launcher.partition={partition}")
+    assert status == 0, sweep.output
     for word in ("stopped; the same command continues", "requeueing", "resuming from epoch"):
-        assert sweep.output.count(word) == 1, sweep.output
+        assert sweep.log("0").count(word) == 1, sweep.output
     assert_all_finished(sweep, undisturbed)
 
 
 def test_node_lacking_a_requirement_is_named_in_the_table(tmp_path: Path, cluster: Cluster) -> None:
     sweep = Sweep(tmp_path, 2, cluster)
-    assert sweep.submit([], "trainer.accelerator=gpu") == 1, sweep.output
-    table = (tmp_path / "output.txt").read_text()
+    status, table, _ = sweep.submit([], "trainer.accelerator=gpu")
+    assert status == 1, sweep.output
     for job in range(2):
         assert f"job {job}: trainer.accelerator=gpu: expected cpu or auto" in table
     assert sweep.finished == 0

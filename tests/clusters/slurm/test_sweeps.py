@@ -41,13 +41,13 @@ class Sweep:
     def steps(self, job: int) -> int:
         return sum(len(path.read_text()) for path in self.folder.glob(f"runs/*-seed{job}-*/steps"))
 
-    def running(self, node: str = "n1,n2") -> dict[int, str]:
-        """Jobs that run on a node, and their ids; of the first submission, which numbers them as the sweep does."""
-        words = ("squeue", "--states=RUNNING", f"--nodelist={node}", "--noheader", "--format=%K %i")
+    def running(self) -> dict[int, str]:
+        """Jobs that run, and their ids; of the first submission, which numbers them as the sweep does."""
+        words = ("squeue", "--states=RUNNING", "--noheader", "--format=%K %i")
         return {int(job): name for job, name in (line.split() for line in self.cluster.command(*words).splitlines())}
 
     def log(self, job: int) -> str:
-        (log,) = self.folder.glob(f"runs/.slurm/*/logs/{job}_log.txt")
+        (log,) = self.folder.glob(f"runs/.slurm-*/*/logs/{job}_log.txt")
         return log.read_text()
 
 
@@ -73,26 +73,6 @@ def ended(command: "subprocess.Popen[str]", status: int) -> str:
 def rows(output: str, status: str) -> int:
     """How many jobs have this status in the table."""
     return len(re.findall(rf"^\d+ +{status} ", output, re.MULTILINE))
-
-
-def test_struck_jobs_end_no_other_and_the_second_command_submits_only_those(sweep):
-    """Of twelve jobs two die, one is requeued by hand, and some lose their node."""
-    twelve = sweep(jobs=12)
-    first = twelve.start("hydra.launcher.tasks_per_node=null")
-    until(lambda: all(map(twelve.steps, range(12))))
-    (cancelled, killed, requeued), ids = [*twelve.running("n2")][:3], twelve.running()
-    twelve.cluster.lose_node("n1")
-    twelve.cluster.command("scancel", ids[cancelled])
-    twelve.cluster.kill(ids[killed])
-    twelve.cluster.command("scontrol", "requeue", ids[requeued])
-    output = ended(first, 1)
-    assert (rows(output, "finished"), rows(output, "not finished")) == (10, 2), output
-    for job, state in ((cancelled, "CANCELLED"), (killed, "FAILED")):
-        assert re.search(rf"^job {job}: {state}; log: \S+/logs/{job}_log.txt$", output, re.MULTILINE), output
-    output = ended(twelve.start(), 0)
-    assert "submitted 2 jobs" in output
-    assert (rows(output, "finished"), rows(output, "skipped")) == (2, 10), output
-    assert "submitted" not in ended(twelve.start(), 0)
 
 
 def test_same_command_waits_for_jobs_that_are_under_way_and_submits_none_twice(sweep):
