@@ -9,6 +9,8 @@ from setuptools.command.build_py import build_py
 BUNDLED = (  # 8 MB: all trained networks of paper/results/ take 40
     "conf/**/*.yaml",
     "paper/*.yaml",
+    "paper/measures.py",
+    "paper/figures.py",
     *(f"paper/results/runs/*-random-{model}-none-seed0-????????/**/*" for model in ("transformer", "nanogpt")),
 )
 

@@ -15,7 +15,7 @@ import yaml
 from arith_erd.bundled import RESULTS
 from arith_erd.errors import UserError
 from arith_erd.report.__main__ import build
-from arith_erd.report.paper import MINI, PAPER
+from arith_erd.report.paper import CLAIMS, load_paper
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
 from arith_erd.system.files import write_atomically
@@ -49,12 +49,12 @@ def _copy(folder: Path, target: Path, *names: str) -> None:
             shutil.copyfile(folder / name, target / name)
 
 
-def publish(results: Path, paper_file: Path = PAPER) -> None:
+def publish(results: Path, claims_file: Path = CLAIMS) -> None:
     """Recompute the claims, ``runs.csv`` and figures of a folder of results from the runs in it."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         folders = [path for name in ("runs", "older") if (path := results / name).is_dir()]
-        build(folders, out, runs_name=Path("runs"), paper_file=paper_file)
+        build(folders, out, runs_name=Path("runs"), paper=load_paper(claims_file))
         _copy(out, results, "claims.csv", "claims.md", "runs.csv")
         _copy(out / "figures", results, *(path.name for path in (out / "figures").glob("*.png")))
 
@@ -65,13 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to bring up to date (paper/results)")
     parser.add_argument("--mini", action="store_true", help="the runs are those of scale=mini")
     options = parser.parse_args(arguments)
-    to, paper_file, weights = options.results, PAPER, [WEIGHTS]
+    to, claims_file, weights = options.results, CLAIMS, [WEIGHTS]
     if options.mini:
-        to, paper_file, weights = to / "mini", MINI, []
+        to, claims_file, weights = to / "mini", CLAIMS.with_name("mini.yaml"), []
     with one_line_errors():
         for runs in options.runs:
             print("\n".join(f"kept {name}" for name in copy_runs(runs, to, *weights)))
-        publish(to, paper_file)
+        publish(to, claims_file)
 
 
 if __name__ == "__main__":

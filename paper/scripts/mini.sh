@@ -44,4 +44,4 @@ packs | xargs -P "${JOBS:-$cores}" -L 1 sh -c 'python train.py scale=mini "$@" |
 
 python probe.py figure=fig4 run="$runs/add-random-transformer-none-bits5-d32-*" runs_dir="$runs"
 python probe.py figure=appendixD probe.site=dec.2 probe.controls=20 run="$runs/add-random-transformer-none-bits5-d32-*" runs_dir="$runs"
-python -m arith_erd.report "$runs" --mini --out report/mini
+python -m arith_erd.report "$runs" --claims mini --out report/mini

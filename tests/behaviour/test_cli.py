@@ -191,7 +191,7 @@ def test_experiment_sets_its_own_sweep(main, folder):
 
 
 @pytest.mark.slow
-def test_wheel_brings_configurations_and_networks_and_programs_find_them(root: Path, tmp_path: Path) -> None:
+def test_wheel_brings_configurations_networks_and_claims_and_programs_find_them(root: Path, tmp_path: Path) -> None:
     pytest.importorskip("setuptools", minversion="77", reason="the build backend")
     source, installed = tmp_path / "source", tmp_path / "installed"  # setuptools leaves build/ behind
     source.mkdir()
@@ -207,16 +207,31 @@ def test_wheel_brings_configurations_and_networks_and_programs_find_them(root: P
         for conf in (root / "conf", installed / "arith_erd/conf")
     )
     assert found == wanted
+    page = (root / "docs" / "how-to" / "claims.md").read_text()
+    for path, text in re.findall(r"^`(my_paper/\S+)`:\n\n```\w+\n(.*?)^```", page, re.M | re.S):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    claims, own = tmp_path / "my_paper" / "claims.yaml", tmp_path / "my_paper" / "own.yaml"
+    own.write_text(claims.read_text().replace("summary, column: val_seq_acc", "gap.py:Gap"))
+    runs = map(str, sorted((root / "paper" / "results" / "runs").glob("add-random-nanogpt-none-seed*")))
+    report = ["-m", "arith_erd.report", *runs]
     loading = "import arith_erd as ae; print(ae.load_pretrained('mul-nanogpt').task)"
     for command, printed in (
         (["-m", "arith_erd.training", "task=mul", "--cfg", "job"], "_target_: arith_erd.tasks.Mul"),
         (["-m", "arith_erd.probes", "task=mul", "--cfg", "job"], "_target_: arith_erd.tasks.Mul"),
         (["-c", loading], "Mul"),
+        (report, "Of 63 results: "),
+        ([*report, "--claims", claims], "Of 1 results: 1 reproduced. "),
+        ([*report, "--claims", own, "--trust"], "Of 1 results: 1 differs. "),
     ):
         environment = os.environ | {"PYTHONPATH": str(installed)}
         ran = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert (ran.returncode, ran.stderr) == (0, "")
         assert printed in ran.stdout
+    assert "accuracy on pairs that it never saw" in (tmp_path / "report" / "index.html").read_text()
+    command = [sys.executable, *report, "--claims", own]
+    refused = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert "claim learned: measure.from=gap.py:Gap: gap.py is code that would run; --trust allows it" in refused.stderr
 
 
 def test_help_texts_may_be_read_when_they_are_added_as_python_3_14_does(main, monkeypatch):

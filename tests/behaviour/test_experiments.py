@@ -17,7 +17,7 @@ from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.job import read_job
 from arith_erd.config.sweep import expand_sweep
 from arith_erd.report.collect import OUR_RUNS, selection_key, unpublished_settings
-from arith_erd.report.paper import MINI, load_paper
+from arith_erd.report.paper import CLAIMS, load_paper
 from arith_erd.runs.identity import flat_settings
 from arith_erd.tasks import POSITION_ENCODINGS
 
@@ -105,7 +105,7 @@ def test_experiment_beyond_the_paper_compares_positions_and_counts_for_no_claim(
 
 @pytest.mark.parametrize("option", ["task.interleaved=true", "model.net.positions=rope", "task=add_scratchpad"])
 def test_other_formats_and_positions_never_count_for_the_paper(option: str) -> None:
-    for claims in (load_paper(), load_paper(MINI)):
+    for claims in (load_paper(), load_paper(CLAIMS.with_name("mini.yaml"))):
         job = compose("train", [option, *(["scale=mini"] if claims.setup["all"]["task.bits"] == 5 else [])])
         assert unpublished_settings(flat_settings(job.resolved), claims.setup) != []
 
@@ -113,7 +113,7 @@ def test_other_formats_and_positions_never_count_for_the_paper(option: str) -> N
 @pytest.mark.slow
 def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) -> None:
     """With the settings of ``mini.yaml``, each seed for long enough, and nothing besides."""
-    paper, lengths = load_paper(MINI), {}
+    paper, lengths = load_paper(CLAIMS.with_name("mini.yaml")), {}
     script = (root / "paper" / "scripts" / "mini.sh").read_text()
     for line in script.partition("<<'END'\n")[2].partition("\nEND")[0].splitlines():
         job = compose("train", ["scale=mini", *line.split()])

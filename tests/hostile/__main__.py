@@ -187,7 +187,10 @@ PROGRAMS: dict[str, tuple[Callable[[Run], Any], bool]] = {
     "list --by": (lambda run: program(list_runs, str(run.path.parent), "--by=task,split"), True),
     "list --by length": (lambda run: program(list_runs, str(run.path.parent), "--by=length"), False),
     "load_table": (lambda run: load_table(run.path.parent), True),
-    "report": (lambda run: report([str(run.path.parent), f"--out={run.path.parents[1] / 'report'}", "--mini"]), True),
+    "report": (
+        lambda run: report([str(run.path.parent), f"--out={run.path.parents[1]}/report", "--claims=mini"]),
+        True,
+    ),
     "load_run": (loaded, False),
     "probe": (lambda run: program(probe, "probe=attention", f"run={run.path}"), False),
     "probe of a glob": (lambda run: program(probe, "probe=attention", f"run={run.path.parent}/*"), True),

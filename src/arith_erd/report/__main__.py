@@ -1,4 +1,4 @@
-"""The command ``arith-report runs/``, which compares the paper with the runs in a folder."""
+"""The command ``arith-report runs/``, which compares a paper with the runs in a folder."""
 
 import argparse
 from collections.abc import Sequence
@@ -12,11 +12,13 @@ from ..system.files import atomic_file, require_writable, write_atomically
 from . import claims, page
 from .collect import RunData, collect
 from .figures import paper_figures
-from .paper import MINI, PAPER, load_paper
+from .paper import CLAIMS, Paper, load_paper
+
+BUNDLED = {path.stem: path for path in sorted(CLAIMS.parent.glob("*.yaml"))}
 
 
 def build(
-    folders: Sequence[Path], out: Path, runs_name: Path | None = None, paper_file: Path = PAPER
+    folders: Sequence[Path], out: Path, runs_name: Path | None = None, paper: Paper | None = None
 ) -> tuple[RunData, list[claims.Result]]:
     """Read folders of runs and write ``claims.{md,csv}``, ``runs.csv`` (one row per seed), figures, ``index.html``.
 
@@ -29,7 +31,7 @@ def build(
     require_writable("--out", out)
     if (out / "figures").is_symlink():
         raise UserError(f"--out={out}: its folder figures is a link; expected a folder, or nothing there yet")
-    paper, runs_name = load_paper(paper_file), runs_name or folders[0]
+    paper, runs_name = paper or load_paper(), runs_name or folders[0]
     data = collect(folders, paper.setup)
     results = claims.evaluate_claims(paper, data)
     drawn = {spec.name: figure for spec, figure in paper_figures(paper, data, results)}
@@ -56,6 +58,10 @@ def build(
     return data, results
 
 
+def _claims_file(text: str) -> Path:
+    return BUNDLED.get(text) or user_path(text, "--claims")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="arith-report",
@@ -64,15 +70,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     spec = "folders of run directories (runs); duplicates of a seed: the first folder wins"
     parser.add_argument("runs", type=lambda text: user_path(text, "runs"), nargs="*", default=[Path("runs")], help=spec)
     parser.add_argument("--out", type=lambda text: user_path(text, "--out"), default="report", help="folder (report)")
-    parser.add_argument("--mini", action="store_true", help="judge runs of scale=mini, by claims of their own")
+    spec = f"claims to judge: a file, or one of this package's, {' or '.join(BUNDLED)} (claims)"
+    parser.add_argument("--claims", type=_claims_file, default=CLAIMS, help=spec)
+    spec = "run the Python files beside the claims file that it names"
+    parser.add_argument("--trust", action="store_true", help=spec)
     with one_line_errors():
         options = parser.parse_args(arguments)
-        paper_file = MINI if options.mini else PAPER
-        data, results = build(options.runs, options.out, paper_file=paper_file)
+        paper = load_paper(options.claims, options.trust)
+        data, results = build(options.runs, options.out, paper=paper)
         lines = [page.summary(results)]
         lines += [f"left out: {name}: {problem}" for name, problem in data.problems.items()]
         lines += [f"unfinished: {line}" for line in page.unfinished(data)]
-        for command, waiting in claims.missing_commands(results, load_paper(paper_file), options.runs[0]).items():
+        for command, waiting in claims.missing_commands(results, paper, options.runs[0]).items():
             lines.append(f"missing, {counted(len(waiting), 'claim')}: {command}")
         print("\n".join(lines), options.out / "index.html", sep="\n")
 

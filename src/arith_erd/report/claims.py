@@ -18,7 +18,8 @@ from ..plots.tables import UNIT_RANGES
 from ..seeds import format_seeds
 from ..stats import LEARNING_ACCURACY, MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Moments
 from .collect import AUTHORS_WEIGHTS, TASK_ALONE, RunData
-from .measures import Ceiling, EpochsTo, Metrics, ProbeColumn
+from .measures import EpochsTo, Metrics, ProbeColumn
+from .own_code import errors_of_own_code
 from .paper import Claim, Paper
 
 Verdict: TypeAlias = Literal["reproduced", "differs", "inconclusive", "not run"]
@@ -94,7 +95,10 @@ Results: TypeAlias = Mapping[str, Result]  # claims beside ours, by id
 
 
 def evaluate_claims(paper: Paper, data: RunData) -> list[Result]:
-    results = {claim.id: evaluate_claim(claim, data) for claim in paper.claims}
+    results = {}
+    for claim in paper.claims:
+        with errors_of_own_code(claim.measure, f"{paper.file}: claim {claim.id}"):
+            results[claim.id] = evaluate_claim(claim, data)
     for result in results.values():
         if result.learning_counts and result.claim.mean_of and result.claim.unit == "points":
             same = results[result.claim.same_as]  # points lost get the verdict of the accuracy they come from
@@ -116,7 +120,7 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
         for replicas in (data.select(runs) for runs in run_options):
             unfinished = replicas[~replicas["finished"]]
             result.num_unfinished += len(unfinished.drop_duplicates(["trajectory", "seed"]))
-    if result.num_seeds == 0 and claim.statistic != "ceiling":
+    if result.num_seeds == 0 and claim.statistic != "derived":
         runs_without_value = [runs for runs, sample in zip(run_options, result.samples, strict=True) if sample.empty]
         result.cause = "; ".join(dict.fromkeys(measure.missing_reason(data, runs) for runs in runs_without_value))
         return result
@@ -136,8 +140,8 @@ def _estimate(result: Result) -> Estimate:
     claim, measure = result.claim, result.claim.measure
     weights = [weight for weight, _ in measure.weighted_conditions]
     bounds = [(sample["low"].to_numpy(), sample["high"].to_numpy()) for sample in result.samples]
-    if isinstance(measure, Ceiling):
-        return Estimate.exact(measure.ceiling())
+    if derived := measure.derived():
+        return Estimate.exact(derived.value)
     if claim.statistic == "median":
         return Estimate.of_median(bounds[0])
     if claim.statistic == "ratio":
@@ -195,9 +199,8 @@ def _verdict(result: Result, estimate: Estimate) -> Verdict:
     claim, measure, interval = result.claim, result.claim.measure, estimate.interval
     if result.source == AUTHORS_WEIGHTS:
         return "inconclusive"
-    if isinstance(measure, Ceiling):
-        accuracies = result.samples[0]["low"].to_numpy()
-        return ceiling_verdict(claim.accepted_range, estimate.low, measure.ceiling(validation_only=True), accuracies)
+    if derived := measure.derived():
+        return derived_verdict(claim.accepted_range, derived.value, derived.limit, result.samples[0]["low"].to_numpy())
     if claim.statistic == "votes":
         return layer_verdict(int(claim.value), result.votes, result.layer_gap.interval if result.layer_gap else None)
     if len(result.learning_counts) == 1:
@@ -267,13 +270,13 @@ def layer_verdict(layer: int, votes: Mapping[int, int], gap: Interval | None) ->
     return "differs" if by_votes == by_distance == "differs" else "inconclusive"
 
 
-def ceiling_verdict(accepted: Interval, exact: float, validation_ceiling: float, accuracies: np.ndarray) -> Verdict:
-    """Compare the exact ceiling with the published accuracy; at least three seeds must stay below their own limit."""
+def derived_verdict(accepted: Interval, exact: float, limit: float, accuracies: np.ndarray) -> Verdict:
+    """Compare a derived number with the published one; at least three seeds must confirm the limit that it implies."""
     if not accepted[0] <= exact <= accepted[1]:
         return "differs"
     if not len(accuracies):
         return "not run"
-    below = (accuracies <= validation_ceiling + ROUNDING).all()
+    below = (accuracies <= limit + ROUNDING).all()
     return "reproduced" if len(accuracies) >= MIN_SEEDS and below else "inconclusive"
 
 
@@ -292,14 +295,14 @@ def _describe_cause(result: Result) -> str:
     elif result.verdict == "inconclusive":
         if result.num_seeds < result.required_seeds:
             causes += [f"{counted(result.num_seeds, 'seed')}, and a verdict takes {result.required_seeds}"]
-        elif claim.statistic == "ceiling":
-            causes += ["a seed exceeds the ceiling of its validation set, so the argument is wrong"]
+        elif claim.statistic == "derived":
+            causes += ["a seed exceeds the limit, so the argument is wrong"]
         else:
             no_interval = result.estimate is None or result.estimate.interval is None
             crossing = "no layer wins clearly" if result.votes else "the interval crosses the tolerance"
             causes += ["too few seeds for an interval" if no_interval else crossing]
-    if isinstance(measure, Ceiling):
-        causes += [f"exact ceiling; that of the validation set is {measure.ceiling(validation_only=True):.2%}"]
+    if derived := measure.derived():
+        causes += [derived.note]
     if result.num_censored:
         samples = pd.concat(result.samples)
         last_epochs = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))

@@ -156,14 +156,16 @@ def unpublished_settings(options: Mapping[str, Any], setup: Mapping[str, Any]) -
     """Settings that differ from the published ones: ``["model.optimizer.lr=0.001"]``.
 
     ``setup["all"]`` has the published settings by dotted key. Those of a chosen option, such as
-    ``setup["model"]["nanogpt"]``, are added. An option that the paper lacks is named alone: ``["model=mlp"]``. Groups
-    that are not given, such as the model for a probe of a task, are left out; so is the class of a probe's task.
+    ``setup["model"]["nanogpt"]``, are added. An option that its group lacks is named alone: ``["model=mlp"]``; a group
+    that ``setup`` lacks may have any. Groups that are not given, such as the model for a probe of a task, are left out;
+    so is the class of a probe's task.
     """
     names = {group: str(options[f"{group}.name"]) for group in (*NAMED_GROUPS, "probe") if f"{group}.name" in options}
-    unknown = {group: name for group, name in names.items() if group != "probe" and name not in setup[group]}
-    published = dict(setup["all"])
+    listed = {group: names[group] for group in names if group != "probe" and group in setup}
+    unknown = {group: name for group, name in listed.items() if name not in setup[group]}
+    published = dict(setup.get("all", {}))
     for group, name in names.items():
-        published |= setup[group].get(name) or {}
+        published |= setup.get(group, {}).get(name) or {}
     groups = {key.split(".")[0] for key in options} - set(unknown)
     differing = [f"{group}={name}" for group, name in unknown.items()]
     for key, value in published.items():

@@ -1,16 +1,13 @@
 """Measures of claims, a class for each kind. A measure has one value per replica, and says which data are missing."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..plots.curves import pivot_forward_filled
-from ..probes.ceilings import ceiling
-from ..splits import RandomSplit, TokenSplit, ValueSplit
-from ..tasks import Add, Mul
 from .collect import AUTHORS_WEIGHTS, DEFAULT_OPTIONS, OUR_RUNS, TASK_ALONE, RunData, selection_key
 
 RunOptions: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; others have their default
@@ -19,13 +16,24 @@ TAIL_EPOCHS = 10  # epochs at the end of training
 
 
 class StrictModel(BaseModel):
-    """A part of ``claims.yaml``, whose keys are the fields of the class."""
+    """A part of a claims file, whose keys are the fields of the class."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Derived(NamedTuple):
+    """A number that follows without a run, the accuracy that no seed can exceed if it does, and a note about both."""
+
+    value: float
+    limit: float
+    note: str
+
+
 class Measure(StrictModel):
-    """A kind of measurement, and the runs to measure."""
+    """A kind of measurement, and the runs to measure.
+
+    A subclass defines `value`. The fields that it adds are keys of the claims file.
+    """
 
     runs: RunOptions
     minus: RunOptions | None = None  # options of other runs, whose measure is subtracted
@@ -55,8 +63,17 @@ class Measure(StrictModel):
         return table.reset_index(names="replica")[["replica", "seed", "low", "high"]]
 
     def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
-        """Lower and upper bounds of the value, for each finished replica that has one."""
+        """Lower and upper bounds of the value, for each finished replica that has one; equal unless it is censored."""
+        value = self.value(data, replicas)
+        return value, value
+
+    def value(self, data: RunData, replicas: pd.DataFrame) -> pd.Series:
+        """The value of each finished replica that has one, by the index of ``replicas``, rows of `RunData.replicas`."""
         raise NotImplementedError
+
+    def derived(self) -> Derived | None:
+        """The number that the claim is about, if it is derived; then `value` only confirms that it is a limit."""
+        return None
 
     def missing_reason(self, data: RunData, runs: RunOptions) -> str:
         options = {key: value for key, value in runs.items() if key != "min_epochs"}
@@ -102,7 +119,6 @@ class Metrics(Measure):
     ten epochs up to ``epoch``, all of which a run must have.
     """
 
-    kind: Literal["metrics"] = Field("metrics", alias="from")
     column: str
     epoch: int | None = None
     until: int | None = None
@@ -115,7 +131,7 @@ class Metrics(Measure):
     def required_epochs(self) -> int:
         return self.until or self.epoch or 0
 
-    def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
+    def value(self, data: RunData, replicas: pd.DataFrame) -> pd.Series:
         first = 1 if self.until else self.required_epochs + 1 - (TAIL_EPOCHS if self.tail else 1)
         rows = self.metric_rows(data, replicas)
         rows = rows[rows["epoch"].between(first, self.required_epochs)]
@@ -124,42 +140,18 @@ class Metrics(Measure):
             column = column.groupby(rows["replica"]).cummax() - column
         groups = column.groupby(rows["replica"])
         reduced = groups.agg(self.tail or ("max" if self.reduce == "fall" else self.reduce))
-        reduced = reduced[groups.size() == TAIL_EPOCHS] if self.tail else reduced
-        return reduced, reduced
-
-
-class Ceiling(Measure):
-    """The exact ceiling of an ablation, and the largest validation accuracy of each run of ``planned`` epochs or more.
-
-    A network that exceeded the ceiling of its validation set would refute the argument.
-    """
-
-    kind: Literal["ceiling"] = Field("ceiling", alias="from")
-    bits: int = 7
-
-    def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
-        reached = self.metric_rows(data, replicas).groupby("replica")["val_seq_acc"].max()
-        return reached, reached
-
-    def ceiling(self, validation_only: bool = False) -> float:
-        """The ceiling of all pairs, or of the validation pairs with the answers chosen for these."""
-        examples = {"add": Add, "mul": Mul}[self.runs["task"]](bits=self.bits).examples()
-        held_out = {"random": RandomSplit, "vs_t": TokenSplit, "vs_v": ValueSplit}[self.runs.get("split", "random")]
-        chosen = held_out()(examples) if validation_only else slice(None)
-        return ceiling(examples.prompt[chosen], examples.completion[chosen], str(self.runs["ablation"]))
+        return reduced[groups.size() == TAIL_EPOCHS] if self.tail else reduced
 
 
 class Summary(Measure):
     """A column of ``runs.csv``; with ``epoch``, only of runs that ended at that epoch."""
 
-    kind: Literal["summary"] = Field("summary", alias="from")
     column: str
     epoch: int | None = None
 
-    def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
+    def value(self, data: RunData, replicas: pd.DataFrame) -> pd.Series:
         ended = replicas if self.epoch is None else replicas[replicas["epochs"] == self.epoch]
-        column = ended[self.column].astype(float)
-        return column, column
+        return ended[self.column].astype(float)
 
 
 class EpochsTo(Measure):
@@ -169,7 +161,6 @@ class EpochsTo(Measure):
     which would bias the seeds. By default ``planned`` is the last epoch that counts as reproduced.
     """
 
-    kind: Literal["epochs_to"] = Field("epochs_to", alias="from")
     accuracy: float
     column: str = "val_seq_acc"
 
@@ -208,7 +199,6 @@ class ProbeColumn(Measure):
     function of `LAYER_REDUCTIONS`, where the column ``along`` has the layers and ``at`` is one of them.
     """
 
-    kind: Literal["probe"] = Field("probe", alias="from")
     probe: str
     column: str
     where: Mapping[str, Any] = Field(default_factory=dict)
@@ -234,11 +224,10 @@ class ProbeColumn(Measure):
         rows = self._rows(data, source, runs["task"])
         return _single_value(self._reduce(rows) if len(rows) else np.nan)
 
-    def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
+    def value(self, data: RunData, replicas: pd.DataFrame) -> pd.Series:
         rows = self._rows(data, OUR_RUNS, replicas["task"].iloc[0])
         groups = rows[rows["replica"].isin(replicas.index)].groupby("replica")
-        reduced = pd.Series({replica: self._reduce(part) for replica, part in groups}, dtype=float)
-        return reduced, reduced
+        return pd.Series({replica: self._reduce(part) for replica, part in groups}, dtype=float)
 
     def _rows(self, data: RunData, source: str, task: str) -> pd.DataFrame:
         rows = data.probes.get(self.probe)
@@ -262,4 +251,10 @@ class ProbeColumn(Measure):
         return float(LAYER_REDUCTIONS[self.reduce](by_layer, self.at)) if len(by_layer) >= 3 else np.nan
 
 
-AnyMeasure: TypeAlias = Annotated[Metrics | Ceiling | Summary | EpochsTo | ProbeColumn, Field(discriminator="kind")]
+MEASURES: Mapping[str, type[Measure]] = {
+    "metrics": Metrics,
+    "summary": Summary,
+    "epochs_to": EpochsTo,
+    "probe": ProbeColumn,
+}
+"""What a claim may measure ``from``, besides the classes of a Python file beside the claims file."""

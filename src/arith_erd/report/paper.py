@@ -1,38 +1,42 @@
-"""Read ``claims.yaml`` and ``mini.yaml``: every claim, its measure, and the tolerance for reproducing it."""
+"""Read a claims file: every claim, its measure, and the tolerance for reproducing it."""
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import yaml
-from pydantic import Field, Strict, ValidationError, model_validator
+from matplotlib.figure import Figure
+from pydantic import BaseModel, Field, Strict, ValidationError, model_validator
 
 from .. import bundled
 from ..config.compose import hydra_quoted
-from ..errors import UserError, excerpt
+from ..errors import UserError, excerpt, first_line
 from ..plots.tables import UNITS, format_number
 from .collect import OUR_RUNS
-from .measures import AnyMeasure, Ceiling, EpochsTo, ProbeColumn, StrictModel
+from .measures import MEASURES, EpochsTo, Measure, ProbeColumn, StrictModel
+from .own_code import named_in_file
 
-PAPER, MINI = (bundled.PAPER / f"{name}.yaml" for name in ("claims", "mini"))
+CLAIMS = bundled.PAPER / "claims.yaml"
 BOUND_RANGES = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
+Model = TypeVar("Model", bound=BaseModel)
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
-Statistic: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "ceiling"]
+Statistic: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "derived"]
 
 
 class Claim(StrictModel):
-    """One published number. The head of ``claims.yaml`` explains its keys."""
+    """One published number. The head of ``paper/claims.yaml`` explains its keys."""
 
     id: str
     section: str
-    place: Text
+    place: str = ""
     statement: Text
     value: Annotated[float, Strict()]
     unit: Literal[UNITS]  # type: ignore[valid-type]
-    measure: AnyMeasure
+    measure: Measure
     tolerance: float | Annotated[str, Field(pattern=r"^[\d.]+%$")] | None = None
     bound: Literal["at_most", "at_least", "above"] | None = None
     mean_of: int = 0
@@ -73,7 +77,7 @@ class Claim(StrictModel):
             return "votes"
         if isinstance(self.measure, EpochsTo):
             return "ratio" if self.measure.over else "median"
-        return "ceiling" if isinstance(self.measure, Ceiling) else "prediction" if self.mean_of else "mean"
+        return "derived" if self.measure.derived() else "prediction" if self.mean_of else "mean"
 
     @property
     def published_text(self) -> str:
@@ -85,33 +89,44 @@ class Claim(StrictModel):
 class PaperFigure(StrictModel):
     """One of the paper's figures or tables.
 
-    ``make`` names the commands that make its data, ``curves`` has its lines, and ``site`` is the site of its probe.
+    ``make`` names the commands that make its data. ``curves`` has its lines; or ``draw`` is a function of the data, the
+    results by id, and ``options``.
     """
 
     name: str
     title: str
-    caption: str
-    make: tuple[str, ...]
+    caption: str = ""
+    make: tuple[str, ...] = ()
     curves: Mapping[str, Any] | None = None
-    site: str = "dec.3"
+    draw: Callable[..., Figure | None] | None = None
+    options: Mapping[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_drawn(self) -> "PaperFigure":
+        if (self.curves is None) == (self.draw is None):
+            raise ValueError("expected curves, or draw=FILE.py:FUNCTION")
+        return self
 
 
 class Paper(StrictModel):
-    """``claims.yaml`` or ``mini.yaml``. ``sections`` maps titles to places in the paper."""
+    """A claims file. ``sections`` maps titles to places in the paper."""
 
-    file: str
-    heading: str
+    path: Path
+    heading: str = "The paper beside ours"
     about: str = ""
     title: str
-    authors: str
-    journal: str
-    doi: str
-    setup: Mapping[str, Any]
-    commands: Mapping[str, str]
-    ablations: Mapping[str, str]
+    authors: str = ""
+    journal: str = ""
+    doi: str = ""
+    setup: Mapping[str, Any] = Field(default_factory=dict)
+    commands: Mapping[str, str] = Field(default_factory=dict)
     figures: tuple[PaperFigure, ...]
     sections: Mapping[str, str]
     claims: tuple[Claim, ...]
+
+    @property
+    def file(self) -> str:
+        return self.path.name
 
     def command(self, make: str, runs: Path) -> str:
         """The command that makes some data, for a folder of runs; empty if the data need no command."""
@@ -124,37 +139,68 @@ class Paper(StrictModel):
 
 
 @cache
-def load_paper(path: Path = PAPER) -> Paper:
-    """Read and check ``claims.yaml``; a `UserError` names the claim and the key."""
-    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    sections = raw.pop("sections")
-    claims = [
-        _read_claim({"section": section["title"], **entry}, path.name)
-        for section in sections
-        for entry in section["claims"]
-    ]
+def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
+    """Read and check a claims file; a `UserError` names the claim and the key.
+
+    With ``trust`` it may name classes and functions of Python files beside it, which are then imported.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        sections = raw.pop("sections")
+        entries = [{"section": section["title"], **entry} for section in sections for entry in section["claims"]]
+        figures = [{"name": name, **figure} for name, figure in raw.pop("figures", {}).items()]
+        places = {section["title"]: section.get("where", "") for section in sections}
+    except (OSError, UnicodeError, yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError) as error:
+        reason = f"lacks {error}" if isinstance(error, KeyError) else first_line(error)
+        raise UserError(f"{path}: {reason}; expected a claims file: a title, and sections with claims") from error
+    for figure in [figure for figure in figures if "draw" in figure]:
+        with prefixed(f"{path.name}: figures.{figure['name']}.draw="):
+            figure["draw"] = named_in_file(str(figure["draw"]), path, trust)
+    claims = [_read_claim(entry, path, trust) for entry in entries]
     ids, counted_ids = [claim.id for claim in claims], {claim.id for claim in claims if not claim.same_as}
     for claim in claims:
         if ids.count(claim.id) > 1:
             raise UserError(f"{path.name}: two claims have the id {claim.id}")
-        if claim.make not in {*raw["commands"], ""}:
-            raise UserError(f"{path.name}: claim {claim.id}: make={claim.make}: expected {', '.join(raw['commands'])}")
         if claim.same_as and claim.same_as not in counted_ids:
             raise UserError(f"{path.name}: claim {claim.id}: expected same_as: a claim that is counted itself")
-    figures = tuple(PaperFigure(name=name, **figure) for name, figure in raw.pop("figures").items())
-    places = {section["title"]: section["where"] for section in sections}
-    return Paper(**raw, file=path.name, figures=figures, sections=places, claims=tuple(claims))
+    paper = _checked(Paper, {**raw, "path": path, "figures": figures, "sections": places, "claims": claims}, path.name)
+    for claim in claims:
+        if claim.make not in {*paper.commands, ""}:
+            raise UserError(f"{path.name}: claim {claim.id}: make={claim.make}: expected {', '.join(paper.commands)}")
+    return paper
 
 
-def _read_claim(entry: dict[str, Any], file: str) -> Claim:
-    try:
-        claim = Claim(**entry)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"][:1] + first["loc"][2:]))  # the second one names a member of a union
-        received = f"{key}={excerpt(str(first['input']))}: " if key else ""
-        raise UserError(f"{file}: claim {entry.get('id', '?')}: {received}{first['msg']}") from error
+def _read_claim(entry: Mapping[str, Any], path: Path, trust: bool) -> Claim:
+    where = f"{path.name}: claim {entry.get('id', '?')}"
+    if isinstance(measure := entry.get("measure"), Mapping):
+        kind = str(measure.get("from"))
+        with prefixed(f"{where}: measure.from="):
+            made = MEASURES.get(kind) or named_in_file(kind, path, trust, f"{', '.join(MEASURES)}, or ")
+            if not (isinstance(made, type) and issubclass(made, Measure)):
+                raise UserError(f"{kind}: expected a subclass of arith_erd.report.measures.Measure")
+        options = {key: value for key, value in measure.items() if key != "from"}
+        entry = {**entry, "measure": _checked(made, options, where, "measure.")}
+    claim = _checked(Claim, entry, where)
     if isinstance(claim.measure, EpochsTo) and not claim.measure.planned:
         planned = math.ceil(claim.accepted_range[1]) if math.isfinite(claim.accepted_range[1]) else 1
         return claim.model_copy(update={"measure": claim.measure.model_copy(update={"planned": planned})})
     return claim
+
+
+@contextmanager
+def prefixed(text: str) -> Iterator[None]:
+    """Put ``text`` before the message of a `UserError`."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{text}{error}") from error
+
+
+def _checked(model: type[Model], options: Mapping[str, Any], where: str, prefix: str = "") -> Model:
+    try:
+        return model(**options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        received = f"{prefix}{key}={excerpt(str(first['input']))}: " if key else ""
+        raise UserError(f"{where}: {received}{first['msg']}") from error

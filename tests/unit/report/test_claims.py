@@ -167,4 +167,4 @@ def test_votes_near_layers_and_a_ceiling_outside() -> None:
     assert claims.layer_verdict(3, {2: 5}, (0.02, 0.08)) == "inconclusive"
     assert claims.layer_verdict(3, {2: 5}, (0.06, 0.08)) == "differs"
     assert claims.layer_verdict(3, {3: 4, 2: 1}, None) == "reproduced"
-    assert claims.ceiling_verdict((0.0045, 0.0135), 0.0003, 0.0095, np.array([])) == "differs"
+    assert claims.derived_verdict((0.0045, 0.0135), 0.0003, 0.0095, np.array([])) == "differs"

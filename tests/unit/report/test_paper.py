@@ -1,4 +1,4 @@
-"""``paper.yaml`` and ``mini.yaml`` hold every claim, which dashboards follow; each run counts once, in any mix."""
+"""``claims.yaml`` and ``mini.yaml`` hold every claim, which dashboards follow; each run counts once, in any mix."""
 
 import json
 import shutil
@@ -13,18 +13,19 @@ import yaml
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.report import collect as sources
+from arith_erd.report.claims import evaluate_claims
 from arith_erd.report.collect import DEFAULT_OPTIONS, RunData, collect, unpublished_settings
 from arith_erd.report.dashboard import main, probes
 from arith_erd.report.measures import Metrics
-from arith_erd.report.paper import MINI, PAPER, load_paper
+from arith_erd.report.paper import CLAIMS, load_paper
 from arith_erd.runs.directory import METRIC_COLUMNS
 from arith_erd.runs.identity import flat_settings
 from arith_erd.tasks import Add, Mul, RandomOutput
 
 
-@pytest.mark.parametrize("file", [PAPER, MINI], ids=lambda file: file.stem)
-def test_every_claim_can_be_measured_and_its_own_number_counts_as_reproduced(file: Path) -> None:
-    paper = load_paper(file)
+@pytest.mark.parametrize("file", ["claims", "mini"])
+def test_every_claim_can_be_measured_and_its_own_number_counts_as_reproduced(file: str) -> None:
+    paper = load_paper(CLAIMS.with_name(f"{file}.yaml"))
     counted = {claim.id for claim in paper.claims if claim.counted}
     for claim in paper.claims:
         assert claim.accepted_range[0] - 1e-5 <= claim.value <= claim.accepted_range[1], claim.id
@@ -60,20 +61,56 @@ def test_printed_command_names_the_folder_that_was_read() -> None:
         ({"tolerance": None}, "expected a tolerance or a bound"),
         ({"make": "nothing"}, "make=nothing: expected appendixA"),
         ({"same_as": "fig1-add"}, "expected same_as: a claim that is counted itself"),
-        ({"measure": {"from": "guess"}}, "expected tags: 'metrics', 'ceiling', "),
+        (
+            {"measure": {"from": "guess"}},
+            "measure.from=guess: expected metrics, summary, epochs_to, probe, or FILE.py:NAME",
+        ),
         ({"measure": {"from": "summary", "column": "x", "epoc": 5, "runs": {"task": "add"}}}, "measure.epoc=5: Extra"),
         ({"measure": {"from": "summary", "column": "x", "runs": {}}}, "expected measure.runs: a task"),
     ],
 )
 def test_wrong_entry_is_refused_in_one_line(tmp_path: Path, change: dict, says: str) -> None:
-    raw = yaml.safe_load(PAPER.read_text())
+    raw = yaml.safe_load(CLAIMS.read_text())
+    raw |= {"figures": {}, "sections": raw["sections"][:1]}
     raw["sections"][0]["claims"][0] |= change
-    path = tmp_path / "paper.yaml"
+    path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(raw))
-    with pytest.raises(UserError, match=r"^paper\.yaml: claim fig1-add: ") as refused:
+    with pytest.raises(UserError, match=r"^mine\.yaml: claim fig1-add: ") as refused:
         load_paper(path)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("Gap = 1", "Gap: expected a subclass of arith_erd.report.measures.Measure"),
+        ("import nowhere", "No module named 'nowhere'"),
+        ("raise SystemExit", "expected a result, or an error"),
+        ("", "own.py has no Gap"),
+        ("class Gap(Measure):\n  by: int", "measure.by="),
+        ("class Gap(Measure):\n  def value(self, data, replicas):\n    return replicas['x']", "own.py, line 4)"),
+    ],
+)
+def test_wrong_measure_of_ones_own_is_one_line(synthetic, tmp_path: Path, code: str, says: str) -> None:
+    (tmp_path / "own.py").write_text(f"from arith_erd.report.measures import Measure\n{code}\n")
+    claim = {"id": "mine", "statement": "x", "value": 1.0, "unit": "accuracy", "tolerance": 0.1}
+    claim["measure"] = {"from": "own.py:Gap", "runs": {"task": "add"}}
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump({"title": "x", "sections": [{"title": "x", "claims": [claim]}]}))
+    synthetic.run(seeds="0-2")
+    with pytest.raises(UserError, match=r"^claims\.yaml: claim mine: ") as refused:
+        paper = load_paper(path, trust=True)
+        evaluate_claims(paper, collect([synthetic.root], paper.setup))
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "title: x", "sections: {", "sections: [{claims: []}]", "[]", "sections: [3]"])
+def test_file_without_claims_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "claims.yaml").write_text(text)
+    with pytest.raises(UserError, match="expected a claims file: a title, and sections with claims"):
+        load_paper(tmp_path / "claims.yaml")
 
 
 def panels(node: Any) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ def test_miniature_is_judged_by_its_own_claims(synthetic, tmp_path: Path, capsys
     mini |= {f"model.net.{key}": value for key, value in (("d_model", 32), ("num_heads", 4), ("num_layers", 3))}
     synthetic.run(seeds="0-9", epochs=100, settings=mini)
     synthetic.run("model=nanogpt", seeds="0-9", epochs=100)
-    main([str(synthetic.root), "--out", str(tmp_path / "report"), "--mini"])
+    main([str(synthetic.root), "--out", str(tmp_path / "report"), "--claims", "mini"])
     claims = pd.read_csv(tmp_path / "report" / "claims.csv").set_index("id")
     assert claims.loc[["fig1-add", "figE7-add"], "verdict"].tolist() == ["reproduced", "not run"]
     assert "<h2>The paper in miniature</h2>" in (tmp_path / "report" / "index.html").read_text()
