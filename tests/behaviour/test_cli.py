@@ -25,7 +25,12 @@ pytestmark = pytest.mark.slow_after(8)
 BAD_COMMANDS = {
     "train.py trainer.max_epoch=3": r"trainer\.max_epoch: no such key; did you mean trainer\.max_epochs",
     "train.py --model nanogpt": "^error: --model: no such option; expected overrides without dashes, such as model",
-    "train.py task=mul -m seed=0,1": "^error: seed=0,1: expected all KEY=VALUE together, either before or after",
+    "train.py task=mul -m seed=4-0": r"^error: job 0 \(task=mul seed=4-0\): seed=4-0: expected",
+    "train.py --cfg jobs": "^error: --cfg/-c: invalid choice: 'jobs' .choose from",
+    "train.py -m hydra.verbose=true": "^error: hydra.verbose=true: expected of Hydra's own only hydra/launcher=NAME, ",
+    "train.py -m hydra/launcher=gpus,slurm": "^error: hydra/launcher=gpus,slurm: expected of .*, one value each",
+    "train.py -m task.bits=interval(2,4)": r"^error: task.bits=interval\(2,4\): expected values, since nothing",
+    "train.py hydra.searchpath=[none]": "^error: hydra.searchpath=none: expected a folder",
     "train.py -m item=1": "^error: item=1: expected 0, the only job",
     "train.py runs_dir=file/runs": "runs_dir=file/runs: cannot be written",
     "train.py experiment=fig3 scale=smoke": (
@@ -120,6 +125,15 @@ def test_help_fits_a_screen_and_lists_every_group_and_option(program, groups, li
             assert re.search(rf"\b{path.stem}\b", result.stdout), path.stem
     assert re.search(r"^  split .* near ", result.stdout, re.MULTILINE)
     assert re.search(rf"^\s+python {re.escape(program)}", result.stdout, re.MULTILINE), "no example"
+
+
+def test_hydra_help_has_the_options_that_this_program_takes(main):
+    printed = main("train.py", "--hydra-help").stdout
+    options = re.findall(r"^  (--[\w-]+)", printed, re.MULTILINE)
+    assert {"--multirun", "--config-dir", "--cfg"} <= set(options)
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "--config-name" not in printed  # of Hydra's own, refused here
+    assert main("train.py", "--config-name=x").stderr.startswith("error: --config-name=x: no such option; ")
 
 
 def test_configuration_can_be_printed(main):

@@ -9,7 +9,6 @@ import hydra
 import pytest
 import torch
 import yaml
-from hydra.core.global_hydra import GlobalHydra
 
 from arith_erd.bundled import CONF
 from arith_erd.config.compose import compose, hydra_over_conf, resolve
@@ -65,7 +64,7 @@ def sweep(name: str) -> list[TrainJob]:
     preset = yaml.safe_load((CONF / "experiment" / f"{name}.yaml").read_text())
     parameters = preset.get("hydra", {}).get("sweeper", {}).get("params", {})
     with hydra_over_conf():
-        jobs = expand_sweep(GlobalHydra.instance().config_loader(), parameters, [f"experiment={name}"])
+        jobs = expand_sweep(parameters, [f"experiment={name}"])
         composed = [read_job(resolve(hydra.compose("train", job))) for job in jobs]
     assert compose("train", jobs[0]) == composed[0]  # the strict way is slow, so once
     return composed

@@ -47,6 +47,8 @@ HYDRA = (  # what an experiment says, and what the message names
     ("hydra: CANARY", "sets hydra"),
     ("{hydra: '${task}', task: {callbacks: {x: {_target_: os.getcwd}}}}", "sets hydra;"),
     ("# @package hydra.callbacks\nx: {_target_: os.getcwd}", "experiment/theirs.yaml: sets hydra.callbacks"),
+    ("# @package [hydra].launcher\nsetup: [x]", "experiment/theirs.yaml: sets [hydra].launcher"),
+    ("defaults: [/more@hydra.launcher: x]", "experiment/theirs.yaml: sets hydra by its defaults"),
     ("a: [", 'experiment/theirs.yaml", line 3'),
 )
 
@@ -81,6 +83,21 @@ def test_experiment_of_somebody_else_configures_no_program(n, canary, main, tmp_
         assert len(refused.stderr.splitlines()) <= 3
         assert "Traceback" not in refused.stderr
     assert os.listdir(tmp_path) == ["own"]
+
+
+def test_folder_of_somebody_else_has_no_options_of_hydra_whatever_they_are_called(main, tmp_path):
+    """A file's name, or a group's, may become the key that the file sets; a link may give it that name."""
+    (tmp_path / "own" / "more").mkdir(parents=True)
+    file = tmp_path / "own" / "more" / "x.yaml"
+    file.write_text("# @package _name_\nlauncher: {setup: [x]}\n")
+    link = tmp_path / "own" / "hydra"
+    link.symlink_to("more")
+    for _ in range(2):
+        refused = main("train.py", f"--config-dir={tmp_path}/own", cwd=tmp_path).stderr
+        assert refused == f"error: {link.name}: expected another name; only conf/ has options of Hydra\n"
+        link.unlink()
+        link = tmp_path / "own" / "hydra.yaml"
+        link.symlink_to("more/x.yaml")
 
 
 ADD = "arith_erd.tasks.Add"

@@ -1,7 +1,8 @@
 """Make a `Job` from ``conf/``: Hydra composes, `read_job` checks and builds, errors are one line. Loads no torch.
 
-Hydra acts on its own node, ``hydra``, as soon as it has composed a configuration: it makes callbacks and log handlers,
-changes folders and sets environment variables. So `CheckedLoader` checks each file that is composed.
+We use Hydra's ``compose``, which acts on nothing. ``hydra.main`` would make log handlers and callbacks of the node
+``hydra``, print errors of its own, and not start under Python 3.14. What we read of that node, such as the commands of
+a Slurm job, no file from elsewhere may set (`_require_harmless`).
 """
 
 import json
@@ -11,7 +12,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal, cast, get_args, overload
@@ -20,18 +21,15 @@ from unittest.mock import patch
 import hydra
 import yaml
 from hydra import version
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.hydra import Hydra
-from hydra._internal.utils import create_config_search_path
-from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..bundled import CONF
-from ..errors import UserError, bad_value, first_line, nearest, no_such_key, unknown_name, user_path
+from ..errors import UserError, bad_value, first_line, nearest, no_such_key, unknown_name
 from ..runs.identity import flatten
 from ..system.files import MAX_YAML_DEPTH, require_plain_yaml
 from ..system.isolation import HYDRA, isolated
@@ -46,73 +44,111 @@ PRESET_GROUPS = ("ablation", "experiment", "figure", "scale")  # groups whose op
 FLOAT_KEYS = ("model.gradient_clip", "trainer.stop_at")  # keys that take real numbers though their default is null
 NO_PRESET = (None, "none", "full")  # options of `PRESET_GROUPS` that set nothing
 HELP_WIDTH = 80  # columns of the list of options in ``--help``
-HYDRA_FILES = r"train|probe|program|hydra/[^.]*"  # files of ``conf/`` that may configure Hydra
 SWEEP_KEYS = r"hydra\.sweeper\.params\.(?![+~]*(hydra|trust|overwrite)\b)[^@]*"  # keys that any file may set
 
 
-class CheckedLoader(ConfigLoaderImpl):
-    """Lets only ``conf/`` and installed packages configure Hydra; other files may set parameters of a sweep."""
-
-    def _load_single_config(self, default: Any, repo: Any) -> Any:
-        path = default.config_path
-        try:
-            loaded = super()._load_single_config(default, repo)
-        except OmegaConfBaseException as error:
-            raise UserError(f"{path}.yaml: {first_line(error)}") from error
-        ours = loaded.path == f"file://{CONF}" and re.fullmatch(HYDRA_FILES, path)
-        if loaded.path.startswith("file://") and not ours:
-            for key in _keys(loaded.config):  # interpolations are text here, which is refused
-                if key.split(".")[0] == "hydra" and not re.fullmatch(SWEEP_KEYS, key):
-                    accepted = "only hydra.sweeper.params in a file, and other keys of hydra on the command line"
-                    raise UserError(f"{path}.yaml: sets {key}; expected {accepted}")
-        return loaded
-
-
 @contextmanager
-def hydra_over_conf(config_dir: str | None = None) -> Iterator[Hydra]:
-    """Within the block Hydra reads ``conf/`` and a folder of more options; ``hydra.main`` would use its own loader."""
-    search_path = create_config_search_path(str(CONF))
-    if config_dir is not None:
-        if not os.path.isdir(config_dir := str(user_path(config_dir, "--config-dir"))):
-            raise bad_value("--config-dir", config_dir, "a folder")
-        for path in Path(config_dir).rglob("*.yaml"):
-            require_plain_yaml(path)
-        # As Hydra does: before its own schemas, which come last.
-        search_path.prepend("command-line", f"file://{os.path.abspath(config_dir)}", SearchPathQuery("schema"))
-    with HYDRA, patch.object(version.VersionBase.instance(), "version_base"):
-        version.setbase("1.3")
-        with patch.object(GlobalHydra.instance(), "hydra", Hydra("arith_erd", CheckedLoader(search_path))) as our_hydra:
-            yield our_hydra
+def hydra_over_conf(config_name: str = "train", overrides: Sequence[str] = ()) -> Iterator[None]:
+    """Within the block Hydra reads ``conf/``, whatever a Hydra of the caller reads, and its errors are a `UserError`.
+
+    The folders that ``overrides`` add are checked, since ``hydra.searchpath=[FOLDER]`` lets Hydra read them too.
+    """
+    base, global_hydra = version.VersionBase.instance(), GlobalHydra.instance()
+    with HYDRA, patch.object(base, "version_base"), patch.object(global_hydra, "hydra", None):
+        hydra.initialize_config_dir(str(CONF), "arith_erd", version_base="1.3")
+        with explain_hydra_errors(config_name, overrides):
+            for folder in search_path(overrides):
+                scheme, separator, path = folder.rpartition("://")
+                if scheme == "file" or not separator:  # others are installed packages
+                    _require_harmless(Path(path))
+            yield
 
 
-def resolve(composed: DictConfig) -> dict[str, Any]:
+def composed(config_name: str, overrides: Sequence[str]) -> DictConfig:
+    """What Hydra composes, with its own node."""
+    return hydra.compose(config_name, list(overrides), return_hydra_config=True)
+
+
+def parsed(overrides: Sequence[str]) -> list[Override]:
+    return OverridesParser.create().parse_overrides(list(overrides))
+
+
+def search_path(overrides: Sequence[str]) -> list[str]:
+    """The folders of ``hydra.searchpath=[FOLDER,..]``."""
+    values = (one.value() for one in parsed(overrides) if one.get_key_element() == "hydra.searchpath")
+    folders = next(values, [])  # Hydra reads the first, too
+    return cast(list[str], folders) if isinstance(folders, list) else []
+
+
+def _require_harmless(folder: Path) -> None:
+    """Raise a `UserError` if a YAML file of a folder could configure Hydra, or grows beyond measure when it is read.
+
+    Parameters of a sweep may be set, though not those that only count when typed.
+    """
+    if not folder.is_dir():
+        raise bad_value("hydra.searchpath", folder, "a folder")
+    seen = set[str]()
+    for root, folders, files in os.walk(folder, followlinks=True):  # Hydra follows links, too
+        if (real := os.path.realpath(root)) in seen:
+            folders.clear()
+        seen.add(real)
+        names = [*folders, *(name for name in files if name.endswith(".yaml"))]
+        for path in (Path(root, name) for name in names):
+            relative = path.relative_to(folder)
+            if "hydra" in path.name.lower():  # whose package would be Hydra's
+                raise UserError(f"{relative}: expected another name; only conf/ has options of Hydra")
+            if path.suffix == ".yaml" and not path.is_dir() and (sets := _sets_of_hydra(path, relative)):
+                accepted = "only hydra.sweeper.params in a file, and other keys of hydra on the command line"
+                raise UserError(f"{relative}: sets {sets[0]}; expected {accepted}")
+
+
+def _sets_of_hydra(path: Path, relative: Path) -> list[str]:
+    """The keys of Hydra that a file sets, other than parameters of a sweep; or what else would reach them."""
+    require_plain_yaml(path)
+    try:
+        config = OmegaConf.to_container(OmegaConf.load(path))  # as Hydra reads it, interpolations as text
+    except OmegaConfBaseException as error:
+        raise UserError(f"{relative}: {first_line(error)}") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{relative}: expected a group of keys")
+    headers = (line.strip() for line in path.read_text("utf-8").splitlines())
+    packages = [line.split()[-1] for line in headers if re.match(r"#\s*@package\s.*hydra", line)]
+    defaults = ["hydra by its defaults"] * ("hydra" in str(config.get("defaults")))
+    keys = [
+        key
+        for key in dict(flatten(cast(dict[str, Any], config)))
+        if key.split(".")[0] == "hydra" and not re.fullmatch(SWEEP_KEYS, key)
+    ]
+    return packages + defaults + keys
+
+
+def resolve(composition: DictConfig) -> dict[str, Any]:
     """A composed configuration as plain dictionaries, with interpolations resolved."""
     try:
-        return cast(dict[str, Any], OmegaConf.to_container(composed, resolve=True, throw_on_missing=True))
+        return cast(dict[str, Any], OmegaConf.to_container(composition, resolve=True, throw_on_missing=True))
     except OmegaConfBaseException as error:
         raise UserError(f"{error.full_key or 'configuration'}: {str(error).splitlines()[0]}") from error
 
 
-def _keys(composed: Any) -> dict[str, Any]:
+def _keys(composition: Any) -> dict[str, Any]:
     """Every dotted key of a composition, with its value before interpolation."""
-    plain: Any = OmegaConf.to_container(composed)
+    plain: Any = OmegaConf.to_container(composition)
     return dict(flatten(plain))
 
 
 @cache
 def _known_keys(config_name: str, *overrides: str) -> Mapping[str, Any]:
     """The keys that exist if only these options are chosen, with values; of Hydra's own, only the launcher's."""
-    keys = _keys(hydra.compose(config_name, list(overrides), return_hydra_config=True))
+    keys = _keys(composed(config_name, overrides))
     return {key: value for key, value in keys.items() if not re.match(r"hydra\.(?!launcher\.)", key)}
 
 
-def _chosen_option(group: str, name: Any) -> Any:
-    """The content of an option's file, wherever Hydra finds it; empty if it inherits from another file."""
-    for source in GlobalHydra.instance().config_loader().get_sources():
-        if source.is_config(f"{group}/{name}"):
-            config = source.load_config(f"{group}/{name}").config
-            return {} if "defaults" in config else OmegaConf.to_container(config)
-    return {}
+def _chosen_option(hydra_node: DictConfig, group: str) -> dict[str, Any]:
+    """What a group's chosen option sets, wherever Hydra finds its file; empty if it inherits from another."""
+    file = f"{group}/{hydra_node.runtime.choices.get(group)}.yaml"
+    paths = (Path(source.path, file) for source in hydra_node.runtime.config_sources if source.schema == "file")
+    keys = next((_keys(OmegaConf.load(path)) for path in paths if path.is_file()), {})
+    return {} if "defaults" in keys else keys
 
 
 def _options_with(key: str) -> list[str]:
@@ -123,14 +159,14 @@ def _options_with(key: str) -> list[str]:
     return [f"{group}={name}" for name in names if option in dict(flatten(load_option(group, name)))]
 
 
-def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+def _require_known_keys(composition: DictConfig, hydra_node: DictConfig, known: Mapping[str, Any]) -> None:
     """Raise a `UserError` for keys that ``+`` or a preset added to the chosen groups, and keys that ``~`` removed.
 
     Sizes of ``scale=`` that the chosen network lacks, such as heads, are removed instead.
     """
-    keys = _keys(composed)
+    keys, choices = _keys(composition), hydra_node.runtime.choices
     open_groups = tuple(f"{key}." for key, value in known.items() if value is None)  # may be groups of any keys
-    scale, ablation = (dict(flatten(_chosen_option(one, choices.get(one)))) for one in ("scale", "ablation"))
+    scale, ablation = (_chosen_option(hydra_node, group) for group in ("scale", "ablation"))
     for key, value in keys.items():
         if key in known or key.startswith(open_groups) or any(k.startswith(f"{key}.") for k in known):
             continue
@@ -139,7 +175,7 @@ def _require_known_keys(composed: DictConfig, choices: Mapping[str, Any], known:
             raise UserError(f"ablation={choices['ablation']}: sets {key}={value}; {accepted}")
         if not key.startswith("model.net.") or scale.get(key, ...) != value:
             raise no_such_key(key, known)
-        del composed.model.net[key.removeprefix("model.net.")]
+        del composition.model.net[key.removeprefix("model.net.")]
     present = {*keys, *(group[:-1] for group in open_groups if any(key.startswith(group) for key in keys))}
     if missing := sorted(known.keys() - present):
         raise UserError(f"{missing[0]}: missing; expected a value for it")
@@ -153,26 +189,27 @@ def _as_float(value: Any) -> Any:
     return value + 0.0 if number else value
 
 
-def _write_floats(composed: DictConfig, defaults: Mapping[str, Any]) -> None:
+def _write_floats(composition: DictConfig, defaults: Mapping[str, Any]) -> None:
     """Write 1 as 1.0 and -0.0 as 0.0 for real-valued keys, so that equal values give the same run."""
-    for key, value in _keys(composed).items():
+    for key, value in _keys(composition).items():
         default = defaults.get(key)
         reals = {type(x) for x in default} == {float} if isinstance(default, list) else type(default) is float
         if (reals or key in FLOAT_KEYS) and repr(real := _as_float(value)) != repr(value):
-            OmegaConf.update(composed, key, real)
+            OmegaConf.update(composition, key, real)
 
 
-def option_lines(*, _root_: DictConfig) -> str:
-    """A line of ``--help`` for each group: its name and its options, including those of ``--config-dir``."""
-    loader = GlobalHydra.instance().config_loader()
-    chosen = list(_root_.hydra.runtime.choices)[::-1]  # in the order of the defaults list, which Hydra reverses
-    groups = [group for group in chosen if not group.startswith("hydra/")]
-    options = {group: loader.get_group_options(group, ObjectType.CONFIG) for group in groups}
+def help_text(config_name: str, overrides: Sequence[str]) -> str:
+    """What ``--help`` prints, with a line for each group: its name and its options, in the user's own folders too."""
+    node = composed(config_name, overrides).hydra
+    chosen = list(node.runtime.choices)[::-1]  # in the order of the defaults list, which Hydra reverses
+    options_of = partial(GlobalHydra.instance().config_loader().get_group_options, overrides=list(overrides))
+    options = {group: options_of(group) for group in chosen if not group.startswith("hydra/")}
     # Only our own launchers: Hydra and its plugins bring others, which have no defaults for our runs.
     options["hydra/launcher"] = sorted(path.stem for path in (CONF / "hydra" / "launcher").glob("*.yaml"))
     indent = max(map(len, options)) + 4
     wrapper = textwrap.TextWrapper(HELP_WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
-    return "\n".join(wrapper.fill(f"  {group}".ljust(indent) + "  ".join(names)) for group, names in options.items())
+    lines = (wrapper.fill(f"  {group}".ljust(indent) + "  ".join(names)) for group, names in options.items())
+    return cast(str, node.help.template).replace("{options}", "\n".join(lines))
 
 
 # Errors of Hydra
@@ -211,8 +248,6 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
         return f"{' '.join(overrides)}: expected files of UTF-8; one of them has an {error.reason} at {error.start}"
     if plugin := re.search(r"In '(hydra/\w+)/(\w+)': Could not", text):
         return f"{plugin[1]}={plugin[2]}: its plugin is not installed; conf/{plugin[1]}/{plugin[2]}.yaml says how"
-    if "INTERVAL_SWEEP" in text:
-        return "interval: expected values, since nothing here draws them; docs/how-to/search.md searches with Optuna"
     if several := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):
         key, value = several.groups()
         return f'{key}={value}: expected -m too, for a job of each value, or one text, as "{key}={hydra_quoted(value)}"'
@@ -235,7 +270,7 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
 
 @contextmanager
 def explain_hydra_errors(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
-    """Hydra's errors within the block become a `UserError`. Hydra must be initialised around it, for the hints."""
+    """Hydra's errors within the block become a `UserError`. Within `hydra_over_conf`, for the hints."""
     for override in overrides:
         group, _, value = override.removeprefix("~").partition("=")
         no_name = re.fullmatch(r"[\w.+-]+", value) and hydra_quoted(value) != value  # null, or a number
@@ -255,13 +290,15 @@ def job_overrides(hydra_node: DictConfig) -> list[str]:
     return cast(list[str], OmegaConf.to_container(hydra_node.overrides.task, resolve=False))
 
 
-def checked_config(config_name: str, composed: DictConfig, cli_overrides: Sequence[str]) -> tuple[dict[str, Any], str]:
-    """A composed configuration as plain values, its keys checked; and options of a probe that are not its defaults.
+def checked_config(
+    config_name: str, composition: DictConfig, cli_overrides: Sequence[str]
+) -> tuple[dict[str, Any], str]:
+    """A composition as plain values, its keys checked; and options of a probe that are not its defaults.
 
     Only ``cli_overrides`` may set ``trust`` and ``overwrite``: one runs code, the other deletes a run.
     """
-    hydra_node, own_keys = composed.hydra, [str(key) for key in composed if key != "hydra"]
-    composed = OmegaConf.masked_copy(composed, own_keys)
+    hydra_node, own_keys = composition.hydra, [str(key) for key in composition if key != "hydra"]
+    composition = OmegaConf.masked_copy(composition, own_keys)
     choices = hydra_node.runtime.choices
     for group, option in choices.items():
         if option and (".." in str(option).split("/") or str(option).startswith("/")):
@@ -285,11 +322,11 @@ def checked_config(config_name: str, composed: DictConfig, cli_overrides: Sequen
         chosen = [f"{group}={choices[group]}" for group in OPTION_GROUPS if choices.get(group)]
         known = _known_keys(config_name, *search, *chosen)
         defaults = {key: value for key, value in known.items() if not key.startswith("hydra.")}
-        _require_known_keys(composed, choices, defaults)
-    if "name" not in (composed.get("task") or {}):  # other keys refer to it
+        _require_known_keys(composition, hydra_node, defaults)
+    if "name" not in (composition.get("task") or {}):  # other keys refer to it
         raise UserError(f"task={choices.get('task')}: its file lacks a name; expected name: NAME and _target_: CLASS")
-    _write_floats(composed, defaults)
-    config = resolve(composed)
+    _write_floats(composition, defaults)
+    config = resolve(composition)
     for key in ("trust", "overwrite"):
         if config.get(key) and not any(re.match(rf"\+*{key}=", word) for word in cli_overrides):
             raise bad_value(key, config[key], "on the command line, not in a file")
@@ -301,11 +338,11 @@ def checked_config(config_name: str, composed: DictConfig, cli_overrides: Sequen
     return config, non_default_probe_options(options, defaults) if config_name == "probe" and defaults else ""
 
 
-def checked_job(config_name: str, composed: DictConfig, cli_overrides: Sequence[str]) -> Job | ProbeJob:
+def checked_job(config_name: str, composition: DictConfig, cli_overrides: Sequence[str]) -> Job | ProbeJob:
     """The job of a composition, as in `checked_config`; one that could not be run raises a `UserError`."""
-    config, options = checked_config(config_name, composed, cli_overrides)
+    config, options = checked_config(config_name, composition, cli_overrides)
     if config_name == "probe":
-        return read_probe_job(config, job_overrides(composed.hydra), options)
+        return read_probe_job(config, job_overrides(composition.hydra), options)
     return read_job(config, config.pop("overwrite"))
 
 
@@ -341,9 +378,8 @@ def arguments_error(function: str, taken: Sequence[str], given: Mapping[str, Any
 
 def compose_config(overrides: Sequence[str]) -> dict[str, Any]:
     """The resolved configuration of ``train.py`` with these overrides, its values not yet checked."""
-    with hydra_over_conf(), explain_hydra_errors("train", overrides):
-        composed = hydra.compose("train", list(overrides), return_hydra_config=True)
-        return checked_config("train", composed, overrides)[0]
+    with hydra_over_conf("train", overrides):
+        return checked_config("train", composed("train", overrides), overrides)[0]
 
 
 @overload
@@ -363,6 +399,5 @@ def compose(config_name: ConfigName = "train", overrides: Overrides = ()) -> Job
     if config_name not in get_args(ConfigName):
         raise bad_value("compose: config_name", config_name, '"train" or "probe", then a list of overrides')
     overrides = typed_overrides(overrides)
-    with hydra_over_conf(), explain_hydra_errors(config_name, overrides):
-        composed = hydra.compose(config_name, overrides, return_hydra_config=True)
-        return checked_job(config_name, composed, overrides)
+    with hydra_over_conf(config_name, overrides):
+        return checked_job(config_name, composed(config_name, overrides), overrides)

@@ -1,18 +1,18 @@
 """The jobs of a sweep: expanded, and all checked before the first is started."""
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob
 from omegaconf import DictConfig
 
 from ..errors import UserError, bad_value
@@ -24,6 +24,8 @@ from ..system.cli_errors import EXIT_FAILED, line_and_status
 from ..system.signals import catch_signals
 from . import compose
 from .job import Job, ProbeJob
+
+USED_OF_HYDRA = r"hydra/launcher=|hydra\.(launcher|sweeper\.params)\.|hydra\.searchpath="
 
 
 @dataclass(eq=False)
@@ -105,12 +107,24 @@ class SweepJob:
         self.fail(f"{errors[-1] if errors else state}; log: {log}", max(exit_status, EXIT_FAILED), status)
 
 
-def checked_jobs(config: DictConfig, divided: bool) -> list[SweepJob]:
+def sweep_config(config_name: str, overrides: Sequence[str]) -> DictConfig:
+    """The configuration of a sweep itself: what its jobs have in common, with Hydra's node."""
+    parsed = compose.parsed(overrides)
+    for one in parsed:
+        if one.is_hydra_override() and (one.is_sweep_override() or not re.match(USED_OF_HYDRA, one.input_line or "")):
+            accepted = (
+                "of Hydra's own only hydra/launcher=NAME, hydra.launcher.KEY and hydra.searchpath, one value each"
+            )
+            raise UserError(f"{one.input_line}: expected {accepted}")
+    common = [str(one.input_line) for one in parsed if not one.is_sweep_override()]
+    return compose.composed(config_name, common)
+
+
+def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) -> list[SweepJob]:
     """Check the jobs of a sweep, ``divided`` into packs. If some cannot be run, print a line for each and exit."""
     loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
     params = dict(config.hydra.sweeper.params or {})  # those of a preset: {"task": "add,mul"}
-    cli_overrides = [override for override in compose.job_overrides(config.hydra) if not override.startswith("item=")]
-    all_jobs, item = expand_sweep(loader, params, cli_overrides), config.get("item")
+    all_jobs, item = expand_sweep(params, [one for one in overrides if not one.startswith("item=")]), config.get("item")
     if not all_jobs:  # a glob matched nothing
         raise UserError("-m: makes no job; expected at least one value for each key")
     selected = {n: overrides for n, overrides in enumerate(all_jobs) if str(n) == str(item) or item is None}
@@ -130,7 +144,7 @@ def checked_jobs(config: DictConfig, divided: bool) -> list[SweepJob]:
                 if composed.hydra.sweeper.params and not params:
                     experiment = f"experiment={composed.hydra.runtime.choices.get('experiment')}"
                     raise UserError(f"{experiment}: is a sweep of its own; expected one experiment per command")
-                job.checked = compose.checked_job(config_name, composed, sys.argv[1:])
+                job.checked = compose.checked_job(config_name, composed, overrides)
             if isinstance(job.checked, ProbeJob):
                 job.checked.reserve_folders(folders)
         except Exception as error:  # whatever is wrong with one, all are looked at, and none is started
@@ -179,20 +193,30 @@ def require_single_job(config: DictConfig) -> None:
     if config.get("item") is not None:
         raise UserError(f"item={config.item}: expected -m too; it is one job of a sweep")
     if params := hydra_node.sweeper.params:
-        cli_overrides = compose.job_overrides(hydra_node)
-        jobs = expand_sweep(GlobalHydra.instance().config_loader(), params, cli_overrides)
-        if len(jobs) > 1:
-            command = shlex.join(["-m", *cli_overrides])
+        overrides = compose.job_overrides(hydra_node)
+        if (number := len(expand_sweep(params, overrides))) > 1:
+            command = shlex.join(["-m", *overrides])
             experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
-            raise UserError(f"{experiment}: a sweep of {len(jobs)} jobs; expected -m: python train.py {command}")
+            raise UserError(f"{experiment}: a sweep of {number} jobs; expected -m: python train.py {command}")
 
 
-def expand_sweep(loader: ConfigLoader, params: Mapping[str, Any], cli_overrides: Sequence[str]) -> list[list[str]]:
+def expand_sweep(params: Mapping[str, Any], overrides: Sequence[str]) -> list[list[str]]:
     """The overrides of every job: the product of the values of each key, with the last key fastest.
 
     Typed overrides, ``["seed=0,1"]``, take precedence over the ``params`` of a preset, ``{"task": "add,mul"}``.
     """
-    words = [*(f"{key}={value}" for key, value in params.items()), *cli_overrides]
-    overrides = OverridesParser.create(config_loader=loader).parse_overrides(words)
-    (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
-    return jobs
+    parsed = compose.parsed([*(f"{key}={value}" for key, value in params.items()), *overrides])
+    loader, values = GlobalHydra.instance().config_loader(), dict[str, list[str]]()
+    for one in parsed:
+        if one.is_hydra_override():
+            continue
+        key, value = one.get_key_element(), one.value()
+        if isinstance(value, Glob):
+            options = value.filter(loader.get_group_options(one.key_or_group, overrides=list(overrides)))
+        elif one.is_interval_sweep():
+            why = "nothing here draws them; docs/how-to/search.md searches with Optuna"
+            raise UserError(f"{one.input_line}: expected values, since {why}")
+        else:
+            options = [*one.sweep_string_iterator()] if one.is_sweep_override() else [one.get_value_element_as_str()]
+        values[key] = [f"{key}={option}" for option in options]
+    return [list(job) for job in product(*values.values())]

@@ -1,26 +1,21 @@
 """Command-line programs over ``conf/``: one job, or with ``-m`` a sweep of them."""
 
-import os
 import sys
-from argparse import ArgumentParser
-from collections.abc import Callable
+from argparse import ArgumentError, ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
 from typing import Any
-from unittest.mock import patch
 
-from hydra._internal.utils import get_args_parser
-from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from hydra.core.global_hydra import GlobalHydra
 
 from .. import __version__
 from ..config import compose
-from ..config.job import Job, ProbeJob
 from ..config.sweep import require_single_job
-from ..errors import UserError, bad_value
+from ..errors import UserError, bad_value, user_path
 from ..system.cli_errors import one_line_errors
 from ..system.signals import catch_signals
 from .sweep import Program, sweep
 
-REFUSED_OPTIONS = ("config_path", "config_name", "experimental_rerun")  # options that would run something else
+SHOWN = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable[[], None]]:
@@ -28,72 +23,75 @@ def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable
 
     def decorate(program: Program) -> Callable[[], None]:
         def main() -> None:
-            os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions come here, not to Hydra's own printer
-            OmegaConf.register_new_resolver("options", compose.option_lines, replace=True)  # for ``--help``
             with one_line_errors(), catch_signals():
-                single_job = _handle_command_line(config_name, program)
-                if single_job is not None:
-                    program(single_job)
+                options = read_command_line(sys.argv[1:])
+                with compose.hydra_over_conf(config_name, options.overrides):
+                    job = _handle(config_name, options, program)
+                if job is not None:
+                    program(job)
 
         return main
 
     return decorate
 
 
-def _handle_command_line(config_name: compose.ConfigName, program: Program) -> Job | ProbeJob | None:
-    """Do what the command line asks: return its single job; or run a sweep and exit; or print, as for ``--help``."""
-    parser = args_parser()
-    if "--version" in sys.argv[1:]:  # Hydra's own would print Hydra's
-        print(f"arith_erd {__version__}")
-        return None
-    options, unknown = parser.parse_known_args()
-    overrides = options.overrides
-    if unknown and unknown[0].startswith("-"):
-        accepted = "overrides without dashes, such as model=nanogpt; --help lists them"
-        raise UserError(f"{unknown[0]}: no such option; expected {accepted}")
-    if unknown:
-        raise UserError(f"{unknown[0]}: expected all KEY=VALUE together, either before or after options such as -m")
-    if refused := [option.replace("_", "-") for option in REFUSED_OPTIONS if getattr(options, option)]:
-        raise UserError(f"--{refused[0]}: expected --config-dir, a folder of more options")
-    # For what only prints too: composing starts the logging.
-    with compose.hydra_over_conf(options.config_dir) as our_hydra, compose.explain_hydra_errors(config_name, overrides):
-        if options.help:
-            our_hydra.app_help(config_name, parser, options)
-        elif options.hydra_help:
-            our_hydra.hydra_help(config_name, parser, options)
-        elif options.cfg:
-            our_hydra.show_cfg(config_name, overrides, options.cfg, options.package, options.resolve)
-        elif options.info:
-            our_hydra.show_info(options.info, config_name, overrides)
-        elif options.shell_completion:
-            our_hydra.shell_completion(config_name, overrides)
-        elif options.multirun or "hydra.mode=MULTIRUN" in overrides:
-            overrides = [*overrides, "hydra.mode=MULTIRUN"]
-            config = our_hydra.compose_config(config_name, overrides, RunMode.MULTIRUN, with_log_configuration=True)
-            if (sweeper := config.hydra.runtime.choices["hydra/sweeper"]) != "basic":
-                raise bad_value("hydra/sweeper", sweeper, "basic; docs/how-to/search.md has a search by Optuna")
-            sweep(config, program, _own_command(config, options.config_dir))
-        else:  # Hydra's own settings, such as folders and logs, have no effect
-            config = our_hydra.compose_config(config_name, overrides, RunMode.RUN)
-            require_single_job(config)
-            return compose.checked_job(config_name, config, overrides)
+def read_command_line(words: Sequence[str]) -> Namespace:
+    """The options of a command line, and its ``overrides``, to which a ``--config-dir`` is added."""
+    parser = ArgumentParser("KEY=VALUE ..", add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--help", "-h", action="store_true", help="the groups and the most useful keys")
+    parser.add_argument("--hydra-help", action="store_true", help="this list")
+    parser.add_argument("--version", action="version", version=f"arith_erd {__version__}", help="the version")
+    parser.add_argument("--multirun", "-m", action="store_true", help="a job for each value in KEY=VALUE,VALUE")
+    parser.add_argument("--config-dir", "-cd", metavar="DIR", help="a folder of more options, laid out like conf/")
+    parser.add_argument("--cfg", "-c", choices=("job", "hydra", "all"), help="print the configuration instead")
+    parser.add_argument("--resolve", action="store_true", help="with --cfg: its interpolations, too")
+    parser.add_argument("--package", "-p", metavar="KEY", help="with --cfg: only what is below this key")
+    parser.add_argument("--info", "-i", nargs="?", const="all", choices=SHOWN, help="print how it is composed instead")
+    parser.add_argument("--shell-completion", "-sc", action="store_true", help="with install=bash, zsh or fish")
+    try:
+        options, overrides = parser.parse_known_args(words)
+    except ArgumentError as error:
+        raise UserError(str(error).removeprefix("argument ")) from error
+    if options.hydra_help:
+        print(parser.format_help(), end="")
+        raise SystemExit(0)
+    for word in overrides:
+        if word.startswith("-"):
+            accepted = "overrides without dashes, such as model=nanogpt; --help lists them"
+            raise UserError(f"{word}: no such option; expected {accepted}")
+    if options.config_dir is not None:
+        folder = user_path(options.config_dir, "--config-dir").absolute()
+        if not folder.is_dir():
+            raise bad_value("--config-dir", options.config_dir, "a folder")
+        folders = [f"file://{folder}", *compose.search_path(overrides)]
+        overrides = [one for one in overrides if not one.startswith("hydra.searchpath=")]
+        overrides.append(f"hydra.searchpath={compose.hydra_value(folders)}")
+    options.overrides = overrides
+    return options
+
+
+def _handle(config_name: compose.ConfigName, options: Namespace, program: Program) -> Any:
+    """Do what the options ask: return a single job; or run a sweep and exit; or print."""
+    overrides, our_hydra = options.overrides, GlobalHydra.instance().hydra
+    assert our_hydra is not None
+    if options.help:
+        print(compose.help_text(config_name, overrides))
+    elif options.cfg:
+        our_hydra.show_cfg(config_name, overrides, options.cfg, options.package, options.resolve)
+    elif options.info:
+        our_hydra.show_info(options.info, config_name, overrides)
+    elif options.shell_completion:
+        our_hydra.shell_completion(config_name, overrides)
+    elif options.multirun:
+        sweep(config_name, overrides, program, _own_command(overrides))
+    else:
+        config = compose.composed(config_name, overrides)
+        require_single_job(config)
+        return compose.checked_job(config_name, config, overrides)
     return None
 
 
-def args_parser() -> ArgumentParser:
-    """Hydra's parser. One of its help texts is an object (hydra-core 1.3.8), which Python 3.14 refuses."""
-    add_argument = ArgumentParser.add_argument
-
-    def with_text(self: ArgumentParser, *names: str, help: object = None, **options: Any) -> Any:
-        return add_argument(self, *names, help=help if isinstance(help, str) else "See docs/how-to", **options)
-
-    with patch.object(ArgumentParser, "add_argument", with_text):
-        return get_args_parser()
-
-
-def _own_command(config: DictConfig, config_dir: str | None) -> list[str]:
+def _own_command(overrides: Sequence[str]) -> list[str]:
     """The command line of this program, without the overrides of a job."""
     program = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]  # as train.py, or -m arith_erd.training
-    folder = [] if config_dir is None else ["--config-dir", config_dir]
-    search_path = [one for one in config.hydra.overrides.hydra if one.startswith("hydra.searchpath=")]
-    return [sys.executable, *program, *folder, *search_path]
+    return [sys.executable, *program, *(one for one in overrides if one.startswith("hydra.searchpath="))]

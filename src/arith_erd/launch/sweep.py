@@ -10,10 +10,9 @@ from importlib import import_module
 from typing import Any, cast
 
 import pandas as pd
-from omegaconf import DictConfig
 
 from ..config.job import Job
-from ..config.sweep import SweepJob, checked_jobs
+from ..config.sweep import SweepJob, checked_jobs, sweep_config
 from ..errors import UserError, bad_value, counted
 from ..plots.tables import format_table
 from ..system.cli_errors import EXIT_BUSY, EXIT_FAILED, line_and_status, one_line_errors
@@ -24,8 +23,9 @@ Program = Callable[[Any], Any]  # takes a `Job` or a `ProbeJob`
 LAUNCHERS = {"slurm": ".slurm", "gpus": ".processes", "ray_gpus": ".processes"}
 
 
-def sweep(config: DictConfig, program: Program, command: Sequence[str]) -> None:
+def sweep(config_name: str, overrides: Sequence[str], program: Program, command: Sequence[str]) -> None:
     """Check all jobs of a sweep, run them here or by ``command`` and a launcher; exit with a status of `cli_errors`."""
+    config = sweep_config(config_name, overrides)
     name, fail_fast = config.hydra.runtime.choices["hydra/launcher"], config.get("fail_fast") is True
     if name not in LAUNCHERS and name != "basic":
         raise bad_value("hydra/launcher", name, f"one of basic, {', '.join(LAUNCHERS)}")
@@ -33,7 +33,7 @@ def sweep(config: DictConfig, program: Program, command: Sequence[str]) -> None:
         raise UserError(f"fail_fast=true: hydra/launcher={name} starts jobs at once; expected fail_fast=false")
     if config.get("wait") is False and name != "slurm":
         raise UserError("wait=false: expected hydra/launcher=slurm, whose jobs need no command that waits")
-    jobs = checked_jobs(config, divided=name != "basic")
+    jobs = checked_jobs(config, overrides, divided=name != "basic")
     missing = [job for job in jobs if job.status != "skipped"]
     with one_line_errors(), catch_signals():  # from here on a ValueError is no refusal of the configuration
         try:

@@ -8,7 +8,6 @@ from importlib.util import find_spec
 import pytest
 import torch
 from hydra import compose as hydra_compose
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 
 from arith_erd.config import class_spec
@@ -29,13 +28,13 @@ pytestmark = pytest.mark.slow_after(4)
 
 
 def test_run_of_the_program_composes_hydra_once(main, tmp_path, monkeypatch):
-    made, real = [], ConfigLoaderImpl._load_configuration_impl
+    made, real = [], hydra_compose
 
-    def counted(loader, config_name, overrides, *others, **named):
+    def counted(config_name, overrides, **named):
         made.append(overrides)
-        return real(loader, config_name, overrides, *others, **named)
+        return real(config_name, overrides, **named)
 
-    monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", counted)
+    monkeypatch.setattr("hydra.compose", counted)
     compose_module._known_keys.cache_clear()
     monkeypatch.setattr("arith_erd.training.__main__.train", lambda job: [])
     assert main("train.py", "task=mul", "model=nanogpt", "seed=0-4", f"runs_dir={tmp_path}").returncode == 0

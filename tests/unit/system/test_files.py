@@ -136,5 +136,5 @@ def test_yaml_that_grows_when_it_is_read_is_refused_before(text, accepted, tmp_p
     ):
         require_plain_yaml(tmp_path / "task" / "own.yaml")
     if not accepted:
-        with pytest.raises(UserError, match=r"own\.yaml"), hydra_over_conf(str(tmp_path)):
+        with pytest.raises(UserError, match=r"own\.yaml"), hydra_over_conf("train", [f"hydra.searchpath=[{tmp_path}]"]):
             pytest.fail("was read")
