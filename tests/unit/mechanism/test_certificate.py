@@ -85,9 +85,11 @@ def test_probe_counts_every_answer_of_a_network(tmp_path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["local_remainder", "graded_carry", "prefix_carry", "erd"])
-def test_a_handcoded_network_gets_the_certificate_of_its_algorithm(name: str) -> None:
-    model = load_references(name, [0], Add())[0]
+@pytest.mark.parametrize("name", ["local_remainder", "erd"])  # the others: tests/unit/models
+def test_a_handcoded_network_gets_the_certificate_of_its_algorithm(name: str, monkeypatch) -> None:
+    """By every 65th pair after every prefix: an odd step, so these have all digits."""
+    model, some = load_references(name, [0], Add())[0], Add().examples()[::65]
+    monkeypatch.setattr(Add, "examples", lambda task: some)
     shares = certificate(model).shares()
     clear = shares[shares["distance"] >= CLEAR]
     assert mean_over_bits(clear[clear["algorithm"] == name]) > 0.999
