@@ -37,7 +37,9 @@ def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable
 
 def read_command_line(words: Sequence[str]) -> Namespace:
     """The options of a command line, and its ``overrides``, to which a ``--config-dir`` is added."""
-    parser = ArgumentParser("KEY=VALUE ..", add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser = ArgumentParser(
+        usage="%(prog)s [OPTION ..] [KEY=VALUE ..]", add_help=False, allow_abbrev=False, exit_on_error=False
+    )
     parser.add_argument("--help", "-h", action="store_true", help="the groups and the most useful keys")
     parser.add_argument("--hydra-help", action="store_true", help="this list")
     parser.add_argument("--version", action="version", version=f"arith_erd {__version__}", help="the version")
@@ -46,7 +48,15 @@ def read_command_line(words: Sequence[str]) -> Namespace:
     parser.add_argument("--cfg", "-c", choices=("job", "hydra", "all"), help="print the configuration instead")
     parser.add_argument("--resolve", action="store_true", help="with --cfg: its interpolations, too")
     parser.add_argument("--package", "-p", metavar="KEY", help="with --cfg: only what is below this key")
-    parser.add_argument("--info", "-i", nargs="?", const="all", choices=SHOWN, help="print how it is composed instead")
+    parser.add_argument(
+        "--info",
+        "-i",
+        nargs="?",
+        const="all",
+        choices=SHOWN,
+        metavar="WHAT",
+        help=f"print how it is composed instead: {', '.join(SHOWN)}",
+    )
     parser.add_argument("--shell-completion", "-sc", action="store_true", help="with install=bash, zsh or fish")
     try:
         options, overrides = parser.parse_known_args(words)
