@@ -85,6 +85,37 @@ def test_two_seeds_offline(train, home, capsys):
         assert {key: summaries[key] for key in expected} == pytest.approx(expected)
 
 
+PARALLEL = """
+import sys
+from pathlib import Path
+from arith_erd.loggers.wandb import Wandb
+for job in sys.argv[2:]:
+    logger = Wandb()
+    logger.start(f"run-{job}", (0, 1), {}, Path(sys.argv[1], f"run-{job}"))
+    for epoch in (1, 2, 3):
+        logger.log([{"epoch": epoch, "seed": seed, "train_loss": int(job) + epoch / 10} for seed in (0, 1)])
+    logger.finish([{"seed": seed, "val_mae": int(job)} for seed in (0, 1)])
+"""
+
+
+@pytest.mark.slow
+def test_one_command_uploads_every_row_of_24_runs_of_parallel_jobs(home):
+    """Each run is a file of its own, with an id of its own, where the printed command looks: no order matters."""
+    runs, jobs = home / "runs", [str(job) for job in range(12)]
+    command = [sys.executable, "-c", PARALLEL, str(runs)]
+    processes = [subprocess.Popen([*command, *jobs[i::3]], stdout=subprocess.PIPE, text=True) for i in range(3)]
+    printed = {line for process in processes for line in process.communicate(timeout=300)[0].splitlines()}
+    assert [line for line in printed if "upload" in line] == [
+        f"W&B: logged offline. To upload all runs: wandb sync {runs}/*/wandb"
+    ]
+    found = [records(path) for folder in runs.glob("*/wandb") for path in offline_runs(folder)]
+    assert len({one["run"][0]["run_id"] for one in found}) == len(found) == 24
+    losses = sorted(
+        item["train_loss"] for one in found for item in (r["item"] for r in one["history"]) if "train_loss" in item
+    )
+    assert losses == pytest.approx(sorted(2 * [job + epoch / 10 for job in range(12) for epoch in (1, 2, 3)]))
+
+
 def no_to_every_key(handler: BaseHTTPRequestHandler) -> None:
     handler.send_response(204 if handler.command == "GET" else 401)
     handler.send_header("Content-Length", "0")
