@@ -76,6 +76,8 @@ def read_command_line(words: Sequence[str]) -> Namespace:
         folders = [f"file://{folder}", *compose.search_path(overrides)]
         overrides = [one for one in overrides if not one.startswith("hydra.searchpath=")]
         overrides.append(f"hydra.searchpath={compose.hydra_value(folders)}")
+    if options.multirun and (options.cfg or options.info):
+        raise UserError("-m: received with --cfg or --info, which show one job; expected them without -m")
     options.overrides = overrides
     return options
 
