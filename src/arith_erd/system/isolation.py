@@ -88,3 +88,13 @@ def own_generator(seed: int) -> Iterator[None]:
     with LOCK, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would change those of GPUs too
         yield
+
+
+def drop_unusable_cache() -> None:
+    """Until the call ends, compile in PyTorch's own folder instead of one without which PyTorch would not even load."""
+    folder = os.environ.get(name := "TORCHINDUCTOR_CACHE_DIR", "/")
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        print(f"{name}={folder}: not used ({error.strerror})", file=sys.stderr)
+        at_end.callback(os.environ.__setitem__, name, os.environ.pop(name))

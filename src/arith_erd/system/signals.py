@@ -159,6 +159,8 @@ def exits_are_errors() -> Iterator[None]:
     except BaseException as error:  # a status of 0 would look like success
         if isinstance(error.__context__, KeyboardInterrupt):  # Lightning exits after one
             raise error.__context__ from None
+        if type(error).__module__.startswith("lightning."):  # after a SIGTERM that the caller's program does not catch
+            raise
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{os.path.basename(last.filename)}, line {last.lineno}"
         raise UserError(f"{place}: {first_line(error)}; expected a result, or an error such as ValueError") from error

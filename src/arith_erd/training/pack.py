@@ -6,7 +6,6 @@ its replicas one after another. Replicas are independent: each has its own initi
 on stacked parameters is R Adams (see `build_module`).
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_file
 from torch.func import stack_module_state, vmap
 
 from ..config.job import Job
-from ..errors import bad_value, first_line, printable
+from ..errors import bad_value
 from ..interp.sites import layers
 from ..losses import CrossEntropy, Loss
 from ..models.dropout import dropout_keys, dropout_sites
@@ -220,7 +219,7 @@ def _slot(network: nn.Module, name: str) -> tuple[dict[str, Any], str]:
 
 
 def should_compile(job: Job, device: torch.device, steps_per_epoch: int, loss: Loss) -> bool:
-    """Whether to compile. ``auto`` compiles on CUDA, and on a CPU if the run is long enough, if the compiler works."""
+    """Whether to compile. ``auto`` compiles on CUDA, and on a CPU if the run is long enough."""
     with torch.device("meta"):
         network = job.network()
     by_layer = compiles_layers(network, len(job.seeds), device)
@@ -231,28 +230,7 @@ def should_compile(job: Job, device: torch.device, steps_per_epoch: int, loss: L
     steps = steps_per_epoch * job.trainer.max_epochs
     operations = 6 * len(job.seeds) * network.num_parameters * tokens * steps  # 6 N T, the usual estimate
     pays = device.type == "cuda" or (by_layer and operations >= MIN_OPERATIONS_TO_COMPILE)
-    if not possible or option is False or (option == "auto" and not pays):
-        return False
-    if problem := compiler_problem(device):
-        if option is True:
-            raise bad_value("trainer.compile", "true", f"auto or false, since the compiler fails here: {problem}")
-        print(f"trainer.compile=auto: not compiled, since the compiler fails here: {problem}", file=sys.stderr)
-    dynamo_config.suppress_errors = option == "auto"  # code that cannot be compiled later runs as it is written
-    return not problem
-
-
-def compiler_problem(device: torch.device) -> str:
-    """Why a small function cannot be compiled: a missing or broken C++ compiler, a path with a space, ..; "" if it can.
-
-    The first time it takes some seconds, a small part of what a run takes that is worth compiling.
-    """
-    try:
-        torch.compile(lambda x: x.exp() + 1, dynamic=False, options=compile_options(device, False))(
-            torch.ones(64, device=device)
-        )
-    except Exception as error:
-        return printable(first_line(error))
-    return ""
+    return possible and option is not False and (option is True or pays)
 
 
 def compiles_layers(network: Network, replicas: int, device: torch.device) -> bool:

@@ -1,18 +1,21 @@
 """Train one pack, from its job to a finished directory: check memory, build, resume, train, summarise."""
 
 import math
+import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import torch
+from torch._dynamo.exc import TorchDynamoException
 
 from ..config.class_spec import source_hashes
 from ..config.job import Job
 from ..digits import PAD
-from ..errors import UserError, first_line
+from ..errors import UserError, bad_value, first_line
 from ..loggers import Logger
 from ..models.network import Network, greedy_tokens, teacher_forced_tokens
 from ..plots.curves import draw_learning_curves
@@ -32,9 +35,23 @@ from .pack import Pack
 COPIES_PER_WEIGHT = 4  # a weight itself, its gradient and Adam's two moments
 
 
+class CompilerError(UserError):
+    """PyTorch's compiler fails: no C++ compiler, one without OpenMP, a path with a space, a full disk, .."""
+
+
 @signals.exits_are_errors()
 def train_pack(job: Job) -> bool:
     """Train a job's seeds as one pack, or resume, and write its run directory; False if another process has done it."""
+    try:
+        return _train_pack(job)
+    except CompilerError as error:  # in the first step, or at any later one that has code of its own
+        if job.trainer.compile is True:
+            raise bad_value("trainer.compile", "true", f"auto or false, since {error}") from error
+        print(f"trainer.compile=auto: not compiled, since {error}", file=sys.stderr)
+    return _train_pack(replace(job, trainer=replace(job.trainer, compile=False)))
+
+
+def _train_pack(job: Job) -> bool:
     run = job.run
     # Assemble: every refusal comes before anything is written.
     logger = job.logger.build(Logger)
@@ -44,7 +61,7 @@ def train_pack(job: Job) -> bool:
     stopping = [] if stop_at is None else [StopAtAccuracy(run, stop_at)]  # first, since it repeats rows
     trainer = make_trainer(job.trainer, [*stopping, metrics_writer, EpochProgress(), checkpoint_writer])
     device = trainer.strategy.root_device
-    with explain_memory_errors(job, device):
+    with explain_errors_of_torch(job, device):
         require_memory(job, device)
         data = build_task_data(job)
         module = build_module(job, device, data)
@@ -52,7 +69,7 @@ def train_pack(job: Job) -> bool:
 
     if job.overwrite:
         run.move_to_backup()
-    with locked(run.path), record_errors(run), explain_memory_errors(job, device):
+    with locked(run.path), record_errors(run), explain_errors_of_torch(job, device):
         if run.finished:  # by the process that held the lock until now
             return False
 
@@ -121,10 +138,14 @@ def require_memory(job: Job, device: torch.device) -> None:
 
 
 @contextmanager
-def explain_memory_errors(job: Job, device: torch.device) -> Iterator[None]:
-    """Turn a failed allocation, on a CPU or a GPU, into a `UserError`."""
+def explain_errors_of_torch(job: Job, device: torch.device) -> Iterator[None]:
+    """Turn a failed allocation, on a CPU or a GPU, and a failure of the compiler into a `UserError`."""
     try:
         yield
+    except TorchDynamoException as error:
+        if job.trainer.compile is False:  # somebody's own network compiles itself
+            raise
+        raise CompilerError(f"the compiler fails here: {first_line(error)}") from error
     except (RuntimeError, MemoryError) as error:
         if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
             raise

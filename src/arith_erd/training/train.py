@@ -6,10 +6,11 @@ import warnings
 
 from ..config.class_spec import source_hashes
 from ..config.job import Job
+from ..errors import require_type
 from ..loggers import Logger
 from ..runs.directory import Run
 from ..system.files import require_writable
-from ..system.isolation import TRAINING, at_end, isolated
+from ..system.isolation import TRAINING, at_end, drop_unusable_cache, isolated
 from ..system.machine import configure_threads, visible_gpus
 
 
@@ -23,12 +24,14 @@ def train(job: Job) -> list[Run]:
     >>> run.finished, run.metrics()[-1]["epoch"]
     (True, 1)
     """
+    require_type("train: job", job, Job)
     packs = job.packs()
     for pack in packs:
         # A backup means that an earlier ``overwrite=true`` command was interrupted: its finished packs are already new.
         keep_finished = not job.overwrite or pack.run.backup.path.exists()
         if not (pack.run.finished and keep_finished):
             require_writable("runs_dir", job.runs_dir)
+            drop_unusable_cache()
             variables = {*os.environ}
             if "torch" not in sys.modules:
                 configure_threads()

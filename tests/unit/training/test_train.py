@@ -1,6 +1,8 @@
 """Whole runs, of three-bit operands and one layer; and what an accuracy is."""
 
 import math
+import os
+import shutil
 import signal
 from functools import partial
 
@@ -11,6 +13,8 @@ import torch
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from torch._inductor import config as inductor_config
 
 from arith_erd.catalog.loading import load_run
 from arith_erd.digits import PAD
@@ -152,12 +156,10 @@ def test_last_good_checkpoint_is_kept_when_one_seed_fails(train, runs_dir, monke
     [
         (SystemExit(0), UserError, r"^test_train\.py, line \d+: SystemExit: 0; expected a result, or an error"),
         (GeneratorExit(), UserError, r"^test_train\.py, line \d+: GeneratorExit; expected a result"),
-        *((stop, type(stop), None) for stop in (KeyboardInterrupt(), Interrupted(signal.SIGTERM))),
+        *((stop, type(stop), None) for stop in (KeyboardInterrupt(), Interrupted(signal.SIGTERM), SIGTERMException())),
     ],
 )
-def test_own_code_that_exits_is_a_failed_run_and_the_readers_own_signal_is_not(
-    raised, expected, said, train, runs_dir, monkeypatch
-):
+def test_own_code_that_exits_is_a_failed_run_and_a_signal_is_not(raised, expected, said, train, runs_dir, monkeypatch):
     def exits(*_):
         raise raised
 
@@ -178,6 +180,71 @@ def test_sweep_compiles_every_pack(train, monkeypatch):
     with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
         for seeds in ("0-1", "2-3"):
             train("model=nanogpt", "trainer.max_epochs=1", "trainer.compile=true", f"seed={seeds}")
+
+
+@pytest.fixture
+def always_compiles(monkeypatch):
+    """``auto`` compiles, however short the run."""
+    monkeypatch.setattr("arith_erd.training.pack.MIN_OPERATIONS_TO_COMPILE", 0)
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def test_compiler_that_fails_leaves_auto_uncompiled_and_refuses_true(
+    train_in, always_compiles, tmp_path, monkeypatch, capsys
+):
+    def fails(graph, inputs, options):
+        raise OSError("no omp.h")
+
+    plain = train_in(tmp_path / "plain", "trainer.compile=false")
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=fails))
+    capsys.readouterr()
+    tried = train_in(tmp_path / "tried", "trainer.compile=auto")
+    assert_same(tried, plain)
+    assert "OSError: no omp.h" in capsys.readouterr().err
+    assert not tried.error_file.exists()
+    with pytest.raises(
+        UserError, match=r"^trainer\.compile=true: expected auto or false, since the compiler fails here"
+    ):
+        train_in(tmp_path / "true", "trainer.compile=true")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
+@pytest.mark.parametrize("broken", ["from the start", "backwards", "in the second epoch"])
+def test_auto_trains_to_the_end_whenever_the_compiler_breaks(
+    broken, train, always_compiles, tmp_path, monkeypatch, capsys
+):
+    """A C++ compiler without OpenMP, as on a Mac; in an evaluation and a step that are compiled, and in between."""
+    compiler = tmp_path / "g++"
+    compiler.write_text("#!/bin/sh\necho \"fatal error: 'omp.h' file not found\" >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    with inductor_config.patch({"cpp.cxx": ("g++",), "fx_graph_cache": False}):
+
+        def breaks(*_):
+            inductor_config.cpp.cxx = (str(compiler),)
+
+        if broken == "from the start":
+            breaks()
+        if broken == "backwards":
+            monkeypatch.setattr(LitPack, "on_before_backward", breaks)
+        if broken == "in the second epoch":
+            monkeypatch.setattr(LitPack, "on_validation_epoch_start", breaks)
+        run = train("trainer.compile=auto", f"trainer.max_epochs={1 + (broken == 'in the second epoch')}")
+    said = "trainer.compile=auto: not compiled, since the compiler fails here: InductorError: CppCompileError: "
+    assert said in (err := capsys.readouterr().err)
+    assert "fatal error: 'omp.h' file not found" in err
+    assert run.finished
+
+
+def test_folder_for_compiled_code_that_cannot_be_made_is_not_used(train, monkeypatch, capsys):
+    """With it PyTorch does not load what optimizers import."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/proc/nope")
+    assert train("trainer.max_epochs=1").finished
+    assert capsys.readouterr().err == "TORCHINDUCTOR_CACHE_DIR=/proc/nope: not used (No such file or directory)\n"
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "/proc/nope"
 
 
 @pytest.mark.slow
