@@ -159,10 +159,11 @@ def require_type(what: str, value: object, kind: type) -> None:
 
 
 def user_path(path: Path | str, key: str = "path") -> Path:
-    """A path with ``~`` or ``~USER`` expanded; ``./~x`` is made absolute. A `UserError` if there is no such user."""
-    text = os.path.expanduser(path)
-    if not text or text.startswith("~"):
-        raise bad_value(key, path or "''", "a path; ~ and ~USER are home folders, ./~x is a file of that name")
+    """A path with ``~`` or ``~USER`` expanded; ``./~x`` is made absolute. A `UserError` if it is no such path."""
+    text = os.path.expanduser(path) if isinstance(path, str | Path) else ""
+    if not text or text.startswith("~") or "\0" in text:
+        accepted = "a path; ~ and ~USER are home folders, ./~x is a file of that name"
+        raise bad_value(key, "''" if path == "" else path, accepted)
     return Path(os.path.abspath(text) if str(Path(text)).startswith("~") else text)
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -143,7 +144,33 @@ def test_a_task_of_other_sizes_than_its_file_is_trained(task, options, tmp_path)
     assert (model.seed, str(model.task)) == (3, str(task))
 
 
+def test_arguments_of_other_types_are_one_line():
+    for call, message in (
+        (lambda: ae.load_run(None), "^path=null: expected a path; "),
+        (lambda: ae.load_run(b"runs"), "^path=b'runs': expected a path; "),
+        (lambda: ae.load_run("a\0b"), "^path=.*: expected a path; "),
+        (lambda: ae.load_table(3), "^runs=3: expected a path; "),
+        (lambda: ae.load_table([]), r"^\[\]: no run there"),
+        (lambda: ae.train("add"), "^train: job: received str; expected Job"),
+        (lambda: ae.certificate(3), "^certificate: model: received int; expected Hooked"),
+        (
+            lambda: ae.fit(ae.Add(3), split=ae.RandomSplit),
+            "^fit: split: received <class .*RandomSplit'>; expected a Split",
+        ),
+        (lambda: ae.fit(ae.Add(3), out=3), "^out=3: expected a path; "),
+    ):
+        with pytest.raises(ae.UserError, match=message):
+            call()
+
+
 def test_numpy_numbers_are_pythons():
+    x, z = np.random.default_rng(0).standard_normal((2, 60, 3))
+    x.flags.writeable = False
+    with warnings.catch_warnings(action="error"):  # torch warns of arrays that are for reading only
+        eraser = ae.leace(x, z[:, 0])
+        flipped = [ae.flip_signs(x[::-1], eraser, seed) for seed in (3, np.int64(3))]
+    np.testing.assert_array_equal(*(one.left for one in flipped))
+
     def groups(integer, real):
         objects = {"task": ae.ModAdd(integer(3), modulus=integer(7)), "split": ae.RandomSplit(real(0.5), integer(1))}
         return [group_of_object(*item) for item in objects.items()]

@@ -171,7 +171,7 @@ def flip_signs(x: Tensor | Whitened, eraser: Eraser, seed: int | torch.Generator
     require_type("eraser", eraser, Eraser)
     if not isinstance(seed, torch.Generator):
         require_integer("seed", seed, 0)
-        seed = torch.Generator().manual_seed(seed)
+        seed = torch.Generator().manual_seed(int(seed))  # NumPy's too
     x = _whitened(x)
     if eraser.mean.shape != x.mean.shape:
         received = f"an eraser of {len(eraser.mean)} dimensions for embeddings of {len(x.mean)}"
@@ -207,7 +207,7 @@ def _whitened(x: Tensor | Whitened) -> Whitened:
 def as_reals(key: str, value: object) -> Tensor:
     """A tensor or an array of real numbers as a floating-point tensor; anything else is a `UserError`."""
     with suppress(TypeError, ValueError, RuntimeError):
-        x = value if isinstance(value, Tensor) else torch.from_numpy(np.asarray(value))  # not on torch's default device
+        x = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))  # of a view too
         if x.layout == torch.strided and not (x.is_complex() or x.is_meta):
             return x if x.is_floating_point() else x.double()
     raise UserError(f"{key}: received {type(value).__name__}; expected a tensor or an array of real numbers")

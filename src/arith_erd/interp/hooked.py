@@ -3,6 +3,7 @@
 All of this uses forward hooks, so the networks know nothing of interventions, and any `nn.Module` can be hooked.
 """
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -155,9 +156,17 @@ class Hooked(SiteNetwork):
             examples = torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
         if not isinstance(examples, Sequence) or not all(isinstance(x, Tensor) for x in examples):
             raise UserError(f"{self.name}: received {type(examples).__name__}; expected task.examples(..), or tensors")
-        if not examples or not len(examples[0]):
+        if not all(x.numel() for x in examples) or not examples:
             raise UserError(f"{self.name}: received no examples; expected one or more")
-        if len(counts := {len(x) for x in examples}) > 1:
+        if isinstance(self.network, Network) and self._task is not None:
+            longest = (self._task.prompt_length, self.answer_length)
+            if [x.dim() for x in examples] != [2, 2] or any(map(operator.gt, (x.shape[1] for x in examples), longest)):
+                received = ", ".join(str(tuple(x.shape)) for x in examples)
+                accepted = f"tokens (N, {longest[0]}) and (N, t), t <= {longest[1]}"
+                raise UserError(f"{self.name}: received {received}; expected {accepted}")
+            if any(x.is_floating_point() or x.min() < 0 or x.max() >= self._task.vocab_size for x in examples):
+                raise UserError(f"{self.name}: expected tokens from 0 to {self._task.vocab_size - 1}, as integers")
+        if len(counts := {len(x) if x.dim() else 0 for x in examples}) > 1:
             raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected equal numbers")
         return tuple(x.to(self.device) for x in examples)
 

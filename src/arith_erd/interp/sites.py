@@ -61,7 +61,7 @@ def expand_sites(available: Iterable[str], wanted: str | Iterable[str], key: str
     if wanted == "all":
         return layers(available) or available
     found: list[str] = []
-    for name in [wanted] if isinstance(wanted, str) else wanted:
+    for name in wanted if isinstance(wanted, Iterable) and not isinstance(wanted, str) else [wanted]:
         pattern = re.escape(str(name)).replace(r"\*", "[^.]*")
         found += [site for site in available if re.fullmatch(pattern, site)] or [name]
     require_sites(available, found, key)

@@ -18,6 +18,7 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
 from ..digits import Array
+from ..errors import require_type
 from ..interp.algorithms import ALGORITHMS, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
@@ -142,6 +143,7 @@ def certificate(model: Hooked, user_model: CausalModel | None = None) -> Certifi
     Raises:
         UserError: for other tasks and networks, and for a multiplication of more than five bits.
     """
+    require_type("certificate: model", model, Hooked)
     ColumnSums(model.task)
     return Certificate(model.task, answers_after_prefixes(model, model.task.examples()), user_model)
 

@@ -119,7 +119,7 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
     >>> table = ae.load_table("runs/add-*")  # doctest: +SKIP
     >>> table.groupby("split.fraction")["val_seq_acc"].mean()  # doctest: +SKIP
     """
-    listed = [runs] if isinstance(runs, str | Path) else runs
+    listed = [*runs] if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
     sources = [user_path(run.path if isinstance(run, Run) else run, "runs") for run in listed]
     paths: list[Path] = []
     for source in sources:  # a folder beside runs, as in runs/*, is not looked into
@@ -128,7 +128,7 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
     paths = [*dict.fromkeys(paths)]
     directories = [Run(path) for path in paths if is_run(path) and not path.name.startswith(".")]
     if not directories:
-        received = runs if isinstance(runs, str | Path) else ", ".join(map(str, paths))
+        received = ", ".join(map(str, listed)) or "[]"
         raise UserError(f"{received}: no run there; expected a folder of runs, or a glob of run directories in quotes")
     backups = [run.backup for run in directories if is_run(run.backup.path)]
     if missing := [path for path in paths if not os.path.lexists(path)]:

@@ -18,7 +18,7 @@ from ..config.compose import Overrides, compose_config, typed_overrides
 from ..config.job import read_job
 from ..config.run_names import option_for_class
 from ..digits import plain
-from ..errors import UserError, first_line, require_type
+from ..errors import UserError, first_line, require_type, user_path
 from ..interp.hooked import Hooked
 from ..models import NanoGPT, Network
 from ..seeds import format_seeds, parse_seeds
@@ -72,7 +72,7 @@ def fit(
         raise UserError(f"fit: model: received {received}; expected a subclass of Network, such as NanoGPT")
     if isinstance(seeds, Integral):
         raise UserError(f'fit: seeds: received {seeds!r}; expected range({seeds}), "0-2", or [{seeds}]')
-    if inspect.isfunction(split) or not callable(split):
+    if inspect.isfunction(split) or isinstance(split, type) or not callable(split):
         raise UserError(f"fit: split: received {split!r}; expected a Split, such as ValueSplit()")
     overrides = typed_overrides(overrides)
     option, recipe = option_for_class("task", public_path(type(task))), option_for_class("model", public_path(model))
@@ -89,7 +89,7 @@ def fit(
     if recipe is None:
         config["model"] |= {"name": model.__name__.lower(), "net": {"_target_": public_path(model)}}
     with tempfile.TemporaryDirectory(prefix="arith_erd-") as folder:
-        job = read_job(config | {"runs_dir": str(out or folder)})
+        job = read_job(config | {"runs_dir": folder if out is None else str(user_path(out, "out"))})
         return [model for run in train(job) for model in load_seeds(run.path)]
 
 
