@@ -2,7 +2,7 @@
 # Options go through ARGS:  make train ARGS="task=mul seed=0-4"   make test ARGS="-k dropout"
 
 .DEFAULT_GOAL := help
-.PHONY: help train mini test lint docs numbers lock clean
+.PHONY: help train mini test lint docs tables lock clean
 
 # A python3.x on the PATH may not work (a pyenv shim, for example), so each is tried. PYTHON=... is tried first.
 define find_python
@@ -37,8 +37,8 @@ docs: .venv/.installed-docs ## build the documentation into site/ (AUTHORS=add_m
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet $(ARGS)
 	@echo 'site/index.html'
 
-numbers: .venv/.installed-dev ## write the numbers in README and paper/found/ anew from paper/results/ (ARGS=--check: only compare)
-	@.venv/bin/python -m paper.page_numbers $(ARGS)
+tables: .venv/.installed-dev ## write the tables of README and paper/found/ anew from paper/results/ (ARGS=--check: only compare)
+	@.venv/bin/python -m paper.tables $(ARGS)
 
 # Each stamp is written last. Without the first one the environment is made anew, so that an interrupted set-up is
 # repeated. Training needs only the first; tests and documentation add their own tools.

@@ -1,7 +1,7 @@
 """Bring ``paper/results/`` up to date with finished runs: ``python -m paper.publish runs/ --results paper/results``.
 
 ``runs/`` there has the data behind every published number, as run directories with the weights of seed 0 and without
-pictures and checkpoints; its ``README.md`` describes the rest. ``make numbers`` then updates the pages.
+pictures and checkpoints; its ``README.md`` describes the rest. ``make tables`` then updates the pages.
 """
 
 import argparse

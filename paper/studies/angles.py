@@ -20,11 +20,13 @@ import torch
 from torch import Tensor
 
 import arith_erd as ae
+from arith_erd.bundled import RESULTS
 from arith_erd.interp.das_controls import principal_angles
 from arith_erd.interp.erasure import probe_predictions, whiten
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
-from paper.studies.zoo import trained_by
+from paper.formats import format_range, markdown
+from paper.studies.zoo import HELD, trained_by
 
 STRONG = 0.03
 READ = {"sum": ("sum", "bit", "xor"), "carry": ("carry", "xor"), "xor": ("xor", "carry")}  # in these coordinates
@@ -57,6 +59,17 @@ def measure(model: ae.Hooked, variable: str, site: str, first: int, last: int) -
         z = torch.from_numpy(values[read] if values[read].ndim == 1 else values[read][:, digit]).double()
         rows.append({"variable": variable, "accuracy": float(accuracy), "read": read, **angles(x, z, assigned)})
     return rows
+
+
+def table() -> str:
+    """Angles between the coordinates that hold a variable and what probes read, by kind of network."""
+    columns = {"leace": "LEACE", "least_squares": "least squares", "least_squares_strong": "without weak directions"}
+    lines = [["network holds", "coordinates of", "read", *columns.values(), "its R²"]]
+    table = pd.read_csv(RESULTS / "angles.csv").query("network == 'nanogpt' and bits == 7")
+    for (kind, variable, read), rows in table.groupby(["trained_by", "variable", "read"], sort=False):
+        cells = [format_range(rows[name], ".0f") for name in columns] + [format_range(rows["r2_strong"])]
+        lines.append([HELD[kind], f"`{variable}`", f"`{read}`", *cells])
+    return markdown(*lines)
 
 
 def main() -> None:

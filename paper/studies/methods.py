@@ -31,9 +31,9 @@ from arith_erd.mechanism.signature import Signature, classify, expected_signatur
 from arith_erd.models.references import PROGRAMS
 from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots
 from arith_erd.probes.probe import select_sites
-from arith_erd.stats import beats_majority, clopper_pearson
+from arith_erd.stats import clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
-from paper.mechanism_numbers import markdown
+from paper.formats import markdown
 
 DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20, batch_size=64)
 RANKS = (1, 2)
@@ -201,27 +201,6 @@ def table(found: pd.DataFrame) -> str:
 def read_results(path: Path) -> pd.DataFrame:
     """The rows of a table that `main` wrote, judged again."""
     return add_verdicts(pd.read_csv(path, keep_default_na=False)[SCORE_COLUMNS])
-
-
-def facts(found: pd.DataFrame) -> dict[str, str]:
-    """The numbers of ``paper/found/methods.md``."""
-    known = found[found["algorithm"] != ""]
-    one, by_carries = known[known["method"] == "INLP"], known[known["algorithm"] == "carries"]
-    most = one["algorithm"].value_counts(normalize=True).max()
-    hits = known.groupby("method")["right"].sum()
-    beyond = [name for name in METHODS if beats_majority(int(hits[name]), len(one), most)]
-    fooled = (by_carries["named"] == "sum").groupby(by_carries["method"]).sum()
-    return {
-        "methods_known": str(len(one)),
-        "methods_trained": str((~one["network"].isin(PROGRAMS)).sum()),
-        "methods_free": str(((found["algorithm"] == "") & (found["method"] == "INLP")).sum()),
-        "methods_carries": str((one["algorithm"] == "carries").sum()),
-        "methods_majority": f"{most:.0%}",
-        "methods_beyond": f"{len(beyond)} of {len(METHODS)}",
-        "methods_beyond_named": "; ".join(beyond) or "none",
-        "inlp_zero": str(((known["method"] == "INLP") & (known["score"].astype(float) == 0)).sum()),
-        "methods_hours": f"{found['seconds'].sum() / 3600:.1f}",
-    } | {f"methods_fooled_{name}": str(fooled[name]) for name in ("distances", "INLP", "LEACE")}
 
 
 def main() -> None:

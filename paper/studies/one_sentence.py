@@ -18,6 +18,7 @@ import pandas as pd
 import torch
 
 import arith_erd as ae
+from arith_erd.bundled import RESULTS
 from arith_erd.mechanism.place_value import ideal_slope
 from arith_erd.models import NanoGPT
 from arith_erd.models.references import reference
@@ -25,6 +26,8 @@ from arith_erd.models.weights import load_authors_network
 from arith_erd.plots.style import INK, legend_below, save_png, set_panel_title, subplots
 from arith_erd.probes.place_value import ONES, SLOPE, SWAP, draw_panel
 from arith_erd.runs.directory import Run
+from arith_erd.stats import clopper_pearson
+from paper.formats import format_range, grid
 
 INTERCHANGE_SITES = {"transformer": "dec.5.resid_mid_cross", "nanogpt": "dec.3.resid_mid"}  # named before the count
 CONTROL_SITE = "dec.6"
@@ -149,6 +152,83 @@ def draw_figures(table: pd.DataFrame, folder: Path) -> None:
         figure.suptitle(f"Addition: {text}", fontsize=11, fontweight="bold", color=INK)
         legend_below(figure)
         save_png(figure, folder / f"one-sentence-{name}.png")
+
+
+FRESH_SEEDS = range(5, 15)
+CRITERIA = {  # measure: its label, its bound, and the clause that it belongs to
+    "swap_own": ("swap own", "99%", "no carry of other positions"),
+    "swap_earlier": ("swap earlier", "1%", "no carry of other positions"),
+    "vectors": ("encoder table", "99%", "table"),
+    "agreement": ("agreement", "90%", "subtraction and threshold"),
+    "equal_c": ("same c", "15%", "subtraction and threshold"),
+    "more_c": ("c + 1", "90%", "subtraction and threshold"),
+    "slopes": ("slope error", "0.20", "place value"),
+    "graded_agreement": ("agreement with the rival", "90%", "the rival rule"),
+    "graded_form": ("answers as the rule", "10%", "the rival rule"),
+    "graded_range": ("c + 1, where bit t is 1", "10%", "the rival rule"),
+}
+FORMS = dict.fromkeys(CRITERIA, ".0%") | {"slopes": ".2f", "swap_own": ".1%", "swap_earlier": ".1%"}
+PREDICTED = {"transformer": TRANSFORMER, "nanogpt": GRADED}
+SLOPES = {
+    "operands": "largest distance from place value, operand bits",
+    "prefix": "largest distance from place value, prefix bits",
+    "weight": "all prefix weights together, relative to the operand weights (looked at afterwards)",
+    "threshold": "fitted threshold, by network and bit",
+}
+
+
+def tables() -> dict[str, str]:
+    """How the networks meet the criteria, and the weights of lower bits."""
+    rows = pd.read_csv(RESULTS / "one-sentence.csv")
+    scores = score_networks(rows)
+    counted = {
+        name: of_name[of_name["seed"].isin(FRESH_SEEDS) & (of_name["accuracy"] >= MIN_ACCURACY)]
+        if name in PREDICTED
+        else of_name
+        for name, of_name in scores.groupby("network", sort=False)
+    }
+    labels = {"authors": "the authors' weights", "transformer": "fresh Transformers", "nanogpt": "fresh nanoGPTs"}
+    shown = {name: label for name, (label, _, clause) in CRITERIA.items() if clause != "the rival rule"}
+
+    def of_network(name: str, measure: str) -> object:
+        if measure == "n":
+            return len(counted[name])
+        if measure == "missed":
+            return (counted[name]["missed"] == "").sum()
+        key = "graded_agreement" if (name, measure) == ("nanogpt", "agreement") else measure
+        return format_range(counted[name][key].dropna(), FORMS[measure])
+
+    def met(measure: str, column: str) -> str:
+        label, bound, _ = CRITERIA[measure]
+        if column in ("measure", "bound"):
+            return label if column == "measure" else f"{(TRANSFORMER | GRADED)[measure][2]} {bound}"
+        if measure not in PREDICTED[column]:
+            return ""
+        hits = int((~counted[column]["missed"].str.split().map(lambda names: measure in names)).sum())
+        low, high = clopper_pearson(hits, len(counted[column]))
+        return f"{hits} of {len(counted[column])} [{low:.0%}, {high:.0%}]"
+
+    def slopes(what: str, model: str) -> str:
+        of_model = rows[(rows["network"] == model) & rows["seed"].isin(counted[model]["seed"])]
+        of_model = of_model[of_model["bit"].between(2, 6)]
+        if what == "threshold":
+            rule = {"transformer": "local_remainder", "nanogpt": "graded_carry"}[model]
+            return format_range(of_model.loc[of_model["measure"] == f"threshold_{rule}", "value"])
+        if what == "weight":
+            total = of_model.assign(value=of_model["value"].abs()).groupby(["measure", "seed"])["value"].sum()
+            return format_range(total["slope_prefix"] / total["slope_operands"])
+        errors = add_slope_errors(of_model).query("measure == 'slope_error'")
+        side = errors["expected"] > 0 if what == "operands" else errors["expected"] <= 0
+        return format_range(errors[side].groupby("seed")["value"].max())
+
+    networks = {name: labels.get(name, f"control, `{name}`") for name in counted}
+    columns = {"measure": "measure", "bound": "bound", "transformer": "Transformers", "nanogpt": "nanoGPTs"}
+    clauses = {name: clause for name, (*_, clause) in CRITERIA.items()}
+    return {
+        "one_sentence": grid("network", networks, {"n": "n", **shown, "missed": "meets all"}, of_network),
+        "criteria": grid("clause", clauses, columns, met),
+        "slopes": grid("lowest to highest", SLOPES, {"transformer": "Transformers", "nanogpt": "nanoGPTs"}, slopes),
+    }
 
 
 def main() -> None:

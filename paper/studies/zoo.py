@@ -12,6 +12,7 @@ and the beginning of the SHA-256 of its file of weights. Two minutes of one core
 import argparse
 import hashlib
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ import pandas as pd
 import torch
 
 import arith_erd as ae
+from arith_erd.bundled import RESULTS
 from arith_erd.interp.interventions import Replace
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
-from paper.studies.one_sentence import INTERCHANGE_SITES, load_networks, measure_network, score_networks
+from paper.formats import MODELS, format_range, markdown
+from paper.studies.one_sentence import CRITERIA, INTERCHANGE_SITES, load_networks, measure_network, score_networks
 
 LAST_BUT_ONE = INTERCHANGE_SITES | {"transformer": "dec.2.resid_mid_cross"}  # of three layers, as dec.5 is of six
 
@@ -60,6 +63,30 @@ def trained_by(loss: Mapping[str, Any]) -> str:
     """The variables and the rule of a loss: ``carry+prefix+xor lookahead_carry``, or ``none``."""
     rule = (loss.get("causal_model") or "").rpartition(".")[2]
     return " ".join(filter(None, ["+".join(sorted(loss.get("variables") or ())), rule])) or "none"
+
+
+MIN_INTERCHANGE = 0.99  # of interchanges between held-out pairs that a network of known variables has to follow
+HELD = {
+    "none": "trained on the task alone", "sum": "sum", "carry+xor": "carries",
+    "carry+prefix+xor prefix_carry": "carries, from the last token",
+    "carry+prefix+xor lookahead_carry": "carries, no prefix",
+    "prefix+sum erd": "sum, no prefix", "prefix+total local_remainder": "bit sums with c, by the rule",
+}  # fmt: skip
+
+
+def table() -> str:
+    """Of each kind, how many learned it, and the measures of those that answer every pair."""
+    measures = ("swap_own", "graded_agreement", "graded_range", "vectors")
+    lines = [["network", "bits", "holds", "every pair right", "accepted", *(CRITERIA[name][0] for name in measures)]]
+    table = pd.read_csv(RESULTS / "zoo.csv", keep_default_na=False, na_values=[""])
+    for (network, bits), kind in product(product(("transformer", "nanogpt"), (5, 7)), HELD):
+        by = table.query("network == @network and bits == @bits and trained_by == @kind")
+        right = by[by["accuracy"] == 1]
+        accepted = f"{(right['least_interchange'] >= MIN_INTERCHANGE).sum()} of {len(by)}" if kind != "none" else ""
+        cells = [format_range((by if name == "vectors" else right)[name].dropna(), ".0%") for name in measures]
+        row = [MODELS[network], str(bits), HELD[kind], f"{len(right)} of {len(by)}", accepted, *cells]
+        lines += [row] if len(by) else []
+    return markdown(*lines)
 
 
 def main() -> None:

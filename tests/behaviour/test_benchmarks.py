@@ -6,7 +6,7 @@ import sys
 import pytest
 import yaml
 
-from paper.mechanism_numbers import read_cards
+from paper.mechanism_tables import read_cards
 from tests.tiny import NETWORK
 
 
@@ -23,8 +23,8 @@ def test_checks_pass_on_a_machine_without_a_gpu(root, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_making_the_numbers_anew_changes_no_page(cli) -> None:
-    result = cli("-m", "paper.page_numbers", "--check", timeout=300)
+def test_making_the_tables_anew_changes_no_page(cli) -> None:
+    result = cli("-m", "paper.tables", "--check", timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
