@@ -21,7 +21,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 import arith_erd as ae
-from arith_erd.catalog.scoring import SCORE_COLUMNS, Method, add_verdicts, score_row
+from arith_erd.catalog.scoring import SCORE_COLUMNS, Method, add_verdicts, area_under_curve, score_row
 from arith_erd.interp.algorithms import algorithm_kind
 from arith_erd.interp.das import DASConfig
 from arith_erd.interp.das_controls import ControlledDAS
@@ -39,6 +39,8 @@ DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20,
 RANKS = (1, 2)
 ROW_LABELS = {"sum": "sum", "carries": "carries", "": "not known"}
 KINDS = ("sum", "carries")
+DIFFERENCES = ("distances", "probes", "DAS, rank 1", "DAS, rank 2", "steering", "prefixes", "profile")
+"""Methods whose score is the evidence for the sum minus that for carries, so that 0 has a meaning."""
 
 
 def scored_sites(model: ae.Hooked) -> list[str]:
@@ -186,15 +188,19 @@ def draw_confusion(found: pd.DataFrame) -> Figure:
 
 
 def table(found: pd.DataFrame) -> str:
-    """A row for each method, in Markdown: networks named right, of the references, of the trained ones, and of each."""
-    lines = [["method", "right", "written by hand", "trained", "sum networks", "carry networks"]]
+    """A row for each method, in Markdown: networks named right, by origin and algorithm; and without a threshold."""
+    lines = [["method", "right", "written by hand", "trained", "sum networks", "carry networks", "above 0", "AUC"]]
     for name, of_method in found[found["algorithm"] != ""].groupby("method", sort=False):
         written = of_method["network"].isin(PROGRAMS)
         parts = [written, ~written, of_method["algorithm"] == "sum", of_method["algorithm"] == "carries"]
         hits, n = int(of_method["right"].sum()), len(of_method)
         low, high = clopper_pearson(hits, n)
         shares = [f"{int(of_method['right'][part].sum())} of {int(part.sum())}" for part in parts]
-        lines.append([str(name), f"{hits} of {n} [{low:.0%}, {high:.0%}]", *shares])
+        at_zero = ((of_method["score"].astype(float) > 0) == (of_method["algorithm"] == "sum")).sum()
+        natural = f"{at_zero} of {n}" if name in DIFFERENCES else ""
+        area, least, most = area_under_curve(of_method)
+        areas = f"{area:.2f} [{least:.2f}, {most:.2f}]"
+        lines.append([str(name), f"{hits} of {n} [{low:.0%}, {high:.0%}]", *shares, natural, areas])
     return markdown(*lines)
 
 
