@@ -34,7 +34,7 @@ lint: .venv/.installed-dev ## ruff check, ruff format --check, mypy
 	@.venv/bin/mypy
 
 docs: .venv/.installed-docs ## build the documentation into site/ (AUTHORS=add_model: the authors' weights in the explorer)
-	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet $(ARGS)
 	@echo 'site/index.html'
 
 tables: .venv/.installed-dev ## write the tables of README and paper/found/ anew from paper/results/ (ARGS=--check: only compare)
