@@ -17,7 +17,6 @@ from arith_erd.report.collect import collect
 from arith_erd.report.figures import curve_rows, paper_figures
 from arith_erd.report.page import claims_table, markdown, ours_texts, replicas_table
 from arith_erd.report.paper import CLAIMS, PaperFigure, load_paper
-from paper.publish import WEIGHTS, copy_runs
 from tests.unit.report.conftest import Synthetic
 
 RUNS = Path("runs")
@@ -141,19 +140,3 @@ def test_claims_and_runs_follow_from_the_rows_in_results(root: Path, folder: str
     assert markdown(verdicts, paper, RUNS) == (results / "claims.md").read_text()
     assert replicas_table(found).to_csv(index=False, float_format="%.9g") == (results / "runs.csv").read_text()
     assert found.replicas["device"].str.contains("thread|NVIDIA").all()  # the number of threads is on record
-
-
-def test_finished_runs_are_kept_with_the_weights_of_seed_0_and_without_paths(synthetic, tmp_path):
-    run, results = synthetic.run(seeds="0-2"), tmp_path / "results"
-    synthetic.run("task=mul", seeds="0", epochs=5, reach=None, final=0.1, finished=False)
-    synthetic.correlations(run.path, range(3))
-    for seed in (0, 1):
-        run.weights_file(seed).parent.mkdir(exist_ok=True)
-        run.weights_file(seed).write_bytes(b"0" * 100)
-    assert copy_runs(synthetic.root, results, WEIGHTS) == [run.name]
-    kept = {str(path.relative_to(results / "runs")) for path in (results / "runs").rglob("*") if path.is_file()}
-    files = ("config.yaml", "metrics.csv", "summary.json", "weights/seed=0.safetensors")
-    probe = [f"probes/distance_correlation/{name}" for name in ("rows.csv", "probe.json")]
-    assert kept == {f"{run.name}/{name}" for name in (*files, *probe)}
-    assert str(synthetic.root) not in (results / "runs" / run.name / "config.yaml").read_text()
-    assert collect([results / "runs"], load_paper().setup).replicas["run"].tolist() == [run.name] * 3

@@ -1,0 +1,37 @@
+"""The tables of the pages, and our own claims about mechanisms, are those in the results."""
+
+import pytest
+import yaml
+
+from paper.mechanism_tables import read_cards
+from paper.tables import fill, read_claims
+
+
+def test_an_edited_cell_is_written_anew_and_an_unknown_table_refused() -> None:
+    begin, end = (f"<!-- claims fig1-mul:{where} -->" for where in ("begin", "end"))
+    filled = fill(f"Before\n\n{begin}\n{end}\n\nAfter", {})
+    ours = read_claims().loc["fig1-mul", "ours_says"]
+    assert ours in filled
+    assert fill(filled.replace(ours, "100%"), {}) == filled
+    with pytest.raises(KeyError, match="nothing"):
+        fill("<!-- nothing:begin -->\n<!-- nothing:end -->", {})
+
+
+@pytest.mark.slow
+def test_making_the_tables_anew_changes_no_page(cli) -> None:
+    result = cli("-m", "paper.tables", "--check", timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_own_claims_are_those_of_the_cards(root) -> None:
+    """By bit where a component belongs to no site, else means by site, in the decoder after cross-attention."""
+    rows = read_cards()
+    for claim in yaml.safe_load((root / "paper" / "results" / "found.yaml").read_text())["claims"]:
+        card = rows[(rows["network"] == claim["network"]) & (rows["seed"] == claim["seed"])]
+        card = card[(card["test"] == claim["test"]) & (card["component"] == claim["component"])]
+        if claim["test"] == "signature":
+            measured = card.loc[card["position"].astype(int) >= claim.get("from_bit", 0), "value"]
+        else:
+            answers = card["site"].str.endswith(".resid_mid_cross") | (card["position"] == "all")
+            measured = card[answers].groupby("site", sort=False)["value"].mean()
+        assert claim["value"] == pytest.approx([*measured], abs=0.006), claim["id"]
