@@ -38,7 +38,7 @@ def copy_runs(runs: Path, results: Path, *weights: str) -> list[str]:
         for rows in sorted(folder.glob("probes/*/rows.csv")):
             if rows.stat().st_size <= LARGEST:
                 target = results / "runs" / rows.parent.relative_to(runs)
-                _copy(rows.parent, target, "rows.csv", "probe.json", "card.json")
+                _copy(rows.parent, target, "rows.csv", "probe.json", "profile.json")
     return [run.name for run in finished]
 
 
