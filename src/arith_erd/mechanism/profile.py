@@ -69,8 +69,8 @@ class NetworkProfile:
         if self.distance is None:
             return f"{self.verdict}, since {NO_VERDICT}"
         right = f"{self.accuracy:.1%} of its answers are right"
-        distance = f"{self.distance:.2f}, near up to {MAX_DISTANCE:g}"
-        return f"{self.verdict}; {right}, and the distance to the nearest algorithm, {self.nearest}, is {distance}"
+        times = f"{self.distance / MAX_DISTANCE:.2f} times the largest distance at which the tests call it near"
+        return f"{self.verdict}; {right}. The nearest algorithm is {self.nearest}, at {times}"
 
     def row(self) -> dict[str, str]:
         nearest = "none is known" if self.distance is None else f"{self.nearest}, {self.distance:.3g}"
