@@ -261,7 +261,8 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
     algorithm is the larger of the two; near means at most 1. A mixture is one algorithm below a border bit and another
     from there on: the verdict is ``mixed`` if a mixture is near and no single algorithm is. It is ``none`` if the
     network answers wrong or is far from every algorithm; ``undecided`` if prefixes fit an algorithm but steering has no
-    effect, if two algorithms are equally near, or if ``expected`` is empty.
+    effect, if two algorithms are equally near, or if ``expected`` is empty. A user's model that is as near as one of
+    ours does not decide: the verdict is ours.
     """
     if not expected:
         return Classification("undecided", np.nan, "", {}, {}, [])
@@ -276,6 +277,13 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
     verdict, distance = best if nearest == best else "mixed", (algorithms | mixtures)[nearest]
     distances, reasons = algorithms | {"mixed": mixtures[mixture]}, []
     equally_near = [x for x in algorithms if x != best and algorithms[x] - algorithms[best] < TIE_MARGIN]
+    if USER_MODEL in (best, *equally_near) and len(equally_near) == 1:  # your model may well be one of ours
+        ours = next(x for x in (best, *equally_near) if x != USER_MODEL)
+        reasons.append(f"{USER_MODEL} is as near as {ours}; the tests do not distinguish them")
+        if nearest == best:
+            best = nearest = verdict = ours
+            distance = algorithms[ours]
+        equally_near = []
 
     if measured.accuracy < MIN_ACCURACY:
         verdict = "none"

@@ -118,6 +118,14 @@ def test_own_causal_model_wins_on_a_network_that_runs_it_and_on_no_other() -> No
     assert classify(MeasuredSignature(1.0, EXPECTED["erd"]), expected).verdict == "erd"
 
 
+def test_own_causal_model_that_is_one_of_ours_does_not_decide() -> None:
+    for name in ("prefix_carry", "erd"):
+        expected = expected_signatures(TASK, ALGORITHMS[name].causal_model(TASK))
+        found = classify(MeasuredSignature(1.0, expected["user_model"]), expected)
+        assert (found.verdict, found.distance) == (name, 0)
+        assert found.reasons == [f"user_model is as near as {name}; the tests do not distinguish them"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["erd", "prefix_carry_decoy", "lookahead_carry", "mixed", *POST_HOC])
 def test_references_get_their_own_name_or_none_if_they_were_written_afterwards(name: str) -> None:

@@ -5,7 +5,7 @@ import torch
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.training.run_pack import COPIES_PER_WEIGHT, explain_memory_errors
+from arith_erd.training.run_pack import COPIES_PER_WEIGHT, explain_errors_of_torch
 from arith_erd.training.train import train
 from tests.tiny import TINY
 
@@ -29,7 +29,7 @@ def test_pack_that_does_not_fit_is_refused_before_anything_is_written(runs_dir, 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA"), MemoryError(), None])
 def test_allocation_that_fails_is_one_line(error):
     said = r"^seed=0: .*too large for the memory of .* smaller data\.batch"
-    with pytest.raises(UserError, match=said), explain_memory_errors(compose("train", TINY), CPU):
+    with pytest.raises(UserError, match=said), explain_errors_of_torch(compose("train", TINY), CPU):
         if error is not None:
             raise error
         torch.empty(2**52)
