@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +37,8 @@ def requeue(number: signal.Signals) -> None:
             output = _output("scontrol", "show", "job", "--oneliner", job, timeout=10)
             if "JobState=RUNNING" not in output or not re.search(r"PreemptTime=\d", output):
                 return
-        print(f"Slurm job {job}: requeueing", flush=True)  # afterwards Slurm may kill us before anything is printed
+        print(f"Slurm job {job}: requeueing", flush=True)
+        time.sleep(0.5)  # srun forwards the line, before Slurm kills it and us
         _output("scontrol", "requeue", job, timeout=10)
     except (OSError, subprocess.SubprocessError) as error:
         print(f"Slurm job {job}: not requeued ({error}); submit it again to continue", file=sys.stderr, flush=True)

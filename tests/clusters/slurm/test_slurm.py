@@ -20,7 +20,7 @@ from tests.tiny import TINY
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-EPOCHS = 24
+EPOCHS = 60  # a preemption takes a second to arrive, and the job must still train then
 PRESET = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=2")
 PATIENCE = 600  # seconds for a submission, on a busy machine
 PREEMPTIONS = int(os.environ.get("PREEMPTIONS", "1"))  # how often the test of them is repeated
