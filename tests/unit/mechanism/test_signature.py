@@ -118,6 +118,26 @@ def test_own_causal_model_wins_on_a_network_that_runs_it_and_on_no_other() -> No
     assert classify(MeasuredSignature(1.0, EXPECTED["erd"]), expected).verdict == "erd"
 
 
+def test_own_variables_of_other_shapes_are_no_carry_and_no_sum() -> None:
+    """They change nothing, as variables that a model lacks."""
+    own = {"carry": lambda a, b: a & b, "sum": lambda a, b: (a + b)[:, None] >> np.arange(TASK.width) & 1}
+    mine = CausalModel(TASK, {"prefix": lambda a, b: a + b, **own, "answer": lambda sum: sum})
+    found = expected_signatures(TASK, mine)["user_model"]
+    assert np.nanmax(found["carry"]) == np.nanmax(found["value"]) == 0
+
+
+def test_own_causal_model_that_is_near_is_undecided_beside_one_of_ours_that_is_hardly_not() -> None:
+    expected = expected_signatures(TASK, ALGORITHMS["prefix_carry"].causal_model(TASK))
+    pure, other = expected["user_model"], EXPECTED["erd"]  # prefix_carry's, with a component that only mine has
+    for share in np.linspace(0.2, 0.4, 101):
+        blurred = {x: (1 - share) * pure[x] + share * other[x] for x in COMPONENTS}
+        found = classify(MeasuredSignature(1.0, {**pure, **blurred}), expected)
+        if found.distances["user_model"] <= MAX_DISTANCE < found.distances["prefix_carry"]:
+            assert (found.verdict, found.nearest) == ("undecided", "user_model")
+            return
+    pytest.fail("no share lies between the two distances")
+
+
 def test_own_causal_model_that_is_one_of_ours_does_not_decide() -> None:
     for name in ("prefix_carry", "erd"):
         expected = expected_signatures(TASK, ALGORITHMS[name].causal_model(TASK))
