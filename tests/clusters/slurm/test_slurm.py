@@ -20,7 +20,6 @@ from tests.tiny import TINY
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-EPOCHS = 60  # a preemption takes a second to arrive, and the job must still train then
 PRESET = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=2")
 PATIENCE = 600  # seconds for a submission, on a busy machine
 PREEMPTIONS = int(os.environ.get("PREEMPTIONS", "1"))  # how often the test of them is repeated
@@ -44,14 +43,26 @@ def preempt(cluster: Cluster, job: str) -> None:
 
 
 class Sweep:
-    """A sweep over seeds, each a job; everything it writes goes into ``folder``."""
+    """A sweep over seeds, each a job; everything it writes goes into ``folder``.
+
+    The fewer jobs share the machine, the more epochs they need: a preemption takes a second to arrive, and the job
+    must still train then.
+    """
 
     def __init__(self, folder: Path, jobs: int, cluster: Cluster) -> None:
         self.folder, self.jobs, self.cluster = folder, jobs, cluster
+        self.epochs = 30 if jobs > 2 else 60
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         seeds = ",".join(map(str, range(self.jobs)))
-        command = [sys.executable, str(ROOT / "train.py"), "-m", f"seed={seeds}", *TINY, f"trainer.max_epochs={EPOCHS}"]
+        command = [
+            sys.executable,
+            str(ROOT / "train.py"),
+            "-m",
+            f"seed={seeds}",
+            *TINY,
+            f"trainer.max_epochs={self.epochs}",
+        ]
         environment = self.cluster.environment | {"OMP_NUM_THREADS": "1", "TMPDIR": str(self.folder)}
         with (self.folder / "output.txt").open("w") as log:
             return subprocess.Popen(
@@ -74,7 +85,7 @@ class Sweep:
             for job, index, node, script in (line.split(maxsplit=3) for line in lines.splitlines()):
                 path = task_keys(Path(script).parent).get(index, "")  # none for the job that preempts
                 lost |= {job} if node == lost_node else set()
-                if not path or job in struck or not 2 <= len(Run(path).metrics()) < EPOCHS // 2:
+                if not path or job in struck or not 2 <= len(Run(path).metrics()) < self.epochs // 2:
                     continue
                 if node == lost_node and not is_lost:
                     is_lost = True
@@ -104,22 +115,17 @@ class Sweep:
         return "\n".join([(self.folder / "output.txt").read_text(), *logs])
 
 
-@pytest.fixture(scope="module")
-def undisturbed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The runs of the largest sweep without a launcher."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    assert Sweep(folder, 12, cluster).start(f"runs_dir={folder}").wait(PATIENCE) == 0
-    return folder
-
-
-def assert_all_finished(sweep: Sweep, undisturbed: Path) -> None:
+def assert_all_finished(sweep: Sweep) -> None:
+    """With the bits of a sweep without a launcher."""
     assert sweep.finished == sweep.jobs, sweep.output
+    undisturbed = sweep.folder / "undisturbed"
+    assert sweep.start(f"runs_dir={undisturbed}").wait(PATIENCE) == 0
     for path in sweep.folder.glob("slurm/*-seed*"):
         assert_same(Run(undisturbed / path.name), Run(path))
 
 
 def test_struck_jobs_end_no_other_and_the_second_command_submits_only_those_that_ended(
-    tmp_path: Path, cluster: Cluster, undisturbed: Path
+    tmp_path: Path, cluster: Cluster
 ) -> None:
     """Of twelve jobs three are ended, three put back into the queue, and some lose their node."""
     sweep = Sweep(tmp_path, 12, cluster)
@@ -145,20 +151,20 @@ def test_struck_jobs_end_no_other_and_the_second_command_submits_only_those_that
     assert len(re.findall(r"^\d+ +skipped ", printed, re.MULTILINE)) == 9, printed
     for job in struck:
         assert sweep.log(job).count("resuming from epoch") == 1, sweep.output
-    assert_all_finished(sweep, undisturbed)
+    assert_all_finished(sweep)
 
 
 @pytest.mark.parametrize("attempt", range(PREEMPTIONS))
 @pytest.mark.parametrize("partition", ["debug", "scavenge"])  # Slurm would requeue, or cancel, what outstays its grace
 def test_preempted_job_saves_within_its_grace_and_resumes(
-    tmp_path: Path, cluster: Cluster, undisturbed: Path, partition: str, attempt: int
+    tmp_path: Path, cluster: Cluster, partition: str, attempt: int
 ) -> None:
     sweep = Sweep(tmp_path, 1, cluster)
     status, _, _ = sweep.submit([preempt], f"hydra.launcher.partition={partition}")
     assert status == 0, sweep.output
     for word in ("stopped; the same command continues", "requeueing", "resuming from epoch"):
         assert sweep.log("0").count(word) == 1, sweep.output
-    assert_all_finished(sweep, undisturbed)
+    assert_all_finished(sweep)
 
 
 def test_node_lacking_a_requirement_is_named_in_the_table(tmp_path: Path, cluster: Cluster) -> None:
