@@ -97,14 +97,6 @@ def _free_ports(number: int) -> list[int]:
     return ports
 
 
-def _until(done: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            raise NoSlurmError(f"{what} did not start within {seconds:.0f} s")
-        time.sleep(0.1)
-
-
 class Cluster:
     """A running Slurm. `environment` is this process's, pointed to it and without a word of another Slurm."""
 
@@ -124,17 +116,29 @@ class Cluster:
             raise NoSlurmError(f"not installed: {', '.join(missing)}")
         if os.geteuid() != 0:
             raise NoSlurmError("only root may start it")
+        for is_last in (False, False, True):  # another cluster that starts at this moment can take a port
+            try:
+                self._start()
+                return
+            except TimeoutError:
+                self.stop()
+                if is_last:
+                    raise
+                shutil.rmtree(self.folder)
+                self.folder.mkdir()
+
+    def _start(self) -> None:
         self._configure()
         files = {"key-file": "munge.key", "seed-file": "munge.seed", "log-file": "munge.log", "pid-file": "munge.pid"}
         options = [f"--{option}={self.folder / name}" for option, name in files.items()]
         self._daemon("munged", "--foreground", "--force", f"--socket={self.folder}/munge.socket", *options)
-        _until((self.folder / "munge.socket").exists, "munged")
+        self._until((self.folder / "munge.socket").exists, "munged")
         if self.accounting:
             self._start_accounting()
         self._daemon("slurmctld", "-D", "-i")
         for node in NODES:
             self.start_node(node)
-        _until(self._is_idle, "Slurm")
+        self._until(self._is_idle, "Slurm")
 
     def _is_idle(self) -> bool:
         states = self._answers("sinfo", "--noheader", "--Node", "--partition=debug", "--format=%t")
@@ -160,7 +164,7 @@ class Cluster:
         for node in NODES:
             if node not in self._daemons:
                 self.start_node(node)
-        _until(lambda: not self._answers("scancel", "--user=root") and self._is_idle(), "Slurm")
+        self._until(lambda: not self._answers("scancel", "--user=root") and self._is_idle(), "Slurm")
 
     def stop(self) -> None:
         """End all jobs and daemons."""
@@ -180,6 +184,16 @@ class Cluster:
                 stdout=log,
                 stderr=log,
             )
+
+    def _until(self, done: Callable[[], bool], what: str) -> None:
+        """Wait for it, a minute at most, and no longer than all daemons run."""
+        deadline = time.monotonic() + 60
+        while not done():
+            ended = [name for name, daemon in self._daemons.items() if daemon.poll() is not None]
+            if ended or time.monotonic() > deadline:
+                outputs = [f"{name} ended: {(self.folder / f'{name}.out').read_text()[-500:]}" for name in ended]
+                raise TimeoutError("\n".join([f"{what} did not start", *outputs]))
+            time.sleep(0.1)
 
     def _answers(self, *words: str) -> str:
         return subprocess.run(words, env=self.environment, check=False, capture_output=True, text=True).stdout
@@ -231,15 +245,15 @@ AccountingStoragePass={self.folder}/munge.socket"""
     def _start_accounting(self) -> None:
         data = f"--datadir={self.folder}/database"
         own = ("--no-defaults", data, "--user=root")
-        self._answers("mariadb-install-db", *own, "--auth-root-authentication-method=normal", "--skip-test-db")
+        self.command("mariadb-install-db", *own, "--auth-root-authentication-method=normal", "--skip-test-db")
         (self.folder / "user.sql").write_text("GRANT ALL ON *.* TO slurm@'127.0.0.1' IDENTIFIED BY 'slurm';\n")
         address = ("--bind-address=127.0.0.1", f"--port={self._ports['database']}", "--skip-name-resolve")
         self._daemon(
             "mariadbd", *own, *address, f"--socket={self.folder}/database.socket", f"--init-file={self.folder}/user.sql"
         )
-        _until((self.folder / "database.socket").exists, "mariadbd")
+        self._until((self.folder / "database.socket").exists, "mariadbd")
         self._daemon("slurmdbd", "-D")
-        _until(
+        self._until(
             lambda: "tests" in self._answers("sacctmgr", "--noheader", "--immediate", "add", "cluster", "tests"),
             "slurmdbd",
         )
@@ -251,6 +265,7 @@ def slurm(accounting: bool = True) -> Iterator[Cluster]:
 
     Raises:
         NoSlurmError: it cannot be started here.
+        TimeoutError: it did not start.
     """
     with tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         cluster = Cluster(Path(folder), accounting)
