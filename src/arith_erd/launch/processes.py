@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from ..config.sweep import SweepJob, old_runs_renamed
 from ..errors import UserError, counted, first_line, require_integer
 from ..system.machine import visible_gpus
-from ..system.signals import GRACE_SECONDS, Interrupted
+from ..system.signals import GRACE_SECONDS, Interrupted, set_alarm
 from ..system.start import log_file, start_command, write_tasks
 
 Submit = Callable[[Path, int], "Future[int]"]  # from the folder and the index of a task to its exit status
@@ -69,7 +69,7 @@ def _gpus(jobs_per_gpu: int) -> Iterator[Submit]:
             yield lambda folder, index: pool.submit(run_task, folder, index)
         except Interrupted:
             stopping = True
-            signal.setitimer(signal.ITIMER_REAL, 2 * GRACE_SECONDS)  # after those of the tasks
+            set_alarm(2 * GRACE_SECONDS)  # after those of the tasks
             pool.shutdown(wait=False, cancel_futures=True)
             for process in [*running]:
                 process.terminate()

@@ -4,7 +4,6 @@ Slurm's queue alone says what is under way: it names the script of each array, b
 nothing is lost with a login.
 """
 
-import fcntl
 import math
 import shlex
 import shutil
@@ -21,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..config.sweep import SweepJob, old_runs_renamed
 from ..errors import UserError, bad_value, counted
-from ..system.files import run_path
+from ..system.files import lock, run_path
 from ..system.slurm import ENDED, accounted_state, array_tasks, max_array_size, submit
 from ..system.start import log_file, start_command, task_keys, write_tasks
 
@@ -44,9 +43,9 @@ def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: Di
     _check(node)
     root.mkdir(parents=True, exist_ok=True)
     try:
-        with run_path(root / ".lock").open("a") as lock:
+        with run_path(root / ".lock").open("a") as file:
             with suppress(OSError):  # not every file system has locks
-                fcntl.flock(lock, fcntl.LOCK_EX)  # until the same command elsewhere has submitted its jobs
+                lock(file, wait=True)  # until the same command elsewhere has submitted its jobs
             waiting = _under_way(jobs)
             new, limit = [job for job in jobs if job not in waiting.values()], max_array_size()
             with old_runs_renamed(new) as undo:

@@ -1,7 +1,6 @@
 """Check paths in runs, write files whole or not at all, and lock a run directory, so that one process trains in it."""
 
 import errno
-import fcntl
 import math
 import os
 import secrets
@@ -11,10 +10,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 import yaml
 
 from ..errors import UserError
+
+fcntl: Any = None
+msvcrt: Any = None
+try:
+    import fcntl
+except ImportError:  # Windows
+    import msvcrt
 
 MAX_YAML_BYTES, MAX_YAML_VALUES, MAX_YAML_DEPTH = 2**20, 10_000, 50
 PARTIAL_PREFIX = ".partial-"
@@ -64,7 +71,7 @@ def atomic_file(path: Path, root: Path | None = None) -> Iterator[Path]:
 
 
 def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # Windows flushes what it may write
     try:
         os.fsync(descriptor)
     finally:
@@ -121,6 +128,21 @@ def require_writable(key: str, folder: Path | str) -> None:
         raise UserError(f"{key}={folder}: {problem}") from error
 
 
+def lock(file: IO[str], shared: bool = False, wait: bool = False) -> None:
+    """Lock an open file until it is closed; without ``wait`` a `BlockingIOError` says that a process holds it.
+
+    Windows has no shared locks, so there two processes that only look can meet.
+    """
+    if fcntl:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        return
+    file.seek(MAX_SIZE)  # beyond the text, which others could not read otherwise
+    try:
+        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+    except PermissionError as error:
+        raise BlockingIOError(errno.EAGAIN, error.strerror) from error
+
+
 class InUseError(UserError):
     """Another process uses the folder; its number and host are in the message."""
 
@@ -129,7 +151,7 @@ class InUseError(UserError):
 def locked(folder: Path) -> Iterator[None]:
     """Hold ``folder/.lock`` within the block. The folder is made if it does not exist.
 
-    If another process holds the lock, an `InUseError` names it. The kernel releases a lock when its holder ends. The
+    If another process holds the lock, an `InUseError` names it. The system releases a lock when its holder ends. The
     file stays: if it were removed, two processes could lock two files of one name.
     """
     try:
@@ -139,7 +161,7 @@ def locked(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder}: cannot be written ({error.strerror})") from error
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file)
             if os.fstat(file.fileno()).st_nlink == 1:  # under another name it may be somebody's own file
                 file.truncate(0)
                 print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
@@ -156,7 +178,7 @@ def is_locked(folder: Path) -> bool:
     """Whether a process holds the lock of a folder. The file is only read."""
     try:
         with run_path(folder / ".lock").open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            lock(file, shared=True)
     except BlockingIOError:
         return True
     except OSError:  # no lock was ever made

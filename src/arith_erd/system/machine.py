@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import subprocess
+import sys
 from functools import partial
 from importlib.metadata import version
 from itertools import takewhile
@@ -77,8 +78,11 @@ def versions() -> dict[str, str | None]:
 
 
 def memory_limit(root: Path = Path("/")) -> int:
-    """Bytes that this process may use: the machine's, or the limit of its control group or of one above that."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    """Bytes that this process may use: the machine's, or the limit of its control group or of one above that.
+
+    Windows does not say.
+    """
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else [sys.maxsize]
     with contextlib.suppress(OSError):  # not Linux
         groups = re.findall(r"^\d+:(memory)?:/(.*)$", (root / "proc/self/cgroup").read_text(), re.MULTILINE)
         for name, group in groups:  # cgroup v1 names the group of its memory controller, v2 has one without a name

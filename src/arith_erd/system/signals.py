@@ -19,8 +19,9 @@ from typing import Any
 from ..errors import UserError, first_line
 from .slurm import requeue
 
-SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
-THIRD_PARTY_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+SIGNALS = [s for s in signal.Signals if s.name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT")]
+"""Windows has SIGTERM and SIGINT alone."""
+THIRD_PARTY_SIGNALS = [s for s in SIGNALS if s.name in ("SIGUSR1", "SIGUSR2")]
 DEFAULT_HANDLERS = (signal.SIG_DFL, signal.default_int_handler)
 GRACE_SECONDS = 3.0
 """Seconds after a signal at which a process that is still running is ended by force."""
@@ -69,7 +70,8 @@ def catch_signals() -> Iterator[None]:
             handlers[number] = signal.signal(number, _receive)
     try:
         try:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # `launch.start` blocks them until we can handle them
+            if hasattr(signal, "pthread_sigmask"):
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # `start` blocks them until we can handle them
             yield
         except Exception as error:
             if _queue.received is None:
@@ -84,7 +86,7 @@ def catch_signals() -> Iterator[None]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         if outermost:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            set_alarm(0)
             _queue.received, _queue.catching = None, False
 
 
@@ -118,7 +120,7 @@ def raise_pending() -> None:
         return
     while _queue.deferred_calls:
         _, handler = _queue.deferred_calls.popitem()
-        signal.setitimer(signal.ITIMER_REAL, 0)  # it may put the job back into the queue, which takes its time
+        set_alarm(0)  # it may put the job back into the queue, which takes its time
         try:
             handler()
         except SystemExit as stop:
@@ -136,10 +138,18 @@ def _receive(number: int, frame: FrameType | None) -> None:
             os._exit(128 + signal.SIGINT)
         return
     _queue.received = signal.Signals(number)
-    signal.signal(signal.SIGALRM, _exit_after_grace)
-    signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
+    set_alarm(GRACE_SECONDS)
     if not _queue.deferring:
         raise_pending()
+
+
+def set_alarm(seconds: float) -> None:
+    """End this process in so many seconds, unless the alarm is set again; 0: never. Windows has no alarm."""
+    if not hasattr(signal, "setitimer"):
+        return
+    if seconds:
+        signal.signal(signal.SIGALRM, _exit_after_grace)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _exit_after_grace(*_: object) -> None:

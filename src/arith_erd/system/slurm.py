@@ -29,7 +29,7 @@ def requeue(number: signal.Signals) -> None:
     # Not SLURM_JOB_ID for a task of an array: that may be the id of the whole array, and would requeue every task.
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     job = f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
-    if job is None or number not in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
+    if job is None or number.name not in ("SIGUSR1", "SIGUSR2", "SIGTERM"):
         return
     signal.setitimer(signal.ITIMER_REAL, 0)  # else the alarm would requeue once more
     try:
