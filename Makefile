@@ -57,7 +57,7 @@ lock: ## resolve the lock files, keeping existing pins (ARGS=--upgrade: newest v
 		--custom-compile-command 'make lock' "$$@"; } && \
 	compile --universal --python-version 3.11 --fork-strategy fewest --extra dev --extra docs --extra ray \
 		-o requirements.lock $(ARGS) && \
-	compile -c requirements.lock --python-version 3.12 --python-platform x86_64-manylinux_2_28 --generate-hashes \
+	compile -c requirements.lock --extra dashboard --python-version 3.12 --python-platform x86_64-manylinux_2_28 --generate-hashes \
 		-o deploy/requirements.docker.txt $(ARGS)
 
 clean: ## remove .venv, site/ and all caches; keep runs/

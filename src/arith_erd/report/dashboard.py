@@ -12,9 +12,6 @@ from typing import Any
 
 import wandb
 import yaml
-from wandb_workspaces import expr
-from wandb_workspaces.reports.v2 import interface as wr
-from wandb_workspaces.workspaces import interface as ws
 
 from ..bundled import CONF
 from ..errors import UserError, first_line
@@ -23,6 +20,13 @@ from ..system.cli_errors import one_line_errors
 from .collect import DEFAULT_OPTIONS, OUR_RUNS
 from .measures import EpochsTo, Metrics, ProbeColumn
 from .paper import Claim, Paper, load_paper
+
+try:
+    from wandb_workspaces import expr
+    from wandb_workspaces.reports.v2 import interface as wr
+    from wandb_workspaces.workspaces import interface as ws
+except ImportError as missing:
+    raise SystemExit("error: the dashboard needs wandb-workspaces: pip install -e '.[dashboard]'") from missing
 
 ACCURACIES = ("val_seq_acc", "train_seq_acc", "val_token_acc", "train_token_acc")
 
