@@ -28,14 +28,14 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ..bundled import CONF
+from ..bundled import CONF, load_option
 from ..errors import UserError, bad_value, first_line, nearest, no_such_key, unknown_name
 from ..runs.identity import flatten
 from ..system.files import MAX_YAML_DEPTH, require_plain_yaml
 from ..system.isolation import HYDRA, isolated
 from .class_spec import trust
 from .job import Job, ProbeJob, read_job, read_probe_job
-from .run_names import load_option, non_default_probe_options
+from .run_names import non_default_probe_options
 
 ConfigName = Literal["train", "probe"]
 RECIPE_GROUPS = ("optimizer", "scheduler", "loss")  # groups that fill the key of their name in ``model``

@@ -8,14 +8,12 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import OmegaConf
 
-from ..bundled import CONF
+from ..bundled import CONF, load_option
 from ..runs.directory import Run
 from ..runs.identity import NAMED_GROUPS, flat_settings, flatten, require_name, short_hash, weights_config
 
@@ -109,13 +107,6 @@ def _default_settings(hashed: Mapping[str, Any]) -> dict[str, Any]:
     merged: Any = OmegaConf.merge(context, {"defaults": load_option("ablation", hashed["ablation"]["name"])})
     resolved: Any = OmegaConf.to_container(merged.defaults, resolve=True)
     return resolved
-
-
-@cache
-def load_option(*option: str) -> dict[str, Any]:
-    """The content of a file in ``conf/``; empty if there is no such file."""
-    path = CONF / f"{'/'.join(option)}.yaml"
-    return yaml.safe_load(path.read_text(encoding="utf-8")) or {} if path.is_file() else {}
 
 
 def option_for_class(group: str, target: str | None) -> str | None:

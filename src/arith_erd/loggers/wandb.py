@@ -16,11 +16,14 @@ import pandas as pd
 os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its telemetry would delay the exit if the server is silent
 import wandb
 
+from ..bundled import load_option
 from ..errors import printable
 from ..runs.directory import Row, Run
 from ..runs.identity import NAMED_GROUPS, short_hash
 from ..system.files import run_path
 from . import Logger
+
+OPTIONS = load_option("logger", "wandb")
 
 
 @dataclass
@@ -39,11 +42,11 @@ class Wandb(Logger):
         artifacts: whether to upload the final weights and ``config.yaml`` of each seed, as an artifact ``model``.
     """
 
-    project: str = "arith_erd"
-    entity: str | None = None
-    mode: Literal["offline", "online", "disabled"] = "offline"
-    timeout: float = 10.0
-    artifacts: bool = False
+    project: str = OPTIONS["project"]
+    entity: str | None = OPTIONS["entity"]
+    mode: Literal["offline", "online", "disabled"] = OPTIONS["mode"]
+    timeout: float = OPTIONS["timeout"]
+    artifacts: bool = OPTIONS["artifacts"]
 
     def __post_init__(self) -> None:
         self.runs: dict[int, Any] = {}

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..bundled import load_option
 from ..digits import Array
 from ..errors import UserError, bad_value, unknown_name
 from ..interp.causal_model import CausalModel
@@ -13,6 +14,8 @@ from ..interp.sites import SitePositions, require_sites
 from ..models.network import Network, position_axis, shift_right
 from ..tasks import Examples, Task
 from .loss import CrossEntropy
+
+OPTIONS = load_option("loss", "cross_entropy_and_value")
 
 
 class CrossEntropyAndValue(CrossEntropy):
@@ -31,7 +34,13 @@ class CrossEntropyAndValue(CrossEntropy):
         weight: factor of the head's error.
     """
 
-    def __init__(self, site: str, target: str = "value", weight: float = 1.0, label_smoothing: float = 0.0) -> None:
+    def __init__(
+        self,
+        site: str,
+        target: str = OPTIONS["target"],
+        weight: float = OPTIONS["weight"],
+        label_smoothing: float = OPTIONS["label_smoothing"],
+    ) -> None:
         super().__init__(label_smoothing)
         self.site, self.target, self.weight = site, target, weight
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..bundled import load_option
 from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..digits import Array
 from ..errors import bad_value, unknown_name
@@ -21,6 +22,7 @@ from ..models.network import Network, shift_right
 from ..tasks import Examples, Task
 from .loss import CrossEntropy
 
+OPTIONS = load_option("loss", "interchange")
 ANSWER = "answer"
 EXAMPLE = "{site: dec.1, dims: [0, 15]}"
 MAX_TABLE_BYTES = 2**31  # bytes of the table of answers after each value of a variable
@@ -51,11 +53,11 @@ class InterchangeTraining(CrossEntropy):
 
     def __init__(
         self,
-        variables: Mapping[str, Any] | None = None,
-        weight: float = 1.0,
-        strict: float = 0.0,
-        label_smoothing: float = 0.0,
-        causal_model: CausalModelSpec = None,
+        variables: Mapping[str, Any] | None = OPTIONS["variables"],
+        weight: float = OPTIONS["weight"],
+        strict: float = OPTIONS["strict"],
+        label_smoothing: float = OPTIONS["label_smoothing"],
+        causal_model: CausalModelSpec = OPTIONS["causal_model"],
     ) -> None:
         super().__init__(label_smoothing)
         if not isinstance(variables, Mapping) or not variables:

@@ -6,9 +6,12 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..bundled import load_option
 from ..digits import PAD, Array
 from ..models.network import Network, shift_right
 from ..tasks import Examples, Task
+
+OPTIONS = load_option("loss", "cross_entropy")
 
 
 class Loss(nn.Module):
@@ -56,7 +59,7 @@ class CrossEntropy(Loss):
         label_smoothing: probability, from 0 to below 1, that is spread evenly over the vocabulary.
     """
 
-    def __init__(self, label_smoothing: float = 0.0) -> None:
+    def __init__(self, label_smoothing: float = OPTIONS["label_smoothing"]) -> None:
         super().__init__()
         self.label_smoothing = label_smoothing
 

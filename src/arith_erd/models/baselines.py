@@ -1,12 +1,17 @@
 """The baselines: a multilayer perceptron, and recurrent networks with the equations of torch's GRU and LSTM."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..bundled import load_option
 from ..digits import VOCAB_SIZE
 from .dropout import Dropout
 from .network import HookPoint, Network
+
+MLP_NET, GRU_NET, LSTM_NET = (load_option("model", name)["net"] for name in ("mlp", "gru", "lstm"))
 
 
 class MLP(Network):
@@ -28,9 +33,9 @@ class MLP(Network):
         self,
         prompt_length: int,
         answer_length: int,
-        d_model: int = 48,
-        num_layers: int = 3,
-        dropout: float = 0.1,
+        d_model: int = MLP_NET["d_model"],
+        num_layers: int = MLP_NET["num_layers"],
+        dropout: float = MLP_NET["dropout"],
         vocab_size: int = VOCAB_SIZE,
     ) -> None:
         super().__init__()
@@ -135,9 +140,9 @@ class Recurrent(Network):
         self,
         prompt_length: int,
         answer_length: int,
-        d_model: int = 128,
-        num_layers: int = 3,
-        dropout: float = 0.1,
+        d_model: int = GRU_NET["d_model"],
+        num_layers: int = GRU_NET["num_layers"],
+        dropout: float = GRU_NET["dropout"],
         vocab_size: int = VOCAB_SIZE,
     ) -> None:
         super().__init__()
@@ -172,3 +177,8 @@ class LSTM(Recurrent):
     """A stack of LSTM layers, 8 C (C + 1) parameters per layer."""
 
     layer = LSTMLayer
+
+    def __init__(
+        self, prompt_length: int, answer_length: int, d_model: int = LSTM_NET["d_model"], **sizes: Any
+    ) -> None:
+        super().__init__(prompt_length, answer_length, d_model, **sizes)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..bundled import load_option
 from ..digits import VOCAB_SIZE
 from ..tasks import Layout
 from .attention import Heads, project_in, split_heads
@@ -19,6 +20,7 @@ from .network import HookPoint, Network, layer_sites
 from .positions import Rotary, added_positions, position_ids, without_padding
 
 INIT_STD = 0.02  # standard deviation of initial weights
+NET = load_option("model", "nanogpt")["net"]
 SITES = {  # sites of a block: name -> path
     "attn.pattern": "attention.sublayer.heads.pattern",
     "attn.z": "attention.sublayer.heads.z",
@@ -116,14 +118,14 @@ class NanoGPT(Network):
         self,
         prompt_length: int,
         answer_length: int,
-        d_model: int = 64,
-        num_heads: int = 8,
-        num_layers: int = 6,
-        dropout: float = 0.1,
-        attention: bool = True,
-        feed_forward: bool = True,
-        positional_encoding: bool = True,
-        positions: str = "learned",
+        d_model: int = NET["d_model"],
+        num_heads: int = NET["num_heads"],
+        num_layers: int = NET["num_layers"],
+        dropout: float = NET["dropout"],
+        attention: bool = NET["attention"],
+        feed_forward: bool = NET["feed_forward"],
+        positional_encoding: bool = NET["positional_encoding"],
+        positions: str = NET["positions"],
         vocab_size: int = VOCAB_SIZE,
         layout: Layout | None = None,
     ) -> None:

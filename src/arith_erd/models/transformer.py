@@ -8,6 +8,7 @@ the defaults for seven-bit addition.
 import torch
 from torch import Tensor, nn
 
+from ..bundled import load_option
 from ..digits import VOCAB_SIZE
 from ..errors import UserError
 from ..tasks import Layout
@@ -16,6 +17,7 @@ from .dropout import Dropout
 from .network import HookPoint, Network, layer_sites
 from .positions import added_positions
 
+NET = load_option("model", "transformer")["net"]
 SITES = {  # sites of a layer: name -> path; an encoder layer has no cross-attention
     "attn.pattern": "self_attention.sublayer.heads.pattern",
     "attn.z": "self_attention.sublayer.heads.z",
@@ -109,15 +111,15 @@ class Transformer(Network):
         self,
         prompt_length: int,
         answer_length: int,
-        d_model: int = 64,
-        num_heads: int = 8,
-        num_layers: int = 6,
-        dropout: float = 0.1,
-        encoder: bool = True,
-        attention: bool = True,
-        feed_forward: bool = True,
-        positional_encoding: bool = True,
-        positions: str = "sinusoidal",
+        d_model: int = NET["d_model"],
+        num_heads: int = NET["num_heads"],
+        num_layers: int = NET["num_layers"],
+        dropout: float = NET["dropout"],
+        encoder: bool = NET["encoder"],
+        attention: bool = NET["attention"],
+        feed_forward: bool = NET["feed_forward"],
+        positional_encoding: bool = NET["positional_encoding"],
+        positions: str = NET["positions"],
         vocab_size: int = VOCAB_SIZE,
         layout: Layout | None = None,
     ) -> None:

@@ -21,7 +21,7 @@ from ..models.network import sequence_accuracy
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from ..tasks import Task
-from .probe import Count, Natural, NetworkProbe, OneOrMore, as_list, select_sites
+from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, as_list, select_sites
 
 Key = tuple[str, str]  # concept, method
 Method = Literal["inlp", "mean_projection", "leace"]
@@ -94,12 +94,12 @@ class Amnesic(NetworkProbe):
         **{f"{kind}_{end}": "accuracy" for kind in CONTROL_STYLES for end in ("mean", "min")},
     }
 
-    site: OneOrMore[str] | None = None
-    concept: OneOrMore[str] | None = None
-    method: OneOrMore[Method] | None = None
-    iterations: Count = 2
-    controls: Count = 100
-    seed: Natural = 0
+    site: OneOrMore[str] | None = IN_FILE
+    concept: OneOrMore[str] | None = IN_FILE
+    method: OneOrMore[Method] | None = IN_FILE
+    iterations: Count = IN_FILE
+    controls: Count = IN_FILE
+    seed: Natural = IN_FILE
 
     def __post_init__(self) -> None:
         self.sites, concept_names = select_sites(self.models, self.site), self.task.concept_names

@@ -10,7 +10,7 @@ from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
-from .probe import Count, Natural, NetworkProbe
+from .probe import IN_FILE, Count, Natural, NetworkProbe
 
 
 class Attention(NetworkProbe):
@@ -31,8 +31,8 @@ class Attention(NetworkProbe):
         font_size=6,
     )
 
-    pairs: Count | None = 1024
-    seed: Natural = 0
+    pairs: Count | None = IN_FILE
+    seed: Natural = IN_FILE
 
     def __post_init__(self) -> None:
         self.examples, model = self.task.examples().sample(self.pairs, self.seed), self.models[0]

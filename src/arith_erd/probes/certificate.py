@@ -13,7 +13,7 @@ from ..mechanism.certificate import CLEAR, RULE, certificate
 from ..plots import style
 from ..plots.curves import EpochCurves
 from ..plots.panels import Lines
-from .probe import NetworkProbe, format_cells, weighted_means
+from .probe import IN_FILE, NetworkProbe, format_cells, weighted_means
 
 
 class CertificateProbe(NetworkProbe):
@@ -37,7 +37,7 @@ class CertificateProbe(NetworkProbe):
         percent=True,
     )
 
-    causal_model: CausalModelSpec = None
+    causal_model: CausalModelSpec = IN_FILE
 
     def __post_init__(self) -> None:
         user_model = build_prefix_model(self.task, self.causal_model, "probe.causal_model")

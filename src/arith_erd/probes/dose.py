@@ -16,7 +16,7 @@ from ..interp.interchange import finite_cache
 from ..interp.interventions import Steer
 from ..models.network import sequence_accuracy, shift_right
 from ..plots.panels import Lines
-from .probe import Count, Natural, NetworkProbe, OneOrMore, as_list, select_sites
+from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, as_list, select_sites
 
 Method = Literal["slope", "leace", "centroids"]
 NUM_FITTED = 4096  # examples that directions are fitted on
@@ -55,12 +55,12 @@ class Dose(NetworkProbe):
         size=(4.6, 4.2),
     )
 
-    site: OneOrMore[str] = "all"
-    method: OneOrMore[Method] = ("slope", "leace", "centroids")
-    delta: OneOrMore[int] | None = None
-    sample: Count = 128
-    seed: Natural = 0
-    causal_model: CausalModelSpec = None
+    site: OneOrMore[str] = IN_FILE
+    method: OneOrMore[Method] = IN_FILE
+    delta: OneOrMore[int] | None = IN_FILE
+    sample: Count = IN_FILE
+    seed: Natural = IN_FILE
+    causal_model: CausalModelSpec = IN_FILE
 
     def __post_init__(self) -> None:
         self.hypothesis = build_causal_model(self.task, self.causal_model, "probe.causal_model")

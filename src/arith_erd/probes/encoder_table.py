@@ -14,7 +14,7 @@ from ..interp.sites import SitePositions, layers
 from ..interp.slopes import token_means
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
-from .probe import Count, Natural, NetworkProbe, OneOrMore, select_sites
+from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, select_sites
 
 
 class EncoderTable(NetworkProbe):
@@ -31,9 +31,9 @@ class EncoderTable(NetworkProbe):
         "accuracy", "answer", "site", title="right answers with the mean for each token in place of a site"
     )
 
-    site: OneOrMore[str] | None = None
-    pairs: Count | None = None
-    seed: Natural = 0
+    site: OneOrMore[str] | None = IN_FILE
+    pairs: Count | None = IN_FILE
+    seed: Natural = IN_FILE
 
     def __post_init__(self) -> None:
         model = self.models[0]

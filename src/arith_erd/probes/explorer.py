@@ -11,7 +11,7 @@ from ..explorer import export_network, write_page
 from ..interp.hooked import Hooked
 from ..models.references import is_reference_task
 from ..plots.panels import Bars
-from .probe import Count, NetworkProbe, as_list
+from .probe import IN_FILE, Count, NetworkProbe, as_list
 
 
 class Explorer(NetworkProbe):
@@ -23,9 +23,9 @@ class Explorer(NetworkProbe):
     picture = Bars("right", "name", "", title="right answers", xlabel="network", percent=True)
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
 
-    pairs: Count = 512
-    beside: Sequence[str] = ("erd", "prefix_carry")
-    most: Count = 8
+    pairs: Count = IN_FILE
+    beside: Sequence[str] = IN_FILE
+    most: Count = IN_FILE
 
     def __post_init__(self) -> None:
         given, names = {model.name for model in self.models}, as_list(self.beside)

@@ -26,7 +26,7 @@ from ..interp.sites import SitePositions
 from ..plots.panels import HeatMaps
 from ..tasks import Examples
 from .patching import LAYOUT, position_panels
-from .probe import Count, Natural, NetworkProbe, OneOrMore, as_list, format_cells, select_sites, weighted_means
+from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, as_list, format_cells, select_sites, weighted_means
 
 
 class InterchangeInterventions(NetworkProbe):
@@ -48,12 +48,12 @@ class InterchangeInterventions(NetworkProbe):
         **LAYOUT,
     )
 
-    site: OneOrMore[str] | None = "all"
-    variable: OneOrMore[str] | None = None
-    families: Annotated[Mapping[str, FamilySpec], Field(min_length=1)] | None = None
-    pairs: Count | None = 64
-    seed: Natural = 0
-    causal_model: CausalModelSpec = None
+    site: OneOrMore[str] | None = IN_FILE
+    variable: OneOrMore[str] | None = IN_FILE
+    families: Annotated[Mapping[str, FamilySpec], Field(min_length=1)] | None = IN_FILE
+    pairs: Count | None = IN_FILE
+    seed: Natural = IN_FILE
+    causal_model: CausalModelSpec = IN_FILE
 
     def __post_init__(self) -> None:
         self.sites = select_sites(self.models, self.site)

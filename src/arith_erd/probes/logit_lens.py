@@ -12,7 +12,7 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Replace, Steer
 from ..interp.sites import layers, require_sites
 from ..plots.panels import HeatMaps
-from .probe import Count, Natural, NetworkProbe
+from .probe import IN_FILE, Count, Natural, NetworkProbe
 
 
 class LogitLens(NetworkProbe):
@@ -26,8 +26,8 @@ class LogitLens(NetworkProbe):
     picture = HeatMaps("accuracy", "token", "site", title="right tokens, by layer")
     units: ClassVar[dict[str, str]] = {"accuracy": "accuracy", "agreement": "accuracy"}
 
-    pairs: Count | None = 2048
-    seed: Natural = 0
+    pairs: Count | None = IN_FILE
+    seed: Natural = IN_FILE
 
     def __post_init__(self) -> None:
         self.examples, known = self.task.examples().sample(self.pairs, self.seed), self.models[0].sites

@@ -25,7 +25,7 @@ from ..mechanism.signature import (
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
 from ..tasks import Add, Mul
-from .probe import Natural, NetworkProbe
+from .probe import IN_FILE, Natural, NetworkProbe
 
 SampleSize = Annotated[int, Field(ge=64)]
 PANEL_TITLES = {
@@ -70,10 +70,10 @@ class Mechanism(NetworkProbe):
     )
     across = ("position",)
 
-    pairs: SampleSize = 1024
-    steered: SampleSize = 512
-    seed: Natural = 0
-    causal_model: CausalModelSpec = None
+    pairs: SampleSize = IN_FILE
+    steered: SampleSize = IN_FILE
+    seed: Natural = IN_FILE
+    causal_model: CausalModelSpec = IN_FILE
 
     def __post_init__(self) -> None:
         task = self.task

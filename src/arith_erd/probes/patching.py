@@ -13,7 +13,7 @@ from ..interp.patching import patched_runs
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
 from ..tasks import Examples, Task
-from .probe import Count, Natural, NetworkProbe, OneOrMore, format_cells, select_sites, weighted_means
+from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, format_cells, select_sites, weighted_means
 
 MIN_CLEAN_ACCURACY = 0.5  # accuracy on clean examples below which a note is printed
 LAYOUT: dict[str, Any] = {"panels_per_row": "stack", "cell": (0.45, 0.33)}  # of `position_panels`
@@ -40,10 +40,10 @@ class Patching(NetworkProbe):
         **LAYOUT,
     )
 
-    source: Literal["bit", "pair"] = "bit"
-    site: OneOrMore[str] | None = "all"
-    pairs: Count | None = 256
-    seed: Natural = 0
+    source: Literal["bit", "pair"] = IN_FILE
+    site: OneOrMore[str] | None = IN_FILE
+    pairs: Count | None = IN_FILE
+    seed: Natural = IN_FILE
 
     def __post_init__(self) -> None:
         self.sites = select_sites(self.models, self.site)

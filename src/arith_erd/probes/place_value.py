@@ -21,7 +21,7 @@ from ..mechanism.place_value import (
 from ..plots import style
 from ..plots.curves import EpochCurves
 from ..plots.panels import Lines
-from .probe import Count, NetworkProbe, OneOrMore, format_cells, select_sites
+from .probe import IN_FILE, Count, NetworkProbe, OneOrMore, format_cells, select_sites
 
 LINE_NAMES = {
     **{name: name for name in ALGORITHMS},
@@ -86,9 +86,9 @@ class PlaceValue(NetworkProbe):
 
     columns = ("seed", "measure", "bit", "place", "c", "site", "value", "n")
 
-    draws: Count = 4096
-    pairs: Count = 256
-    site: OneOrMore[str] | None = None
+    draws: Count = IN_FILE
+    pairs: Count = IN_FILE
+    site: OneOrMore[str] | None = IN_FILE
 
     def __post_init__(self) -> None:
         self.sums = ColumnSums(self.task)

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
+from ..bundled import load_option
 from ..errors import bad_value, explain_validation_error
 from ..interp.sites import expand_sites, layers, require_sites
 from ..plots.curves import EpochCurves
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 else:
     Hooked = Any
 
+IN_FILE: Any = object()
+"""Default of an option: what the probe's file in ``conf/probe/`` says, which has the name of the module."""
 RUNTIME_ARGUMENTS = ("task", "split", "models")  # arguments that are no options
 Natural = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -45,8 +48,8 @@ class Probe(ABC):
     13  add           2            3     27.5
 
     Every probe is a dataclass. Its fields are the arguments that its YAML file lists under ``needs``, any of ``task``,
-    ``split`` and ``models`` (trained networks), and then the options in the file. Their annotations say which values an
-    option takes: others raise a `UserError` that names ``probe.OPTION``. A probe knows neither logger nor path.
+    ``split`` and ``models`` (trained networks), and then the options in the file, whose defaults it has: `IN_FILE`.
+    Their annotations say which values an option takes: others raise a `UserError` that names ``probe.OPTION``. A probe knows neither logger nor path.
     """
 
     task: Task
@@ -61,6 +64,9 @@ class Probe(ABC):
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        for option in [name for name, value in vars(cls).items() if value is IN_FILE]:
+            value = load_option("probe", cls.__module__.rpartition(".")[2])[option]
+            setattr(cls, option, tuple(value) if isinstance(value, list) else value)
         make = dataclass(cls, eq=False, repr=False).__init__
         config = ConfigDict(arbitrary_types_allowed=True, strict=True, defer_build=True)
         make_validated = validate_call(config=config)(make)  # resolves annotations at its first call

@@ -15,7 +15,7 @@ from ..interp.hooked import Hooked
 from ..plots.curves import EpochCurves
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREY, INK, ORANGE
-from .probe import Count, Natural, NetworkProbe, OneOrMore, as_list, format_cells, select_sites
+from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, as_list, format_cells, select_sites
 
 CONTROL_COLUMNS = ("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy")
 TABLE_COLUMNS = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
@@ -60,17 +60,17 @@ class Subspaces(NetworkProbe):
         bars=BAR_STYLES,
     )
 
-    site: OneOrMore[str] | None = None
-    position: OneOrMore[Natural | str] | None = None
-    variable: OneOrMore[str] | None = None
-    rank: OneOrMore[Count] = (1, 2)
-    train: Count = 1000
-    validation: Count = 500
-    test: Count = 500
-    steps: Count = 50
-    random: Count = 20
-    seed: Natural = 0
-    causal_model: CausalModelSpec = None
+    site: OneOrMore[str] | None = IN_FILE
+    position: OneOrMore[Natural | str] | None = IN_FILE
+    variable: OneOrMore[str] | None = IN_FILE
+    rank: OneOrMore[Count] = IN_FILE
+    train: Count = IN_FILE
+    validation: Count = IN_FILE
+    test: Count = IN_FILE
+    steps: Count = IN_FILE
+    random: Count = IN_FILE
+    seed: Natural = IN_FILE
+    causal_model: CausalModelSpec = IN_FILE
 
     def __post_init__(self) -> None:
         task, self.sites = self.task, select_sites(self.models, self.site)

@@ -11,9 +11,12 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from ..bundled import load_option
 from ..digits import to_digits
 from ..errors import UserError, bad_value, require_integer
 from ..tasks import Examples
+
+RANDOM, LENGTH = load_option("split", "random"), load_option("split", "length")
 
 
 @runtime_checkable
@@ -39,8 +42,8 @@ class RandomSplit:
         seed: seed of the split. All replicas of an experiment share it.
     """
 
-    fraction: float = 0.25
-    seed: int = 0
+    fraction: float = RANDOM["fraction"]
+    seed: int = RANDOM["seed"]
 
     def __post_init__(self) -> None:
         if isinstance(self.fraction, bool) or not isinstance(self.fraction, Real) or not 0 < self.fraction < 1:
@@ -112,8 +115,8 @@ class LengthSplit:
     """
 
     trained: int
-    fraction: float = 0.1
-    seed: int = 0
+    fraction: float = LENGTH["fraction"]
+    seed: int = LENGTH["seed"]
 
     def __post_init__(self) -> None:
         require_integer("split.trained", self.trained, 1)

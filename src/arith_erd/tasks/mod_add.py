@@ -6,9 +6,12 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from ..bundled import load_option
 from ..digits import Array, Order, to_digits
 from ..errors import require_integer
 from .task import MAX_ROWS, Task
+
+OPTIONS = load_option("task", "mod_add")
 
 
 class ModAdd(Task):
@@ -25,12 +28,12 @@ class ModAdd(Task):
 
     def __init__(
         self,
-        bits: int = 7,
-        prompt_order: Order = "reverse",
-        completion_order: Order = "reverse",
-        modulus: int = 97,
+        bits: int = OPTIONS["bits"],
+        prompt_order: Order = OPTIONS["prompt_order"],
+        completion_order: Order = OPTIONS["completion_order"],
+        modulus: int = OPTIONS["modulus"],
         *,
-        base: int = 2,
+        base: int = OPTIONS["base"],
     ) -> None:
         super().__init__(bits, prompt_order, completion_order, base=base)
         require_integer("task.modulus", modulus, 2, min(base**bits, math.isqrt(MAX_ROWS - 1)))

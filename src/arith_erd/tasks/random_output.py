@@ -3,9 +3,12 @@
 import numpy as np
 import numpy.typing as npt
 
+from ..bundled import load_option
 from ..digits import Array, Order, num_digits
 from ..errors import require_integer
 from .task import Task
+
+OPTIONS = load_option("task", "random_output")
 
 
 class RandomOutput(Task):
@@ -23,12 +26,12 @@ class RandomOutput(Task):
 
     def __init__(
         self,
-        bits: int = 7,
-        prompt_order: Order = "reverse",
-        completion_order: Order = "reverse",
-        seed: int = 0,
+        bits: int = OPTIONS["bits"],
+        prompt_order: Order = OPTIONS["prompt_order"],
+        completion_order: Order = OPTIONS["completion_order"],
+        seed: int = OPTIONS["seed"],
         *,
-        base: int = 2,
+        base: int = OPTIONS["base"],
     ) -> None:
         super().__init__(bits, prompt_order, completion_order, base=base)
         require_integer("task.seed", seed, 0)

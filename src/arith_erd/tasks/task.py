@@ -12,12 +12,14 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..bundled import load_option
 from ..digits import MAX_BASE, OPERATOR, ORDERS, PAD, ZERO, Array, Order, from_digits, reorder, to_digits
 from ..errors import UserError, bad_value, excerpt, require_integer
 
 POSITION_ENCODINGS = ("learned", "sinusoidal", "none", "rope", "abacus", "coupled")
 """Position encodings of `models.positions`; here, since configurations are checked without torch."""
 
+OPTIONS = load_option("task", "add")  # of any task that has no defaults of its own
 MAX_ROWS = 2**20  # a table with this many rows or more is not listed
 SAMPLE_SIZE = 4096  # number of examples in place of such a table
 
@@ -123,13 +125,13 @@ class Task(ABC):
 
     def __init__(
         self,
-        bits: int = 7,
-        prompt_order: Order = "reverse",
-        completion_order: Order = "reverse",
+        bits: int = OPTIONS["bits"],
+        prompt_order: Order = OPTIONS["prompt_order"],
+        completion_order: Order = OPTIONS["completion_order"],
         *,
-        base: int = 2,
-        interleaved: bool = False,
-        min_bits: int | None = None,
+        base: int = OPTIONS["base"],
+        interleaved: bool = OPTIONS["interleaved"],
+        min_bits: int | None = OPTIONS["min_bits"],
     ) -> None:
         require_integer("task.base", base, 2, MAX_BASE)
         max_bits = max(n for n in range(1, 32) if base ** (max(self.num_operands, 2) * n) <= 2**62)

@@ -1,7 +1,12 @@
 """What a composition leaves behind, what trust reaches, packs of a job, and that every option of conf/ can be built."""
 
+import ast
+import importlib
+import inspect
 import itertools
+import re
 import sys
+import textwrap
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -10,6 +15,7 @@ import torch
 from hydra import compose as hydra_compose
 from hydra.core.global_hydra import GlobalHydra
 
+from arith_erd.bundled import load_option
 from arith_erd.config import class_spec
 from arith_erd.config import compose as compose_module
 from arith_erd.config.compose import compose, hydra_over_conf
@@ -133,3 +139,31 @@ def test_every_probe_builds(choice):
     model.origin = Origin(RandomSplit())
     things = {"task": job.task, "split": job.split, "models": [model]}
     assert isinstance(job.probe.build(Probe, **{need: things[need] for need in job.needs}), Probe)
+
+
+CLASS_GROUPS = ("task", "split", "loss", "logger", "probe", "model")
+
+
+def written_defaults(cls):
+    """Argument -> default as the class writes it: of its dataclass fields, or of its or a base's ``__init__``."""
+    for one in cls.__mro__[:-1]:
+        body = ast.parse(textwrap.dedent(inspect.getsource(one))).body[0].body
+        fields = {node.target.id: node.value for node in body if isinstance(node, ast.AnnAssign) and node.value}
+        if makers := [node.args for node in body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]:
+            (made,) = makers
+            names = [argument.arg for argument in made.args]
+            fields |= dict(zip(names[len(names) - len(made.defaults) :], made.defaults, strict=True))
+            fields |= zip([argument.arg for argument in made.kwonlyargs], made.kw_defaults, strict=True)
+        if fields:
+            return fields
+    return {}
+
+
+@pytest.mark.parametrize("option", [(group, name) for group in CLASS_GROUPS for name in options(group)])
+def test_no_class_repeats_the_default_of_its_file(option):
+    content = load_option(*option)
+    arguments = content["net"] if option[0] == "model" else content
+    module, _, name = arguments["_target_"].rpartition(".")
+    for key, default in written_defaults(getattr(importlib.import_module(module), name)).items():
+        if key in arguments and key != "name":
+            assert re.search(rf"^IN_FILE$|\['{key}'\]", ast.unparse(default)), f"{name}.{key}"
