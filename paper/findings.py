@@ -20,7 +20,7 @@ def finding_sentences(model: Hooked) -> dict[str, str]:
     """Intervention -> a sentence with the network's results in `TABLES`; empty if they have none."""
     ours = re.match("add-random-(transformer|nanogpt)-none-seed", model.name)  # other options stand before the seed
     network = ours[1] if ours else "authors" if model.name == "add_model" else None
-    if network is None or model.origin.epoch is not None:
+    if network is None or model.provenance.epoch is not None:
         return {}
     rows = pd.concat(map(pd.read_csv, TABLES)).query("network == @network and seed == @model.seed and control.isna()")
     described = f"our {KINDS[network]} of seed {model.seed}" if ours else "the authors' network"

@@ -46,8 +46,8 @@ def leakage(model: ae.Hooked, variables: dict[str, Any]) -> float:
     the two right answers differ, and in which the network gives the other pair's.
     """
     examples = model.task.examples()
-    assert model.origin.split is not None
-    base = examples[np.random.default_rng(0).permutation(np.flatnonzero(model.origin.split(examples)))[:512]]
+    assert model.provenance.split is not None
+    base = examples[np.random.default_rng(0).permutation(np.flatnonzero(model.provenance.split(examples)))[:512]]
     mapped = [at for at in variables.values() if "dims" in at]
     (site,) = {at["site"] for at in mapped}
     _, cache = model.run_with_cache(base, [site])

@@ -89,7 +89,7 @@ class Odd:
 def test_classes_of_ones_own_are_trained(tmp_path):
     (model,) = ae.fit(Largest(bits=3), Narrow, epochs=1, split=Odd(), out=tmp_path, overrides=["model.gradient_clip=1"])
     assert model.network.scale != 1
-    assert isinstance(model.origin.split, Odd)
+    assert isinstance(model.provenance.split, Odd)
     assert model.predict([3], [5]).shape == (1,)
     ae.save_pretrained(model, tmp_path / "saved")
 

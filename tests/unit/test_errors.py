@@ -82,7 +82,7 @@ def test_home_is_expanded_wherever_a_path_comes_in(home, monkeypatch, capsys) ->
     assert ae.load_pretrained("add-nanogpt", folder=Path("~/runs")).name == path.name
     assert len(ae.load_table("~/runs")) == len(ae.load_table(["~/runs/*"])) == len(ae.load_table(Path(run)))
     assert require_runs("~/runs/*") == require_runs(run) == [path]
-    load_weights(f"{run}/weights/{tensors.name}", model.task, model.origin.job.network)
+    load_weights(f"{run}/weights/{tensors.name}", model.task, model.provenance.job.network)
     ae.save_pretrained(model, "~/saved")
     assert ae.load_pretrained("~/saved").predict([1], [2]) == 3
     ae.probe("dataset", task=ae.Add(bits=2)).save(Path("~/probed"))

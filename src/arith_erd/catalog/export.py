@@ -56,19 +56,19 @@ def save_pretrained(model: Hooked, folder: Path | str) -> None:
     Raises:
         UserError: if the network does not come from a run, or the folder cannot be written.
     """
-    if model.origin.job is None:
+    if model.provenance.job is None:
         wanted = "a network from fit, load_run or load_pretrained"
         raise UserError(f"save_pretrained: {model.name} has no configuration; expected {wanted}")
     # Only what can change the weights: no logger, and no folder of this machine.
-    settings = weights_config(model.origin.job.resolved) | {"seed": model.seed}
-    config = {"job": settings, "epoch": model.origin.epoch}
+    settings = weights_config(model.provenance.job.resolved) | {"seed": model.seed}
+    config = {"job": settings, "epoch": model.provenance.epoch}
     folder = user_path(folder, "folder")
     require_writable("folder", folder)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / WEIGHTS_FILE) as path:
         save_file(model.network.state_dict(), path)
     write_atomically(folder / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
-    write_atomically(folder / "README.md", model_card(model, model.origin.job))
+    write_atomically(folder / "README.md", model_card(model, model.provenance.job))
 
 
 def push_to_hub(model: Hooked, repo_id: str, *, private: bool = False) -> str:
@@ -151,7 +151,7 @@ def model_card(model: Hooked, job: Job) -> str:
         if mask.any()
     }
     what = f"task `{names['task']}` ({job.task.bits} digits in base {job.task.base})"
-    epochs = f"up to {job.trainer.max_epochs}" if model.origin.epoch is None else model.origin.epoch
+    epochs = f"up to {job.trainer.max_epochs}" if model.provenance.epoch is None else model.provenance.epoch
     description = f"{what}, model `{job.model.name}`, split `{names['split']}`, seed {model.seed}, {epochs} epochs"
     result = {
         "task": {"type": "text-generation", "name": "arithmetic"},

@@ -21,7 +21,7 @@ from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
 from ..digits import plain
 from ..errors import UserError, bad_value, counted, first_line, require_integer, unknown_name, user_path
-from ..interp.hooked import Hooked, Origin
+from ..interp.hooked import Hooked, Provenance
 from ..models import weights
 from ..models.network import Network
 from ..models.references import is_reference_task, reference
@@ -41,12 +41,12 @@ Epochs = Literal["all"] | tuple[int, ...]
 def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None) -> Hooked:
     """Load one replica of a run, with its final weights or, if unfinished, those of its last checkpoint.
 
-    `Origin.epoch` is the epoch of the weights, None for final ones. Nothing in the folder is trusted: its configuration
-    can only name classes of this package, and weights are tensors.
+    `Provenance.epoch` is the epoch of the weights, None for final ones. Nothing in the folder is trusted: its
+    configuration can only name classes of this package, and weights are tensors.
 
     >>> from arith_erd.catalog.loading import list_pretrained
     >>> path = list_pretrained()["add-transformer"][0]  # a run directory, as paper/results/runs/NAME
-    >>> load_run(path, seed=0).task.name, load_run(path, epoch=0).origin.epoch
+    >>> load_run(path, seed=0).task.name, load_run(path, epoch=0).provenance.epoch
     ('add', 0)
 
     Args:
@@ -178,7 +178,7 @@ def load_authors_weights(path: Path | str, task: Task) -> Hooked:
     """Load a network from a state dict of the paper's authors. Its training examples are unknown."""
     network = weights.load_authors_network(path, task)
     untrained = partial(Transformer, task.prompt_length, task.width)  # the released models have the default size
-    return Hooked(network, task=task, name=Path(path).name, origin=Origin(make_untrained=untrained))
+    return Hooked(network, task=task, name=Path(path).name, provenance=Provenance(make_network=untrained))
 
 
 def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> Hooked:
@@ -203,7 +203,11 @@ def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task 
         given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
         raise UserError(f"reference={name}: received {given}; expected task=add, task.bits=7 and reverse order")
     untrained = partial(Transformer, task.prompt_length, task.width)  # the references have the default size
-    attributes: dict[str, Any] = {"task": task, "name": f"reference-{name}", "origin": Origin(make_untrained=untrained)}
+    attributes: dict[str, Any] = {
+        "task": task,
+        "name": f"reference-{name}",
+        "provenance": Provenance(make_network=untrained),
+    }
     return [Hooked(reference(name, seed).network, seed=seed, **attributes) for seed in parse_seeds(seeds)]
 
 
@@ -215,7 +219,7 @@ def _warn_once(message: str) -> None:
 def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:
     # A split of drawn examples says nothing about the other examples that a probe will draw.
     split = job.split if job.task.enumerable else None
-    return Hooked(network, task=job.task, name=name, seed=seed, origin=Origin(split, job.network, epoch, job))
+    return Hooked(network, task=job.task, name=name, seed=seed, provenance=Provenance(split, job.network, epoch, job))
 
 
 def _load_state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[str, Tensor], int | None]:

@@ -69,7 +69,7 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
         "name": model.name,
         "seed": model.seed,
         "kind": kind,
-        "epoch": model.origin.epoch,
+        "epoch": model.provenance.epoch,
         "task": {name: getattr(task, name) for name in TASK_FIELDS},
         "heads": next((x.num_heads for x in rounded.network.modules() if hasattr(x, "num_heads")), 1),
         "rope": model.network.position_encoding == "rope",
@@ -86,7 +86,7 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
 
 def _worst_token(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[str, Any] | None:
     table = model.task.examples()
-    held_out = rng.permutation(np.flatnonzero(model.origin.split(table)))[:pairs] if model.origin.split else ()
+    held_out = rng.permutation(np.flatnonzero(model.provenance.split(table)))[:pairs] if model.provenance.split else ()
     if not len(held_out):
         return None
     examples = table[held_out]

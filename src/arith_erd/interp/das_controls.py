@@ -181,10 +181,10 @@ def principal_angles(a: Tensor, b: Tensor) -> "np.ndarray[Any, np.dtype[np.float
 
 
 def untrained_copy(model: Hooked, seed: int) -> Hooked | None:
-    """The network with the initial weights of a seed and the same sites; None without `Origin.make_untrained`."""
-    if model.origin.make_untrained is None:
+    """The network with the initial weights of a seed and the same sites; None without `Provenance.make_network`."""
+    if model.provenance.make_network is None:
         return None
-    network = initialise(model.origin.make_untrained, seed).to(model.device)
+    network = initialise(model.provenance.make_network, seed).to(model.device)
     paths = {module: path for path, module in model.network.named_modules()}
     sites = {site: network.get_submodule(paths[module]) for site, module in model.sites.items()}
     return Hooked(network, sites, task=model.task, name=f"untrained {model.name}", seed=seed)

@@ -38,17 +38,17 @@ Cache = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Origin:
+class Provenance:
     """Where a network comes from; None for what is unknown.
 
-    ``split`` says which examples were held out. ``make_untrained()`` makes the same network with fresh
+    ``split`` says which examples were held out. ``make_network()`` makes the same network with fresh
     initial weights, from PyTorch's global generator (`models.weights.initialise` sets its seed).
     ``epoch`` is the one after which the weights were kept, None for the last weights. ``job`` is the run's
     `config.job.Job`.
     """
 
     split: Split | None = None
-    make_untrained: Callable[[], Network] | None = None
+    make_network: Callable[[], Network] | None = None
     epoch: int | None = None
     job: Any = None
 
@@ -74,7 +74,7 @@ class Hooked(SiteNetwork):
         task: the task of the network; needed for `Examples`, names of positions and `predict`.
         name: name of the run, or of the file of weights.
         seed: seed of the replica.
-        origin: what is known of its training: an `interp.hooked.Origin`.
+        provenance: what is known of its training: an `interp.hooked.Provenance`.
     """
 
     def __init__(
@@ -85,15 +85,15 @@ class Hooked(SiteNetwork):
         task: Task | None = None,
         name: str = "",
         seed: int = 0,
-        origin: Origin = Origin(),
+        provenance: Provenance = Provenance(),
     ) -> None:
         super().__init__(network, sites, task, name)
-        self.seed, self.origin = seed, origin
+        self.seed, self.provenance = seed, provenance
         self._is_causal = False  # until it is checked
 
     def __repr__(self) -> str:
         task = f", {self._task.name}" if self._task else ""
-        epoch = "" if self.origin.epoch is None else f", epoch {self.origin.epoch}"
+        epoch = "" if self.provenance.epoch is None else f", epoch {self.provenance.epoch}"
         return f"Hooked({self.name}, seed {self.seed}{task}{epoch})"
 
     @property
@@ -133,12 +133,12 @@ class Hooked(SiteNetwork):
 
     def held_out(self) -> Examples:
         """The examples that were held out from training, as in ``model.accuracy(model.held_out())``."""
-        if self.origin.split is None:
+        if self.provenance.split is None:
             raise UserError(
                 f"{self.name}: its split is unknown; expected a network of `fit`, `load_run` or a checkpoint"
             )
         examples = self.task.examples()
-        return examples[np.asarray(self.origin.split(examples), dtype=bool)]
+        return examples[np.asarray(self.provenance.split(examples), dtype=bool)]
 
     def greedy_tokens(self, examples: Examples) -> Tensor:
         """The tokens (N, m) that greedy decoding gives for the prompts of examples."""

@@ -150,8 +150,8 @@ def distances(model: Hooked, examples: Examples) -> dict[tuple[str, int], Floats
     """
     inputs = model.inputs(examples)[0], shift_right(model.greedy_tokens(examples))
     networks = {"": model}
-    if model.origin.make_untrained is not None:
-        networks[UNTRAINED] = Hooked(initialise(model.origin.make_untrained, model.seed).to(model.device))
+    if model.provenance.make_network is not None:
+        networks[UNTRAINED] = Hooked(initialise(model.provenance.make_network, model.seed).to(model.device))
     by_site = {}
     for prefix, network in networks.items():
         _, cache = network.run_with_cache(inputs, layers(network.sites))

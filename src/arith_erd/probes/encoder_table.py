@@ -43,7 +43,7 @@ class EncoderTable(NetworkProbe):
         self.sites = select_sites(self.models, sites)
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        table, split = self.task.examples(), model.origin.split
+        table, split = self.task.examples(), model.provenance.split
         examples = table.sample(self.pairs, self.seed)
         rows = np.ravel_multi_index(tuple(examples.operands.T), self.task.shape)  # in the table, which the split splits
         in_training = ~np.asarray(split(table))[rows] if split else np.ones(len(rows), dtype=bool)

@@ -21,9 +21,9 @@ from .probe import NetworkProbe
 
 def subset_names(model: Hooked, examples: Examples) -> npt.NDArray[np.str_]:
     """Subset (N,) of each example: ``train`` or ``validation``; ``all`` if the split is unknown."""
-    if model.origin.split is None:
+    if model.provenance.split is None:
         return np.full(len(examples), "all")
-    return np.where(model.origin.split(examples), "validation", "train")
+    return np.where(model.provenance.split(examples), "validation", "train")
 
 
 class Errors(NetworkProbe):

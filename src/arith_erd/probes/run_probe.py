@@ -207,7 +207,7 @@ class ProbeTarget:
     run: Run | None = None
     epochs: Sequence[int] = ()  # empty for the last weights
     weights: Mapping[str, str] = field(default_factory=dict)
-    """The origin of the weights; empty for a run's final ones and the authors'. Claims use only rows of those."""
+    """The provenance of the weights; empty for a run's final ones and the authors'. Claims use only rows of those."""
 
 
 def run_probe(job: ProbeJob, target: ProbeTarget) -> None:
@@ -268,7 +268,7 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
             require_writable("out" if job.out else "runs_dir", folder)
             weights = {}
             if job.epoch is None and not run.finished:
-                done = models[0].origin.epoch or max((row["epoch"] for row in run.metrics()), default=0)
+                done = models[0].provenance.epoch or max((row["epoch"] for row in run.metrics()), default=0)
                 weights["unfinished"] = f"after epoch {done} of {job_of_run(run).trainer.max_epochs}"
         except Exception as error:  # whatever is wrong with one run of a glob
             left_out += 1

@@ -80,8 +80,8 @@ def test_saved_network_is_loaded_bit_for_bit(whole: Run, tmp_path: Path) -> None
         assert sorted(path.name for path in folder.iterdir()) == FILES
         loaded = load_pretrained(folder)
         assert torch.equal(loaded.run(examples), model.run(examples))
-        assert (loaded.seed, loaded.origin.epoch, loaded.name) == (seed, epoch, folder.name)
-        assert (loaded.origin.split(examples) == model.origin.split(examples)).all()
+        assert (loaded.seed, loaded.provenance.epoch, loaded.name) == (seed, epoch, folder.name)
+        assert (loaded.provenance.split(examples) == model.provenance.split(examples)).all()
         save_pretrained(loaded, tmp_path / "again")
         assert all((folder / file).read_bytes() == (tmp_path / "again" / file).read_bytes() for file in FILES)
         with pytest.raises(UserError, match=rf"^seed=7: expected {seed} for {folder.name}"):

@@ -44,7 +44,7 @@ def test_loaded_network_is_the_trained_replica_and_has_its_reported_accuracy(tra
     assert (model.name, model.seed) == (trained_pack.name, seed)
     examples = model.task.examples()
     hits = logits(model).argmax(-1) == torch.from_numpy(examples.completion)
-    held_out = torch.from_numpy(model.origin.split(examples))
+    held_out = torch.from_numpy(model.provenance.split(examples))
     reported = next(row for row in reversed(trained_pack.metrics()) if row["seed"] == seed)
     assert hits[held_out].double().mean().item() == pytest.approx(reported["val_token_acc"])
     assert hits[~held_out].double().mean().item() == pytest.approx(reported["train_token_acc"])
@@ -83,7 +83,7 @@ def test_unfinished_run_loads_from_its_last_checkpoint(run, trained_pack):
     (run.path / "summary.json").unlink()
     lines = run.metrics_file.read_text().splitlines()
     run.metrics_file.write_text("\n".join([*lines, *(f"5{line[1:]}" for line in lines[-2:])]) + "\n")
-    assert load_run(run.path, 3).origin.epoch == 4
+    assert load_run(run.path, 3).provenance.epoch == 4
     for seed in (3, 5):
         assert torch.equal(logits(load_run(run.path, seed)), logits(load_run(trained_pack.path, seed)))
     for file in (run.checkpoint_file, run.weights_file(5)):
@@ -101,7 +101,7 @@ def test_epochs_load_as_they_were(whole, train_in, tmp_path):
     short = train_in(tmp_path, *LEARNS, "trainer.max_epochs=2", "seed=0-1")
     for epoch, same in ((2, load_run(short.path, 1)), (4, load_run(whole.path, 1))):
         model = load_run(whole.path, 1, epoch)
-        assert model.origin.epoch == epoch
+        assert model.provenance.epoch == epoch
         assert torch.equal(logits(model), logits(same))
     first = load_run(whole.path, 1, 0)
     assert torch.equal(logits(first), logits(load_run(short.path, 1, 0)))
@@ -110,7 +110,7 @@ def test_epochs_load_as_they_were(whole, train_in, tmp_path):
 
 @pytest.mark.parametrize(("epoch", "said"), [(3, "epoch 4 and 0 .*checkpoint.keep"), (-1, "an int"), ("2", "an int")])
 def test_other_epochs_are_refused(trained_pack, epoch, said):
-    assert load_run(trained_pack.path, 3, 4).origin.epoch == 4
+    assert load_run(trained_pack.path, 3, 4).provenance.epoch == 4
     with pytest.raises(UserError, match=rf"^epoch={epoch!r}: .*{said}"):
         load_run(trained_pack.path, 3, epoch)
 
@@ -162,7 +162,7 @@ def test_network_in_the_repository_is_as_accurate_as_its_summary_says(name: str)
     model = load_pretrained(name, seed := CHECKED[name])
     (said,) = (entry for entry in Run(PRETRAINED / model.name).summary()["seeds"] if entry["seed"] == seed)
     examples = model.task.examples()
-    chosen = np.random.default_rng(0).permutation(np.flatnonzero(model.origin.split(examples)))[:256]
+    chosen = np.random.default_rng(0).permutation(np.flatnonzero(model.provenance.split(examples)))[:256]
     deviation = (said["val_seq_acc"] * (1 - said["val_seq_acc"]) / len(chosen)) ** 0.5
     near = pytest.approx(said["val_seq_acc"], abs=5 * deviation + 1 / len(chosen))
     assert model.accuracy(examples[chosen]) == near

@@ -21,7 +21,7 @@ from arith_erd.config import compose as compose_module
 from arith_erd.config.compose import compose, hydra_over_conf
 from arith_erd.digits import START
 from arith_erd.errors import UserError
-from arith_erd.interp.hooked import Origin
+from arith_erd.interp.hooked import Provenance
 from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.probes.probe import Probe
 from arith_erd.seeds import parse_seeds
@@ -136,7 +136,7 @@ def test_scale_changes_sizes_that_the_model_has_and_adds_none(model):
 @pytest.mark.parametrize("choice", [f"{group}={name}" for group in ("probe", "figure") for name in options(group)])
 def test_every_probe_builds(choice):
     job, model = compose("probe", [choice, "task.bits=3"]), untrained(Add(3), num_layers=6)
-    model.origin = Origin(RandomSplit())
+    model.provenance = Provenance(RandomSplit())
     things = {"task": job.task, "split": job.split, "models": [model]}
     assert isinstance(job.probe.build(Probe, **{need: things[need] for need in job.needs}), Probe)
 

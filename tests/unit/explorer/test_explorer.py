@@ -15,7 +15,7 @@ import torch
 from arith_erd.catalog.loading import load_pretrained, load_references
 from arith_erd.errors import UserError
 from arith_erd.explorer import SOURCES, export_network, write_page
-from arith_erd.interp.hooked import Hooked, Origin
+from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import greedy_decode
 from arith_erd.splits import RandomSplit
@@ -104,12 +104,12 @@ def test_worst_token_of_the_pairs_held_out_is_found() -> None:
     """Untrained, it answers no pair; without a split nothing is known to be held out."""
     model = untrained(Add(3), NanoGPT)
     assert export_network(model, 8)["missed"] is None
-    model.origin = Origin(RandomSplit())
+    model.provenance = Provenance(RandomSplit())
     missed = export_network(model, 8)["missed"]
     assert missed is not None
     assert missed["position"] in model.task.answer_names
     table = model.task.examples()
-    assert missed["pair"] in table.operands[model.origin.split(table)].tolist()
+    assert missed["pair"] in table.operands[model.provenance.split(table)].tolist()
 
 
 def test_what_the_page_cannot_run_is_refused_in_one_line() -> None:

@@ -19,7 +19,7 @@ from arith_erd.interp.das_controls import (
     untrained_copy,
 )
 from arith_erd.interp.erasure import MIN_RELATIVE_DEVIATION, whiten
-from arith_erd.interp.hooked import Hooked, Origin
+from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.interp.interventions import Subspace
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.references import reference
@@ -103,7 +103,7 @@ def test_untrained_copy_is_the_network_before_training_with_sites_of_its_own(kin
     network = make()
     for parameter in network.parameters():
         torch.nn.init.constant_(parameter, 7.0)
-    model = Hooked(network, {"mine": network.sites()["dec.1"]}, task=TASK, origin=Origin(make_untrained=make))
+    model = Hooked(network, {"mine": network.sites()["dec.1"]}, task=TASK, provenance=Provenance(make_network=make))
     fresh = untrained_copy(model, 1)
     expected = initialise(make, 1).state_dict()
     assert all(torch.equal(x, expected[name]) for name, x in fresh.network.state_dict().items())

@@ -17,7 +17,7 @@ from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
 from arith_erd.interp.erasure import flip_signs, inlp, leace, mean_projection
-from arith_erd.interp.hooked import Hooked, Origin
+from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.interp.interchange import interchange_accuracy
 from arith_erd.interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
 from arith_erd.interp.sites import SitePositions, residual_stream
@@ -479,7 +479,7 @@ def test_a_value_of_two_dimensions_at_several_positions_is_refused(change: type,
 
 def test_held_out_examples_are_those_of_the_split() -> None:
     split = RandomSplit(fraction=0.25, seed=3)
-    model = Hooked(KINDS["nanogpt"](), task=TASK, origin=Origin(split))
+    model = Hooked(KINDS["nanogpt"](), task=TASK, provenance=Provenance(split))
     held_out = model.held_out()
     assert (held_out.operands == CLEAN.operands[split(CLEAN)]).all()
     assert len(held_out) == 16

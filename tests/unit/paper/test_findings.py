@@ -8,7 +8,7 @@ from paper.findings import FINDINGS, finding_sentences
 
 def test_findings_are_of_the_network_in_the_page() -> None:
     def sentences(name: str, seed: int) -> dict[str, str]:
-        model: Any = SimpleNamespace(name=f"add-random-{name}-x", seed=seed, origin=SimpleNamespace(epoch=None))
+        model: Any = SimpleNamespace(name=f"add-random-{name}-x", seed=seed, provenance=SimpleNamespace(epoch=None))
         return finding_sentences(model)
 
     transformer = sentences("transformer-none-seed1", 1)

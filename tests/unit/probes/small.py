@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from arith_erd.interp.hooked import Hooked, Origin
+from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.models import Network, Transformer
 from arith_erd.probes.probe import Probe
 from arith_erd.tasks import Task
@@ -17,7 +17,7 @@ def untrained(task: Task, kind: type[Network] = Transformer, seed: int = 0, **op
     torch.manual_seed(seed)
     size = {"d_model": 16, "num_heads": 2, "num_layers": 2, "vocab_size": task.vocab_size}
     make = partial(kind, task.prompt_length, task.answer_length, **size | options)
-    return Hooked(make(), name="test", seed=seed, task=task, origin=Origin(make_untrained=make))
+    return Hooked(make(), name="test", seed=seed, task=task, provenance=Provenance(make_network=make))
 
 
 def measured(probe: Probe) -> pd.DataFrame:

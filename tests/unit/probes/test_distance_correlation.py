@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy import stats
 
-from arith_erd.interp.hooked import Hooked, Origin
+from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.network import greedy_decode, shift_right
 from arith_erd.models.weights import load_authors_network
@@ -91,7 +91,7 @@ def test_scaled_bits_follow_the_value_without_any_network() -> None:
 def test_untrained_network_is_that_of_the_seed_before_training() -> None:
     task = Add(3)
     make = partial(Transformer, task.prompt_length, task.width, d_model=16, num_heads=2, num_layers=2)
-    rows = measure(Hooked(untrained(task).network, task=task, seed=7, origin=Origin(make_untrained=make)))
+    rows = measure(Hooked(untrained(task).network, task=task, seed=7, provenance=Provenance(make_network=make)))
     torch.manual_seed(derive_seed(7, "weights"))
     itself = measure(Hooked(make(), task=task, seed=7))
     before, own = (of[of["stack"] == stack]["correlation"] for of, stack in ((rows, "untrained enc"), (itself, "enc")))

@@ -15,7 +15,7 @@ import arith_erd as ae
 from arith_erd.catalog.loading import load_run
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.interp.hooked import Origin
+from arith_erd.interp.hooked import Provenance
 from arith_erd.models.references import PROGRAMS
 from arith_erd.probes import run_probe
 from arith_erd.probes.errors import Errors
@@ -105,8 +105,10 @@ def test_epochs_that_are_not_there_are_refused(whole: Run, tmp_path: Path) -> No
 
 
 def test_curves_of_token_means_keep_whole_answers_apart_from_their_tokens() -> None:
-    origin = Origin(split=lambda table: (np.arange(64) % 4 == 0).tolist())  # of the whole table, whatever the sample
-    model = ae.Hooked(NETWORKS[0].network, task=Add(3), origin=origin)
+    provenance = Provenance(
+        split=lambda table: (np.arange(64) % 4 == 0).tolist()
+    )  # of the whole table, whatever the sample
+    model = ae.Hooked(NETWORKS[0].network, task=Add(3), provenance=provenance)
     assert set(ae.probe("encoder_table", model, pairs=16).rows["n"]) == {16}
     result = ae.probe("encoder_table", model)
     whole = result.rows.query("answer == 'all'")["accuracy"].mean()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from arith_erd.interp.hooked import Hooked, Origin
+from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.models import Network
 from arith_erd.probes.errors import Errors
 from arith_erd.splits import RandomSplit, Split
@@ -39,7 +39,7 @@ class Parrot(Network):
 
 def parrot(task: Task, answer: npt.NDArray[np.int64], split: Split | None = None, seed: int = 0) -> Hooked:
     completion = task.completion(task.examples().operands, answer)
-    return Hooked(Parrot(task, completion), {}, name="parrot", seed=seed, task=task, origin=Origin(split))
+    return Hooked(Parrot(task, completion), {}, name="parrot", seed=seed, task=task, provenance=Provenance(split))
 
 
 def measure(*models: Hooked) -> pd.DataFrame:

@@ -91,7 +91,7 @@ def test_slices_are_accuracies_of_the_examples_of_their_kind(train):
         chosen = [held_out & (values == value) for value in np.unique(values[held_out])]
         found = [model.accuracy(examples[of]) for of in chosen]
         assert slices[seed, name].tolist() == pytest.approx(found)
-    assert load_run(run.path, 0).origin.split is None  # which was of the examples drawn
+    assert load_run(run.path, 0).provenance.split is None  # which was of the examples drawn
     save_pretrained(load_run(run.path, 1), run.path / "saved")
     (said,) = (row["val_seq_acc"] for row in run.summary()["seeds"] if row["seed"] == 1)
     assert f"{held_out.sum()} held-out examples: {said:.2%}" in (run.path / "saved" / "README.md").read_text()

@@ -73,7 +73,7 @@ def test_summary_equals_decoding_everything(trained_pack):
     for entry in trained_pack.summary()["seeds"]:
         model = load_run(trained_pack.path, entry["seed"])
         examples = model.task.examples()
-        held_out = model.origin.split(examples)
+        held_out = model.provenance.split(examples)
         decoded = greedy_decode(model.network, torch.from_numpy(examples.prompt), model.task.width).numpy()
         right = decoded == examples.completion
         error = abs(model.task.decode(decoded) - examples.answer)
