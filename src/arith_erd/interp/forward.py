@@ -114,7 +114,7 @@ def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:
         raise UserError(f"site={site}: its output has the shape {tuple(x.shape)}; {accepted}")
 
 
-class ForwardPass:
+class ResumedRun:
     """The forward pass from ``site`` on, the whole pass if it is None; see `Hooked.resume_from`.
 
     Layers that finish before the site, and the site itself if it is a layer, run once: their outputs are stored and

@@ -35,7 +35,7 @@ from ..system.isolation import isolated
 from ..tasks import Examples, Task
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
-from .forward import ForwardPass
+from .forward import ResumedRun
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
 from .sites import SitePositions, expand_sites
@@ -157,7 +157,7 @@ class InterchangeEvaluation:
         position: Position,
         variable: str,
         source: Tensor | None = None,
-        forward: ForwardPass | None = None,
+        forward: ResumedRun | None = None,
         head: int | None = None,
     ) -> None:
         self.site, self.position, self.head, base = site, position, head, data.base_examples
