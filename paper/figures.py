@@ -133,4 +133,4 @@ def probe_rows(
     runs = {"min_epochs": min_epochs} if min_epochs else {}
     ids = {i for task in style.TASKS for i in data.select({**runs, "task": task}, finished=True).index}
     without_run = rows["source"].isin([AUTHORS_WEIGHTS, TASK_ALONE])
-    return rows[(rows["departs"] == "") & (without_run | rows["replica"].isin(ids))]
+    return rows[(rows["unpublished_settings"] == "") & (without_run | rows["replica"].isin(ids))]

@@ -25,7 +25,7 @@ REPLICA_COLUMNS = {  # column -> type
     "finished": "bool",
     **dict.fromkeys(("epochs", "max_epochs"), "int64"),
     "stop_at": "float64",
-    **dict.fromkeys(("departs", "selection_key", "key", "trajectory"), "object"),
+    **dict.fromkeys(("unpublished_settings", "selection_key", "key", "trajectory"), "object"),
     **dict.fromkeys(SUMMARY_COLUMNS, "float64"),
     **dict.fromkeys(("never_learnt", "device", *VERSIONS), "object"),
     **dict.fromkeys(("train_loss", "train_token_acc"), "float64"),
@@ -41,12 +41,13 @@ class RunData:
 
     ``replicas`` has a row of `REPLICA_COLUMNS` for each replica, finished or not. A replica that is in several packs
     counts once. ``key`` is equal if replicas differ only in the seed. ``trajectory`` is equal if they differ only in
-    seed and length: with the same seed they agree up to the end of the shorter one. ``departs`` lists settings that
-    differ from the published ones, and ``selection_key`` joins the options by which claims choose runs.
+    seed and length: with the same seed they agree up to the end of the shorter one. ``unpublished_settings`` has
+    those that differ from the published ones, and ``selection_key`` joins the options by which claims choose runs.
 
     ``metrics`` has ``replica``, the index of that table, and the columns of ``metrics.csv``. ``problems`` maps paths to
     read errors. ``probes`` has the rows of each probe with ``task``, ``split``, ``source``, ``replica`` (-1 if there is
-    none) and ``departs``; of equal rows the first folder's. ``pictures`` has those of runs and probes, likewise.
+    none) and ``unpublished_settings``; of equal rows the first folder's. ``pictures`` has those of runs and probes,
+    likewise.
     """
 
     replicas: pd.DataFrame
@@ -57,7 +58,7 @@ class RunData:
 
     def select(self, runs: Mapping[str, Any], finished: bool = False) -> pd.DataFrame:
         """Replicas with these options, else those of `DEFAULT_OPTIONS`, and the published settings."""
-        published = self.replicas["departs"] == ""
+        published = self.replicas["unpublished_settings"] == ""
         chosen = self.replicas[published & (self.replicas["selection_key"] == selection_key(runs))]
         chosen = chosen[chosen["epochs"] >= runs.get("min_epochs", 0)]
         return chosen[chosen["finished"]] if finished else chosen
@@ -81,7 +82,7 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
             try:
                 replica_rows, epochs = read_replicas(Run(path))
                 first = replica_rows[0]
-                departs = ", ".join(unpublished_settings(first["settings"], setup))
+                unpublished = ", ".join(unpublished_settings(first["settings"], setup))
                 key, picture = selection_key(first), Run(path).curves_file
                 curves |= {f"{name}/curves": picture} if picture.is_file() else {}
             except Exception as error:  # whatever is wrong with a run must not stop the report
@@ -91,7 +92,7 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
             problems |= {name: first["problem"]} if first["problem"] else {}
             metrics[name] = epochs.assign(run=name)
             shared = {"run": name, "folder_order": folder_order, "finished": first["state"] == FINISHED}
-            rows += [row | shared | {"departs": departs, "selection_key": key} for row in replica_rows]
+            rows += [row | shared | {"unpublished_settings": unpublished, "selection_key": key} for row in replica_rows]
             folders.append((path / "probes", name, f"{name}/probes"))
     replicas, replica_ids = _replicas(rows)
     ids = replicas.reset_index()[["run", "seed", "replica"]]
@@ -196,7 +197,7 @@ def _read_probe(
     unpublished = unpublished_settings(flat_settings(settings), setup)
     unpublished += [f"task.{key}={task[key]}" for key in ORDER_KEYS if task.get(key) == "plain"]
     unpublished += [f"{key}={value}" for key, value in settings.get("weights", {}).items()]  # not the authors'
-    rows = rows.assign(departs=", ".join(unpublished))
+    rows = rows.assign(unpublished_settings=", ".join(unpublished))
     if run:  # task and split are those of the run
         rows = rows.merge(replica_ids.loc[replica_ids["run"] == run, ["seed", "replica"]], on="seed", how="inner")
         known = replicas.loc[rows["replica"]]

@@ -82,7 +82,8 @@ class Measure(StrictModel):
             return self.missing_message.format(measure=self, runs=description)
         if replicas.empty:
             others = data.replicas[data.replicas["selection_key"] == selection_key(options)]
-            but = "" if others.empty else " (but {run} has {departs} instead of the paper's)".format(**others.iloc[0])
+            but = " (but {run} has {unpublished_settings} instead of the paper's)"
+            but = "" if others.empty else but.format(**others.iloc[0])
             return f"no run of {description}{but}"
         finished = replicas[replicas["finished"]]
         if finished.empty:
@@ -233,7 +234,7 @@ class ProbeColumn(Measure):
         rows = data.probes.get(self.probe)
         if rows is None or not {*self.where, self.column, self.along or self.column} <= set(rows):
             return pd.DataFrame({"replica": []})
-        rows = rows[(rows["source"] == source) & (rows["task"] == task) & (rows["departs"] == "")]
+        rows = rows[(rows["source"] == source) & (rows["task"] == task) & (rows["unpublished_settings"] == "")]
         for column, wanted in self.where.items():
             above = isinstance(wanted, str) and wanted.startswith("> ")
             rows = rows[rows[column] > float(wanted[2:]) if above else rows[column] == wanted]

@@ -199,4 +199,4 @@ def experiment_text(first: pd.Series) -> str:
     words += [first[key] for key in ("split", "ablation") if first[key] != DEFAULT_OPTIONS[key]]
     words += [f"plain {what}" for what in ("prompt", "completion") if first[f"{what}_order"] == "plain"]
     words += [] if pd.isna(first["stop_at"]) else [f"stop at {first['stop_at']:.0%}"]
-    return ", ".join(map(str, words)) + (f" ({first['departs']})" if first["departs"] else "")
+    return ", ".join(map(str, words)) + (f" ({first['unpublished_settings']})" if first["unpublished_settings"] else "")

@@ -192,7 +192,7 @@ def test_rows_of_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_path, c
     weights = json.loads((run.path / "probes" / "errors" / "probe.json").read_text())["settings"]["weights"]
     assert weights == {"unfinished": "after epoch 4 of 4"}
     (tmp_path / "summary.json").rename(run.summary_file)
-    departs = collect([tmp_path], load_paper().setup).probes["errors"]["departs"]
-    assert departs.str.contains("unfinished").all()
+    unpublished = collect([tmp_path], load_paper().setup).probes["errors"]["unpublished_settings"]
+    assert unpublished.str.contains("unfinished").all()
     run_probe.run_job(compose("probe", ["probe=errors", f"run={run.path}"]))
     assert "weights" not in json.loads((run.path / "probes" / "errors" / "probe.json").read_text())["settings"]

@@ -210,8 +210,8 @@ def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic, tmp_
     shutil.copy(path, first)
     rows = read(synthetic).probes["distance_correlation"]
     assert set(rows.loc[rows["replica"] < 0, "source"]) == {sources.OTHER_WEIGHTS}  # not the authors'
-    assert set(rows.loc[rows["replica"] < 0, "departs"]) == {"reference=erd, seeds=0"}
-    assert set(rows.loc[rows["replica"] >= 0, "departs"]) == {"", "reference=erd, seeds=0"}
+    assert set(rows.loc[rows["replica"] < 0, "unpublished_settings"]) == {"reference=erd, seeds=0"}
+    assert set(rows.loc[rows["replica"] >= 0, "unpublished_settings"]) == {"", "reference=erd, seeds=0"}
 
 
 @pytest.mark.parametrize("text", [None, '{"name": "x", "columns": {"nowhere": "text"}}'])

@@ -65,7 +65,7 @@ def test_the_papers_numbers_are_marked(whole_report) -> None:
 @pytest.mark.slow
 def test_line_is_the_median_over_seeds_of_the_papers_settings(synthetic) -> None:
     synthetic.run(seeds="0-2", final=[0.96, 1.0, 0.98])
-    synthetic.run(seeds="3", settings={"model.net.dropout": 0.5}, reach=None, final=0.1)  # departs: not drawn
+    synthetic.run(seeds="3", settings={"model.net.dropout": 0.5}, reach=None, final=0.1)  # unpublished: not drawn
     synthetic.run("split=vs_v", seeds="0")
     paper = load_paper()
     paper = paper.model_copy(update={"figures": [spec for spec in paper.figures if spec.name in ("fig1", "fig3")]})
@@ -100,7 +100,7 @@ def test_everything_is_written(whole_report) -> None:
     assert len(list((out / "figures").iterdir())) == 20
     runs = pd.read_csv(out / "runs.csv")
     assert len(runs) == len(found.replicas)
-    assert {"run", "seed", "val_seq_acc", "device", "torch", "commit", "finished", "departs"} <= set(runs)
+    assert {"run", "seed", "val_seq_acc", "device", "torch", "commit", "finished", "unpublished_settings"} <= set(runs)
     page = (out / "index.html").read_text()
     for verdict in {result.verdict for result in results}:  # the filter counts results alone, not repeated facts
         number = sum(result.verdict == verdict and result.claim.counted for result in results)
