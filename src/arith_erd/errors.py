@@ -27,6 +27,7 @@ SYNONYMS = {  # our name -> words for it in other programs
     "runs_dir": "output_dir save_dir folder",
     "out": "output_dir save_dir folder runs_dir",
     "seeds": "seed",
+    "job_index": "item",  # our own word until November 2026
 }
 
 

@@ -31,7 +31,8 @@ BAD_COMMANDS = {
     "train.py -m hydra/launcher=gpus,slurm": "^error: hydra/launcher=gpus,slurm: expected of .*, one value each",
     "train.py -m task.bits=interval(2,4)": r"^error: task.bits=interval\(2,4\): expected values, since nothing",
     "train.py hydra.searchpath=[none]": "^error: hydra.searchpath=none: expected a folder",
-    "train.py -m item=1": "^error: item=1: expected 0, the only job",
+    "train.py -m job_index=1": "^error: job_index=1: expected 0, the only job",
+    "train.py -m item=1": "^error: item: no such key; did you mean job_index",
     "train.py runs_dir=file/runs": "runs_dir=file/runs: cannot be written",
     "train.py experiment=fig3 scale=smoke": (
         "experiment=fig3: a sweep of 6 jobs; expected -m: python train.py -m experiment=fig3 scale=smoke"

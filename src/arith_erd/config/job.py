@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PROBE_NEEDS = ("task", "split", "models")
 
+UNUSED_KEYS = ("trust", "overwrite", "item")  # that config.yaml of earlier versions has
 INTERNAL_FIELDS = ("resolved", "overrides", "non_default_options", "overwrite")  # fields that no file sets
 
 
@@ -101,7 +102,7 @@ class BaseJob:
         "arith_erd.loggers.Csv", name="csv", key="logger._target_"
     )
     runs_dir: Annotated[Path, _parse_folder("runs_dir")] = Path("runs")
-    item: Any = None  # which job of a sweep is run; the sweep reads it
+    job_index: Any = None  # index of the only job of a sweep to run; the sweep reads it
     fail_fast: Switch = False  # whether a sweep stops at its first failure; the sweep reads it
     wait: Switch = True  # whether a sweep waits for its jobs under Slurm; the sweep reads it
     resolved: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -231,7 +232,7 @@ JobClass = TypeVar("JobClass", bound=BaseJob)
 
 def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
     """The job of a resolved configuration; errors name a key. ``overwrite`` applies to one command only."""
-    stored = {key: value for key, value in config.items() if key not in ("trust", "overwrite")}
+    stored = {key: value for key, value in config.items() if key not in UNUSED_KEYS}
     return _validated_job(Job, stored, overwrite=overwrite)
 
 

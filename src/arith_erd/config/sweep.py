@@ -124,13 +124,14 @@ def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) ->
     """Check the jobs of a sweep, ``divided`` into packs. If some cannot be run, print a line for each and exit."""
     loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
     params = dict(config.hydra.sweeper.params or {})  # those of a preset: {"task": "add,mul"}
-    all_jobs, item = expand_sweep(params, [one for one in overrides if not one.startswith("item=")]), config.get("item")
+    index = config.get("job_index")
+    all_jobs = expand_sweep(params, [one for one in overrides if not one.startswith("job_index=")])
     if not all_jobs:  # a glob matched nothing
         raise UserError("-m: makes no job; expected at least one value for each key")
-    selected = {n: overrides for n, overrides in enumerate(all_jobs) if str(n) == str(item) or item is None}
+    selected = {n: overrides for n, overrides in enumerate(all_jobs) if index is None or str(n) == str(index)}
     if not selected:
         numbers = f"an integer from 0 to {len(all_jobs) - 1}, for one of {len(all_jobs)} jobs"
-        raise bad_value("item", item, numbers if len(all_jobs) > 1 else "0, the only job")
+        raise bad_value("job_index", index, numbers if len(all_jobs) > 1 else "0, the only job")
     common = set.intersection(*map(set, selected.values())) if len(selected) > 1 else set()
     jobs = [
         SweepJob(number, overrides, [one for one in overrides if one not in common])
@@ -190,8 +191,8 @@ def require_single_job(config: DictConfig) -> None:
         raise UserError(f"hydra/launcher={launcher}: expected -m too, also for a single job")
     if own := [one for one in hydra_node.overrides.hydra if not one.startswith("hydra.searchpath=")]:
         raise UserError(f"{own[0]}: expected -m too; a single run uses nothing of Hydra's own")
-    if config.get("item") is not None:
-        raise UserError(f"item={config.item}: expected -m too; it is one job of a sweep")
+    if config.get("job_index") is not None:
+        raise UserError(f"job_index={config.job_index}: expected -m too; it is one job of a sweep")
     if params := hydra_node.sweeper.params:
         overrides = compose.job_overrides(hydra_node)
         if (number := len(expand_sweep(params, overrides))) > 1:

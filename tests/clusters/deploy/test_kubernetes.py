@@ -37,9 +37,9 @@ def test_busy_or_stopped_pod_is_no_failed_try_and_gpu_nodes_are_tolerated(manife
 
 
 def test_there_is_a_pod_for_each_job_of_the_sweep(manifests, main):
-    """That ``item`` selects one job: ``tests/unit/launch/test_sweep.py``."""
+    """That ``job_index`` selects one job: ``tests/unit/launch/test_sweep.py``."""
     (container,) = manifests["Job"]["spec"]["template"]["spec"]["containers"]
-    *arguments, item = container["args"]
-    assert item == "item=$(JOB_COMPLETION_INDEX)"
+    *arguments, index = container["args"]
+    assert index == "job_index=$(JOB_COMPLETION_INDEX)"
     completions = manifests["Job"]["spec"]["completions"]
-    assert f"for one of {completions} jobs" in main("train.py", *arguments, f"item={completions}").stderr
+    assert f"for one of {completions} jobs" in main("train.py", *arguments, f"job_index={completions}").stderr

@@ -80,7 +80,7 @@ def test_run_with_another_name_is_found_by_its_hash(tmp_path, config):
 CONFIG = compose("train", ["logger=wandb", "task=random_output", "model=nanogpt"]).resolved
 # What may change without changing the weights; `epochs` only does through trainer.max_epochs.
 HARMLESS = (
-    *("logger.", "checkpoint.", "epochs.", "fail_fast", "item", "wait", "pack.", "runs_dir"),
+    *("logger.", "checkpoint.", "epochs.", "fail_fast", "job_index", "wait", "pack.", "runs_dir"),
     *("trainer.compile", "trainer.cuda_graphs", "trainer.accelerator"),
 )
 

@@ -233,15 +233,15 @@ def test_answers_that_would_overwrite_one_another_are_refused(
     assert (refused[1] if refused else "") == folder
 
 
-@pytest.mark.parametrize("item", ["0", "1", "2", "x"])
-def test_item_selects_one_job_of_a_sweep(command, ran, capsys, item):
-    status = command(lambda job: None, "-m", "seed=0,1", f"item={item}")
-    if item in ("0", "1"):
-        assert ran == [item]
-        assert capsys.readouterr().out.startswith(f"job {item} (")
+@pytest.mark.parametrize("index", ["0", "1", "2", "x"])
+def test_job_index_selects_one_job_of_a_sweep(command, ran, capsys, index):
+    status = command(lambda job: None, "-m", "seed=0,1", f"job_index={index}")
+    if index in ("0", "1"):
+        assert ran == [index]
+        assert capsys.readouterr().out.startswith(f"job {index} (")
     else:
         assert (status, ran) == (EXIT_FAILED, [])
-        assert f"item={item}: expected an integer from 0 to 1, for one of 2 jobs" in capsys.readouterr().err
+        assert f"job_index={index}: expected an integer from 0 to 1, for one of 2 jobs" in capsys.readouterr().err
 
 
 def test_launcher_gets_a_command_line_for_each_pack_that_is_missing(command, monkeypatch, tmp_path, capsys):
