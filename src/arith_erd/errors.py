@@ -27,7 +27,8 @@ SYNONYMS = {  # our name -> words for it in other programs
     "runs_dir": "output_dir save_dir folder",
     "out": "output_dir save_dir folder runs_dir",
     "seeds": "seed",
-    "job_index": "item",  # our own word until November 2026
+    "job_index": "item",  # this and the next were our own words until November 2026
+    "handcoded": "reference",
 }
 
 

@@ -41,14 +41,15 @@ BAD_COMMANDS = {
     "probe.py probe=dataste": "probe=dataste: expected .*; did you mean dataset?",
     "probe.py probe=dataset +out.dir=x": "out",
     "probe.py probe=dataset trainer.max_epochs=3": r"trainer.*: no such key",
-    "probe.py probe=dataset run=runs/none": "run=runs/none: .*takes no run=, checkpoint= or reference=",
+    "probe.py probe=dataset run=runs/none": "run=runs/none: .*takes no run=, checkpoint= or handcoded=",
     "probe.py probe=dataset out=file/x": "out=file/x: cannot be written",
     "probe.py probe=distance_correlation": "run=DIR, checkpoint=FILE",
     "probe.py probe=errors run=runs/none task=mul": "task=mul: not accepted with run=",
     "probe.py probe=errors checkpoint=none.pt": "checkpoint=none.pt: also needs task=",
-    "probe.py probe=errors reference=magic": "reference=magic: expected .*erd, prefix_carry",
-    "probe.py probe=errors reference=erd task.bits=5": "reference=erd: received task=add, task.bits=5",
-    "probe.py probe=errors reference=erd run=runs/none": "expected one of run=DIR",
+    "probe.py probe=errors reference=erd": "^error: reference: no such key; did you mean handcoded",
+    "probe.py probe=errors handcoded=magic": "handcoded=magic: expected .*erd, prefix_carry",
+    "probe.py probe=errors handcoded=erd task.bits=5": "handcoded=erd: received task=add, task.bits=5",
+    "probe.py probe=errors handcoded=erd run=runs/none": "expected one of run=DIR",
 }
 
 

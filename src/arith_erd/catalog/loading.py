@@ -201,7 +201,7 @@ def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task 
     if not is_reference_task(task):
         orders = (task.prompt_order, task.completion_order)
         given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
-        raise UserError(f"reference={name}: received {given}; expected task=add, task.bits=7 and reverse order")
+        raise UserError(f"handcoded={name}: received {given}; expected task=add, task.bits=7 and reverse order")
     untrained = partial(Transformer, task.prompt_length, task.width)  # the references have the default size
     attributes: dict[str, Any] = {
         "task": task,

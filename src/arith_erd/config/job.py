@@ -194,7 +194,7 @@ class ProbeJob(BaseJob):
     epoch: Annotated[Literal["all"] | tuple[int, ...] | None, parsed_by(_parse_epochs)]
     """The epochs whose weights are probed; None for the last weights."""
     checkpoint: Annotated[str | None, accepts("a file, or null", min_length=1)]
-    reference: Annotated[str | None, accepts("the name of a network written by hand, or null", min_length=1)]
+    handcoded: Annotated[str | None, accepts("the name of a network written by hand, or null", min_length=1)]
     model: schema.ModelConfig | None = None  # the model of a checkpoint with our parameter names
     out: Annotated[Path | None, _parse_folder("out")]
     overrides: tuple[str, ...] = ()

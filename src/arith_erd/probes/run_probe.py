@@ -163,25 +163,25 @@ def _require_same_task(name: str, models: "Sequence[Hooked]") -> None:
 def run_job(job: ProbeJob) -> None:
     """Run the probe of a job: on a task, on given weights, or on every run that ``run=`` names.
 
-    Each run's result goes into its own directory, unless ``out=`` names another. ``reference=list`` instead lists the
+    Each run's result goes into its own directory, unless ``out=`` names another. ``handcoded=list`` instead lists the
     networks that are written by hand.
     """
-    if job.reference == "list":
+    if job.handcoded == "list":
         from ..models.references import describe_references  # loads torch
 
         print("\n".join(f"{name:22} {text}" for name, text in describe_references().items()))
         return
     name = str(job.probe.name)
-    sources = [f"{key}={value}" for key in ("run", "checkpoint", "reference") if (value := getattr(job, key))]
+    sources = [f"{key}={value}" for key in ("run", "checkpoint", "handcoded") if (value := getattr(job, key))]
     if job.epoch is not None and job.run is None:
         raise UserError(f"epoch={job.resolved['epoch']}: needs run=, a run with checkpoint.keep")
     if "models" not in job.needs:
         if sources:
-            raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or reference=")
+            raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or handcoded=")
         probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
         targets = [ProbeTarget(probe, _folder_without_run(job, job.needs))]
     elif len(sources) != 1:
-        raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and reference=NAME")
+        raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and handcoded=NAME")
     else:  # a list, so that any error comes before the first one runs
         targets = list(_targets_of_runs(job)) if job.run is not None else [_target_of_weights(job)]
     failed = 0
@@ -282,13 +282,13 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
 def _target_of_weights(job: ProbeJob) -> ProbeTarget:
     from ..catalog.loading import load_authors_weights, load_references, load_weights
 
-    unused_key = "model" if job.reference is not None else "seed"
+    unused_key = "model" if job.handcoded is not None else "seed"
     if unused := [override for override in job.overrides if override.startswith(unused_key)]:
-        raise UserError(f"{unused[0]}: accepted only with {'reference' if unused_key == 'seed' else 'checkpoint'}=")
+        raise UserError(f"{unused[0]}: accepted only with {'handcoded' if unused_key == 'seed' else 'checkpoint'}=")
     weights: dict[str, str] = {}
-    if job.reference is not None:
-        models = load_references(job.reference, job.seeds, job.task)
-        weights = {"reference": job.reference, "seeds": format_seeds(job.seeds)}
+    if job.handcoded is not None:
+        models = load_references(job.handcoded, job.seeds, job.task)
+        weights = {"handcoded": job.handcoded, "seeds": format_seeds(job.seeds)}
     elif not any(override.startswith("task") for override in job.overrides):
         raise UserError(f"checkpoint={job.checkpoint}: also needs task=, such as task=add")
     elif job.model is None:
@@ -296,7 +296,7 @@ def _target_of_weights(job: ProbeJob) -> ProbeTarget:
     else:
         models = [load_weights(str(job.checkpoint), job.task, job.network)]
         weights = {"checkpoint": Path(str(job.checkpoint)).name, "model": job.model.name}
-    folder = _folder_without_run(job, ["task"] if job.reference is None else [])
+    folder = _folder_without_run(job, ["task"] if job.handcoded is None else [])
     return ProbeTarget(job.probe.build(Probe, models=models), folder, models, weights=weights)
 
 
@@ -310,9 +310,9 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
 
 def _folder_without_run(job: ProbeJob, groups: Sequence[str]) -> Path:
     """``out``, or a folder such as ``dataset-add-vs_t-1f0c2d3e``: readable parts and a hash of the settings."""
-    reference = [job.reference, format_seeds(job.seeds)] if job.reference else []
-    parts = [str(job.probe.name), *reference[:1], *(job.option_names[group] for group in groups)]
-    name = "-".join([*parts, short_hash([_settings(job), job.checkpoint, *reference])])
+    handcoded = [job.handcoded, format_seeds(job.seeds)] if job.handcoded else []
+    parts = [str(job.probe.name), *handcoded[:1], *(job.option_names[group] for group in groups)]
+    name = "-".join([*parts, short_hash([_settings(job), job.checkpoint, *handcoded])])
     return job.out or job.runs_dir / "probes" / name
 
 

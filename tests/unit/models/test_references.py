@@ -85,7 +85,7 @@ def test_decoys_store_what_they_do_not_read(name: str, feature: str) -> None:
 
 
 def test_unknown_names_and_seeds_are_refused_in_one_line() -> None:
-    with pytest.raises(UserError, match=r"reference=magic: .*erd, prefix_carry"):
+    with pytest.raises(UserError, match=r"handcoded=magic: .*erd, prefix_carry"):
         reference("magic")
     with pytest.raises(UserError, match="seed"):
         reference("erd", -1)

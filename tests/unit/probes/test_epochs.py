@@ -141,15 +141,15 @@ def target(*overrides: str) -> run_probe.ProbeTarget:
     return run_probe._target_of_weights(compose("probe", ["probe=errors", *overrides]))
 
 
-@pytest.mark.parametrize("other", ["seed=1", "seed=0-1", "reference=remainder"])
+@pytest.mark.parametrize("other", ["seed=1", "seed=0-1", "handcoded=remainder"])
 def test_results_for_other_references_do_not_overwrite_each_other(other):
-    first, second = (target("reference=erd", "seed=0", *more).folder for more in ([], [other]))
+    first, second = (target("handcoded=erd", "seed=0", *more).folder for more in ([], [other]))
     assert first != second
 
 
 @pytest.mark.parametrize("probe", ["dataset", "errors"])
 def test_networks_written_by_hand_are_listed_by_any_probe(probe, capsys):
-    run_probe.run_job(compose("probe", [f"probe={probe}", "reference=list"]))
+    run_probe.run_job(compose("probe", [f"probe={probe}", "handcoded=list"]))
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert names == [*PROGRAMS]
 
@@ -162,7 +162,7 @@ def test_rows_of_other_options_do_not_replace_each_other(trained_pack, tmp_path)
 
 
 def test_weights_of_others_are_named(tmp_path):
-    assert target("reference=erd", "seed=0-2").weights == {"reference": "erd", "seeds": "0-2"}
+    assert target("handcoded=erd", "seed=0-2").weights == {"handcoded": "erd", "seeds": "0-2"}
     file = tmp_path / "mine.safetensors"
     save_file(compose("train", ["model=nanogpt"]).network().state_dict(), file)
     own = target(f"checkpoint={file}", "model=nanogpt", "task=add")

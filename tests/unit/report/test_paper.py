@@ -205,13 +205,13 @@ def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic, tmp_
     assert found.probes["dataset"]["prompt"].tolist() == ["0000011"]  # text, leading zeros and all
     assert set(found.probes["discontinuity"]["task"]) == {"mul"}
     schema = json.loads(path.read_text())
-    schema["settings"]["weights"] = {"reference": "erd", "seeds": "0"}
+    schema["settings"]["weights"] = {"handcoded": "erd", "seeds": "0"}
     path.write_text(json.dumps(schema))
     shutil.copy(path, first)
     rows = read(synthetic).probes["distance_correlation"]
     assert set(rows.loc[rows["replica"] < 0, "source"]) == {sources.OTHER_WEIGHTS}  # not the authors'
-    assert set(rows.loc[rows["replica"] < 0, "unpublished_settings"]) == {"reference=erd, seeds=0"}
-    assert set(rows.loc[rows["replica"] >= 0, "unpublished_settings"]) == {"", "reference=erd, seeds=0"}
+    assert set(rows.loc[rows["replica"] < 0, "unpublished_settings"]) == {"handcoded=erd, seeds=0"}
+    assert set(rows.loc[rows["replica"] >= 0, "unpublished_settings"]) == {"", "handcoded=erd, seeds=0"}
 
 
 @pytest.mark.parametrize("text", [None, '{"name": "x", "columns": {"nowhere": "text"}}'])

@@ -33,7 +33,7 @@ def reference(name: str, seed: int = 0) -> Reference:
     the algorithms compute: `interp.algorithms`.
     """
     if name not in PROGRAMS:
-        raise unknown_name("reference", name, PROGRAMS)
+        raise unknown_name("handcoded", name, PROGRAMS)
     require_integer("seed", seed, 0, MAX_SEED)
     rng = np.random.default_rng(derive_seed(seed, f"{RandomStream.REFERENCE} {name}"))
     return compile_program(PROGRAMS[name](rng), rng)
