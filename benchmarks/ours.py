@@ -4,6 +4,7 @@ import resource
 import sys
 import tempfile
 import time
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from arith_erd.config.job import Job
 from arith_erd.loggers import Logger
+from arith_erd.losses import Loss
 from arith_erd.runs.directory import Run
 from arith_erd.system.machine import device_name, versions
 from arith_erd.training.build import build_module, build_task_data, make_trainer
@@ -68,20 +70,21 @@ def time_epoch(job: Job) -> dict[str, Any]:
     Returns:
         ``seconds`` of `Clock`, ``warm_up_seconds``, ``memory`` in bytes, and ``rows``, loss and accuracies by seed.
     """
-    module, device = build_module(job, training_device(job)), training_device(job)
+    device, data = training_device(job), build_task_data(job)
+    module = build_module(job, device, data)
     initial_state = {name: value.clone() for name, value in module.state_dict().items()}
     # Whole evaluation batches: a size that the warm-up has not met would be compiled in the timed epoch.
     num_warm_up = max(WARM_UP, evaluation_batch_size(device, len(module.pack.seeds)))
     start = time.perf_counter()
     trainer_config = replace(job.trainer, max_epochs=1)
-    make_trainer(trainer_config, [Clock()]).fit(module, build_data(job, num_warm_up, num_warm_up))
+    make_trainer(trainer_config, [Clock()]).fit(module, shortened(data, num_warm_up, num_warm_up))
     warm_up = time.perf_counter() - start
     module.load_state_dict(initial_state)
     with tempfile.TemporaryDirectory() as folder:
         run, clock = Run(Path(folder) / "run"), Clock()
         run.create(job.resolved)
         callbacks = [clock, MetricsWriter(run, job.logger.build(Logger)), EpochProgress(), CheckpointWriter(run)]
-        make_trainer(trainer_config, callbacks).fit(module, build_data(job))
+        make_trainer(trainer_config, callbacks).fit(module, data)
     return {"seconds": clock.seconds, "warm_up_seconds": warm_up, "memory": peak_memory(), "rows": module.rows}
 
 
@@ -91,9 +94,10 @@ def time_steps(job: Job, steps: int, repeats: int) -> dict[str, Any]:
     Returns:
         ``seconds_per_step``, one for each of ``repeats``; ``memory`` in bytes.
     """
-    module, seconds = build_module(job, training_device(job)), []
+    all_data, seconds = build_task_data(job), []
+    module = build_module(job, training_device(job), all_data)
     for num_examples in (WARM_UP, *[steps * job.data.batch_size] * repeats):
-        data, clock = build_data(job, num_examples, 0), Clock()
+        data, clock = shortened(all_data, num_examples, 0), Clock()
         trainer = make_trainer(replace(job.trainer, max_epochs=1), [clock])
         trainer.limit_val_batches = 0
         trainer.fit(module, data)
@@ -106,9 +110,9 @@ def training_device(job: Job) -> torch.device:
     return make_trainer(replace(job.trainer, max_epochs=1), [Clock()]).strategy.root_device
 
 
-def build_data(job: Job, train: int | None = None, validation: int | None = None) -> TaskData:
-    """The data of a run; with numbers, only the first few examples of each subset."""
-    data = build_task_data(job)
+def shortened(data: TaskData, train: int, validation: int) -> TaskData:
+    """Only the first few examples of each subset."""
+    data = copy(data)
     data.train = tuple(x[:train] for x in data.train)
     data.validation = tuple(x[:validation] for x in data.validation)
     return data
@@ -118,7 +122,7 @@ def describe_environment(job: Job) -> dict[str, Any]:
     """Device, threads and versions, as torch sees them."""
     device = training_device(job)
     data = build_task_data(job)
-    compiled = should_compile(job, device, data.steps_per_epoch, data.loss)
+    compiled = should_compile(job, device, data.steps_per_epoch, job.model.loss.build(Loss))
     return {"device": device_name(device), "compiled": compiled, "versions": versions()}
 
 

@@ -13,7 +13,7 @@ from ..interp.hooks import cache_outputs
 from ..interp.sites import SitePositions, require_sites
 from ..models.network import Network, position_axis, shift_right
 from ..tasks import Examples, Task
-from .loss import CrossEntropy
+from .loss import CrossEntropy, meta_tokens
 
 OPTIONS = load_option("loss", "cross_entropy_and_value")
 
@@ -44,7 +44,14 @@ class CrossEntropyAndValue(CrossEntropy):
         super().__init__(label_smoothing)
         self.site, self.target, self.weight = site, target, weight
 
-    def targets(self, task: Task, examples: Examples) -> Array:
+    def prepare(self, network: Network, task: Task, examples: Examples) -> Array:
+        super().prepare(network, task, examples)
+        targets = self.scaled_targets(task, examples)
+        self.add_head(network, *meta_tokens(examples), targets.shape[1])
+        return targets
+
+    def scaled_targets(self, task: Task, examples: Examples) -> Array:
+        """The columns of the target (N, k), in the order of the answer's tokens."""
         if task.min_bits is not None or task.answer_length != task.width:
             what = "operands of several lengths" if task.min_bits else "an answer with other tokens than its digits"
             raise UserError(f"model.loss: task={task.name} has {what}; expected loss=cross_entropy")
@@ -57,12 +64,12 @@ class CrossEntropyAndValue(CrossEntropy):
         values = variables[self.target].reshape(len(examples), -1).astype(float)
         if values.shape[1] == task.width:
             values = values[:, task.answer_digits]  # in plain order the lowest digit is the last token
-        self.columns = values.shape[1]
         spread = values.std(axis=0)
         scaled: Array = (values - values.mean(axis=0)) / (spread + (spread == 0))
         return scaled
 
-    def begin(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
+    def add_head(self, network: Network, prompt: Tensor, completion: Tensor, columns: int) -> None:
+        """Make the head's parameters, and store the site's output in each forward pass of the network."""
         require_sites(sites := network.sites(), [self.site], "model.loss.site")
         with cache_outputs(sites, [self.site]) as cache:
             network(prompt, shift_right(completion))
@@ -72,11 +79,11 @@ class CrossEntropyAndValue(CrossEntropy):
         self.reads_prompt = str(self.site).startswith("enc.")
         if self.reads_prompt:
             features *= positions
-        elif self.columns > positions:
+        elif columns > positions:
             accepted = f"one of at most {positions} columns at {self.site}, or a site in the encoder"
-            raise bad_value("model.loss.target", f"{self.target} ({self.columns} columns)", accepted)
-        self.head = nn.Parameter(torch.zeros(self.columns, features))
-        self.offset = nn.Parameter(torch.zeros(self.columns))
+            raise bad_value("model.loss.target", f"{self.target} ({columns} columns)", accepted)
+        self.head = nn.Parameter(torch.zeros(columns, features))
+        self.offset = nn.Parameter(torch.zeros(columns))
 
     def _store_activation(self, module: nn.Module, given: Any, output: Tensor) -> None:
         if module.training:

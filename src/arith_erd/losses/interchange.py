@@ -20,7 +20,7 @@ from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..models.network import Network, shift_right
 from ..tasks import Examples, Task
-from .loss import CrossEntropy
+from .loss import CrossEntropy, meta_tokens
 
 OPTIONS = load_option("loss", "interchange")
 ANSWER = "answer"
@@ -68,8 +68,14 @@ class InterchangeTraining(CrossEntropy):
         self.weight, self.strict, self.causal_model_spec = weight, strict, causal_model
         self.has_columns: list[bool] = []
 
-    def targets(self, task: Task, examples: Examples) -> Array:
-        """The row number of each example (N, 1): rows of the tables of values and labels, kept here."""
+    def prepare(self, network: Network, task: Task, examples: Examples) -> Array:
+        super().prepare(network, task, examples)
+        self.make_tables(task, examples)
+        self.check_dims(network, *meta_tokens(examples))
+        return np.arange(len(examples))[:, None]  # rows of the tables
+
+    def make_tables(self, task: Task, examples: Examples) -> None:
+        """Keep each variable's value in every example, and the answers after it is set to each of its values."""
         self.causal_model, self.task = build_causal_model(task, self.causal_model_spec, "model.loss.causal_model"), task
         model, self.has_columns = self.causal_model, []
         model.require_variables(self.variables, "model.loss.variables")
@@ -92,9 +98,9 @@ class InterchangeTraining(CrossEntropy):
                 raise bad_value("model.loss.variables", name, accepted)
             table = torch.from_numpy(_label_table(model, examples, value, name))
             self.register_buffer(f"labels_{number}", table, persistent=False)  # (N, values, m)
-        return np.arange(len(examples))[:, None]
 
-    def begin(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
+    def check_dims(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
+        """Raise a `UserError` unless each variable has coordinates of its own at a layer of the decoder."""
         decoder_layers = layers(network.sites(), "dec")
         with cache_outputs(network.sites(), decoder_layers) as cache:
             network(prompt, shift_right(completion))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,25 +19,23 @@ class Loss(nn.Module):
     """The loss of one replica; a pack evaluates it for all. B examples, m tokens of an answer.
 
     A loss gets the network itself, so it may read activations, or run the network again with interventions. It may have
-    parameters, created in `begin`: the optimizer trains them along with the network's.
+    parameters, made in `prepare`: the optimizer trains them along with the network's.
     """
 
-    padded: bool = False
-    """Whether the task pads completions. If so, `forward` must leave padding out."""
     compiles: bool | Literal["layers"] = True
     """Whether a pack may be compiled. False if `forward` hooks modules inside layers, since compiled code ignores that.
     ``layers`` if it hooks whole layers only: then they are compiled one by one, and a pack is never one graph.
     """
 
-    def targets(self, task: Task, examples: Examples) -> Array | None:
-        """The ``targets`` (N, k) of `forward`, a row for each example of the whole table; None for none.
+    def prepare(self, network: Network, task: Task, examples: Examples) -> Array | None:
+        """Called once, before the other methods. Returns the ``targets`` (N, k) of `forward`, or None for none.
 
-        It is called before all other methods, so a loss can keep the task for them.
+        Args:
+            network: the one that `forward` gets, on the device ``meta``, where it has shapes but no weights.
+            task: if its layout is ``padded``, `forward` must leave padding out.
+            examples: all examples of the run; the targets have a row for each.
         """
         return None
-
-    def begin(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
-        """Called once before training, with the network and a few examples on the device ``meta``, to read shapes."""
 
     def report(self, network: Callable[[], Network], held_out: Array) -> Mapping[str, Sequence[float]]:
         """Extra rows for ``tokens.csv`` after an epoch: name -> accuracy of each answer token.
@@ -52,6 +51,11 @@ class Loss(nn.Module):
         raise NotImplementedError
 
 
+def meta_tokens(examples: Examples) -> tuple[Tensor, Tensor]:
+    """Prompts (2, P) and completions (2, m) on the device ``meta``, for the network of `Loss.prepare`."""
+    return torch.from_numpy(examples.prompt[:2]).to("meta"), torch.from_numpy(examples.completion[:2]).to("meta")
+
+
 class CrossEntropy(Loss):
     """The mean cross-entropy of the answer's tokens under teacher forcing.
 
@@ -61,7 +65,11 @@ class CrossEntropy(Loss):
 
     def __init__(self, label_smoothing: float = OPTIONS["label_smoothing"]) -> None:
         super().__init__()
-        self.label_smoothing = label_smoothing
+        self.label_smoothing, self.padded = label_smoothing, False
+
+    def prepare(self, network: Network, task: Task, examples: Examples) -> Array | None:
+        self.padded = task.layout.padded
+        return None
 
     def forward(self, network: Network, prompt: Tensor, completion: Tensor, targets: Tensor | None = None) -> Tensor:
         return self.loss_of_logits(network(prompt, shift_right(completion)), completion)

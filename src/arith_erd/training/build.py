@@ -40,13 +40,16 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
 
 def build_module(job: Job, device: torch.device, data: TaskData | None = None) -> LitPack:
-    """Make the pack of a job's seeds, still on the CPU; a `UserError` if network or recipe cannot train a pack."""
+    """Make the pack of a job's seeds, still on the CPU; a `UserError` if network or recipe cannot train a pack.
+
+    The loss is made here too, and gives its targets to ``data``, by default new ones of the job.
+    """
     configure_matmul()
-    data = data or build_task_data(job)
-    compile = should_compile(job, device, data.steps_per_epoch, data.loss)
+    data, loss = data or build_task_data(job), job.model.loss.build(Loss)
+    compile = should_compile(job, device, data.steps_per_epoch, loss)
     if compile:
         torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
-    pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, data.loss)
+    pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, loss)
     check_network_and_loss(job, pack, data)
     optimizer = optimizer_factory(job, device)
     module = LitPack(pack, optimizer, job.model.gradient_clip, *checked_scheduler(job, data, optimizer))
@@ -56,9 +59,9 @@ def build_module(job: Job, device: torch.device, data: TaskData | None = None) -
 
 
 def build_task_data(job: Job) -> TaskData:
-    """The task's table, divided by the split, with the targets of the loss; a `UserError` if one part is empty."""
-    data = TaskData(job.task, job.split, job.seeds, job.data.batch_size, job.model.loss.build(Loss), job.data.examples)
-    held_out, total = len(data.validation[0]), data.num_examples
+    """The task's table, divided by the split; a `UserError` if one part is empty."""
+    data = TaskData(job.task, job.split, job.seeds, job.data.batch_size, job.data.examples)
+    held_out, total = len(data.held_out), len(data.examples)
     if not 0 < held_out < total:
         split = f"split={job.option_names['split']}: {job.split}"
         raise UserError(f"{split}: holds out {held_out:,} of {total:,} examples; expected at least 1, and not all")
@@ -90,9 +93,13 @@ def make_trainer(options: TrainerConfig, callbacks: list[L.Callback]) -> L.Train
 
 
 def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
-    """Create the loss's parameters. Then run network and loss on two examples per replica, without compilation."""
+    """Prepare the loss, and run network and loss on two examples per replica, without compilation."""
     net, loss, replicas = job.model.net, job.model.loss, len(pack.seeds)
-    batch = [x[:TRIAL_EXAMPLES].expand(replicas, *x[:TRIAL_EXAMPLES].shape) for x in data.train]
+
+    def trial_batch() -> list[Tensor]:
+        return [x[:TRIAL_EXAMPLES].expand(replicas, *x[:TRIAL_EXAMPLES].shape) for x in data.train]
+
+    batch = trial_batch()
     network = initialise(pack.make_network, pack.seeds[0] ^ 1)  # a network of another seed
     if state := sorted(network.state_dict().keys() - dict(network.named_parameters())):
         accepted = "parameters under one name each, and buffers with persistent=False"
@@ -102,7 +109,7 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
             accepted = "expected a layer of arith_erd.models.baselines, as in model=lstm"
             raise net.error_about(f"{name} is an nn.{type(module).__name__}, which vmap cannot batch; {accepted}")
     with net.attribute_errors():  # vmap refuses random numbers
-        logits = pack.dry_run(*batch[:2])
+        logits = pack.dry_run(*batch)
     expected = (*batch[1].shape, job.task.vocab_size)
     if logits.shape != expected:
         raise net.error_about(f"returned logits {tuple(logits.shape[1:])}; expected (B, m, V), here {expected[1:]}")
@@ -116,8 +123,8 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
     if not causal:
         raise net.error_about("its logits depend on later tokens of the answer; expected a causal network")
     with loss.attribute_errors():
-        pack.setup_loss(*(x[:TRIAL_EXAMPLES] for x in data.train[:2]))
-        losses = pack.dry_run(*batch, loss=True)
+        data.set_targets(pack.prepare_loss(job.task, data.examples))
+        losses = pack.dry_run(*trial_batch(), loss=True)
     if losses.shape != (replicas,):
         raise loss.error_about(f"returned a tensor of shape {tuple(losses.shape[1:])}; expected one number")
     if not losses.requires_grad:

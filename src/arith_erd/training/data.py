@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ..losses import CrossEntropy, Loss
+from ..digits import Array
 from ..seeds import RandomStream, derive_seed
 from ..splits import Split
 from ..tasks import Task
@@ -55,27 +55,27 @@ class TaskData(L.LightningDataModule):
         task: Task,
         split: Split,
         seeds: Sequence[int],
-        batch_size: int = 128,
-        loss: Loss | None = None,
+        batch_size: int,
         sample_size: int | None = None,
     ) -> None:
         super().__init__()
         self.task, self.seeds, self.batch_size = task, tuple(seeds), batch_size
-        self.loss = loss or CrossEntropy()
-        examples = task.examples() if sample_size is None else task.sample(sample_size)
-        self.num_examples = len(examples)
+        self.examples = examples = task.examples() if sample_size is None else task.sample(sample_size)
         held_out = np.asarray(split(examples))
         self.held_out = np.flatnonzero(held_out)
         tokens = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
-        self.loss.padded = task.layout.padded
-        targets = self.loss.targets(task, examples)  # (N, k) or None
-        extra = () if targets is None else (torch.from_numpy(targets.copy()).to(torch.get_default_dtype()),)
-        self.train: Batch = tuple(x[~held_out] for x in (*tokens, *extra))
+        self.train: Batch = tuple(x[~held_out] for x in tokens)
         self.validation: Batch = tuple(x[held_out] for x in tokens)
         kinds = {} if task.enumerable else {name: kind[held_out] for name, kind in task.slices(examples).items()}
         self.slice_keys = [(name, int(value)) for name, kind in kinds.items() for value in np.unique(kind)]
         columns = [torch.from_numpy(kinds[name] == value) for name, value in self.slice_keys]
         self.slice_masks = torch.stack(columns, dim=1).double() if columns else torch.empty(len(self.validation[0]), 0)
+
+    def set_targets(self, targets: Array | None) -> None:
+        """Give the training batches the targets (N, k) of `Loss.prepare`, which has a row for each of ``examples``."""
+        if targets is not None:
+            trained = torch.from_numpy(np.delete(targets, self.held_out, axis=0))
+            self.train = (*self.train[:2], trained.to(torch.get_default_dtype()))
 
     def setup(self, stage: str) -> None:
         if self.trainer is not None:

@@ -18,6 +18,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_file
 from torch.func import stack_module_state, vmap
 
 from ..config.job import Job
+from ..digits import Array
 from ..errors import bad_value
 from ..interp.sites import layers
 from ..losses import CrossEntropy, Loss
@@ -25,6 +26,7 @@ from ..models.dropout import dropout_keys, dropout_sites
 from ..models.network import Network, shift_right
 from ..models.weights import initialise
 from ..seeds import RandomStream, derive_seed
+from ..tasks import Examples, Task
 
 DropoutKeys = tuple[Tensor, ...]  # the dropout keys of one step: one for each site of the network
 
@@ -126,13 +128,14 @@ class Pack(nn.Module):
         finally:
             self._sequential = sequential
 
-    def setup_loss(self, prompt: Tensor, completion: Tensor) -> None:
-        """Let the loss make its parameters, from a few examples (B, P), (B, m). Each replica gets a copy of them."""
-        self.loss.begin(self._skeleton[0].eval(), prompt.to("meta"), completion.to("meta"))
+    def prepare_loss(self, task: Task, examples: Examples) -> Array | None:
+        """Call `Loss.prepare`, and return its targets. Each replica gets a copy of the parameters that it makes."""
+        targets = self.loss.prepare(self._skeleton[0].eval(), task, examples)
         for name, parameter in [*self.loss.named_parameters()]:
             registry, leaf = slot = _slot(self.loss, name)
             registry[leaf] = nn.Parameter(parameter.detach().expand(len(self.seeds), *parameter.shape).clone())
             self._stack_slots[f"loss:{name}"] = self._slots[f"loss:{name}"] = slot
+        return targets
 
     def _stacks(self) -> dict[str, Tensor]:
         """As ``stacked.named_parameters()``, whose walk through all modules takes 1% of a step on a CPU."""

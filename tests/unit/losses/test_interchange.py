@@ -27,9 +27,10 @@ MAP = {"carry": {"site": "dec.1", "dims": [0, 3]}, "sum": {"site": "dec.1", "dim
 def made(network, seeds, variables=MAP, compile=False, **options) -> tuple[Pack, list[torch.Tensor]]:
     """A pack of small networks, and prompts, completions and targets of eight examples."""
     loss, examples = InterchangeTraining(variables, **options), TASK.examples()
-    targets = torch.as_tensor(loss.targets(TASK, examples)).float()
     shape = {"d_model": 8, "num_heads": 2, "num_layers": 2}
     pack = Pack(lambda: network(TASK.prompt_length, TASK.width, **shape), seeds, compile, loss=loss)
+    loss.make_tables(TASK, examples)
+    targets = torch.arange(64.0)[:, None]
     rows = torch.arange(0, 64, 8) + torch.arange(8) // 2
     tokens = torch.as_tensor(examples.prompt), torch.as_tensor(examples.completion)
     return pack, [x[rows].expand(len(seeds), *x[rows].shape) for x in (*tokens, targets)]
@@ -37,7 +38,7 @@ def made(network, seeds, variables=MAP, compile=False, **options) -> tuple[Pack,
 
 def test_labels_are_the_answers_that_the_causal_model_predicts():
     loss, examples, model = InterchangeTraining(MAP), TASK.examples(), CausalModel(TASK)
-    assert (loss.targets(TASK, examples) == loss.targets(TASK, examples)).all()  # asked again
+    loss.make_tables(TASK, examples)
     base, source = torch.randperm(64, generator=torch.Generator().manual_seed(0)), torch.arange(64)
     sources = TASK.examples(*examples.operands[source].T)
     for number, name in enumerate(MAP):
@@ -88,7 +89,8 @@ def test_a_prefix_is_that_of_the_example_before_and_the_causal_model_says_how_to
         TASK.examples(),
         ALGORITHMS["prefix_carry"].causal_model(TASK),
     )
-    targets = torch.as_tensor(loss.targets(TASK, examples)).float()
+    loss.make_tables(TASK, examples)
+    targets = torch.arange(64.0)[:, None]
     prompt, completion = (torch.as_tensor(x) for x in (examples.prompt, examples.completion))
     before = np.roll(examples.answer, 1)
     digits = [model.answers(model.values(examples, {"prefix": before}))]
@@ -135,7 +137,8 @@ def test_layers_that_run_twice_or_return_tuples_are_trained_and_reported(variabl
     loss = InterchangeTraining(prefix | {variable: {"site": "dec.2", "dims": [0, 7]}}, causal_model=hypothesis)
     examples, model, net = TASK.examples(), build_causal_model(TASK, hypothesis, ""), Recurrent(7, 4)
     prompt, completion = (torch.as_tensor(x) for x in (examples.prompt, examples.completion))
-    batch = prompt, completion, torch.as_tensor(loss.targets(TASK, examples)).float()
+    loss.make_tables(TASK, examples)
+    batch = prompt, completion, torch.arange(64.0)[:, None]
     rows = np.random.default_rng(0).permutation(np.arange(1, 64, 3))
     predict = model.interchange_by_digit if variable == "carry" else model.interchange
     expected = TASK.to_tokens(predict(examples[rows], examples[others := np.roll(rows, 1)], variable))
@@ -186,7 +189,7 @@ def test_a_column_is_exchanged_at_one_position():
 def test_variable_with_more_values_than_fit_in_memory_is_refused_before_their_answers_are_computed():
     task = Mul(7)
     with pytest.raises(UserError, match=r"=product: expected a variable with fewer values; .* 3.4 GiB"):
-        InterchangeTraining({"product": {"site": "dec.1", "dims": [0, 3]}}).targets(task, task.examples())
+        InterchangeTraining({"product": {"site": "dec.1", "dims": [0, 3]}}).make_tables(task, task.examples())
 
 
 @pytest.mark.parametrize(
@@ -218,7 +221,7 @@ def test_variable_with_more_values_than_fit_in_memory_is_refused_before_their_an
 def test_what_does_not_fit_is_refused(variables, message):
     def first_step():
         pack, given = made(Transformer, (0,), variables, strict=1.0)
-        pack.setup_loss(*(x[0] for x in given[:2]))
+        pack.prepare_loss(TASK, TASK.examples())
         pack.dry_run(*given, loss=True)
 
     with pytest.raises(UserError, match=message):

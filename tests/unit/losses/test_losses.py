@@ -36,8 +36,7 @@ def completion() -> torch.Tensor:
 
 def with_head(network: Fixed, completion: torch.Tensor) -> CrossEntropyAndValue:
     loss = CrossEntropyAndValue(network.name, weight=0.5)
-    loss.columns = 2
-    loss.begin(network, PROMPT, completion)
+    loss.add_head(network, PROMPT, completion, columns=2)
     with torch.no_grad():
         for parameter in loss.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
@@ -81,5 +80,7 @@ def test_columns_follow_the_tokens_in_plain_order(plain):
     reverse = Mul(3)
     loss = CrossEntropyAndValue("dec.1", "running_sum")
     large = Mul(4, base=10)  # whose table is not listed, as in arXiv 2510.00184
-    assert loss.targets(large, large.sample(64)).shape == (64, 8)
-    assert (loss.targets(plain, plain.examples()) == loss.targets(reverse, reverse.examples())[:, ::-1]).all()
+    assert loss.scaled_targets(large, large.sample(64)).shape == (64, 8)
+    assert (
+        loss.scaled_targets(plain, plain.examples()) == loss.scaled_targets(reverse, reverse.examples())[:, ::-1]
+    ).all()

@@ -73,9 +73,9 @@ def option(group: str, name: str) -> ClassSpec | None:
 def pack_of(loss: str, seeds: tuple[int, ...]) -> tuple[Pack, TaskData, dict[str, torch.Tensor]]:
     """A pack, its data, and its initial weights; packs are used again, since making one is slow."""
     made = option("loss", loss).build(Loss)
-    data = TaskData(TASK, RandomSplit(), seeds, 4, made)
+    data = TaskData(TASK, RandomSplit(), seeds, 4)
     pack = Pack(Toy, seeds, loss=made)
-    pack.setup_loss(*(x[:1] for x in data.train[:2]))
+    data.set_targets(pack.prepare_loss(TASK, data.examples))
     return pack, data, {name: value.clone() for name, value in pack.state_dict().items()}
 
 
@@ -217,7 +217,7 @@ class Good(Toy):
 
 
 class OfTheActivation(CrossEntropy):
-    def begin(self, network, prompt, completion):
+    def prepare(self, network, task, examples):
         self.head = nn.Parameter(torch.ones(()))
 
     def forward(self, network, prompt, completion, targets=None):

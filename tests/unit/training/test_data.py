@@ -53,7 +53,7 @@ def test_epoch_shows_each_replica_every_training_example_once_as_its_seed_alone(
 @pytest.mark.parametrize("split", [RandomSplit(), TokenSplit(), ValueSplit()])
 @pytest.mark.parametrize("task", [Add(4), Mul(4, "plain", "plain")])
 def test_subsets_share_nothing_make_up_the_table_and_are_evaluated_whole(split, task):
-    data = TaskData(task, split, SEEDS)
+    data = TaskData(task, split, SEEDS, 128)
     train, validation = (examples(*half) for half in (data.train, data.validation))
     table = task.examples()
     everything = examples(torch.from_numpy(table.prompt), torch.from_numpy(table.completion))
@@ -116,7 +116,7 @@ def test_loss_leaves_unused_tokens_out():
     completion = torch.as_tensor(examples.completion)  # (2, 5), the first of 3 digits
     logits = torch.randn(2, 5, 5, generator=torch.Generator().manual_seed(0))
     loss = CrossEntropy()
-    loss.padded = True
+    loss.prepare(torch.nn.Identity(), Add(4, min_bits=2), examples)
     each = torch.nn.functional.cross_entropy(logits.movedim(-1, 1), completion, reduction="none")
     torch.testing.assert_close(loss.loss_of_logits(logits, completion), torch.cat([each[0, :3], each[1]]).mean())
 

@@ -174,8 +174,7 @@ def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch
     for compile in (False, True):
         loss = CrossEntropyAndValue(site)
         pack = Pack(builder(Transformer), SEEDS[:replicas], compile=compile, loss=loss)
-        loss.columns = 1
-        pack.setup_loss(*(x[0] for x in batch))
+        pack.prepare_loss(TASK, TASK.examples())
         with torch.no_grad():
             loss.head.fill_(0.1)
         prompt, completion, targets = (x[:replicas] for x in (*batch, torch.ones(3, 20, 1)))
