@@ -9,11 +9,10 @@ from hydra.core.global_hydra import GlobalHydra
 
 from .. import __version__
 from ..config import compose
-from ..config.sweep import require_single_job
 from ..errors import UserError, bad_value, user_path
 from ..system.cli_errors import one_line_errors
 from ..system.signals import catch_signals
-from .sweep import Program, sweep
+from .sweep import Program, require_single_job, sweep
 
 SHOWN = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..config.sweep import SweepJob, old_runs_renamed
 from ..errors import UserError, counted, first_line, require_integer
 from ..system.machine import visible_gpus
 from ..system.signals import GRACE_SECONDS, Interrupted, set_alarm
 from ..system.start import log_file, start_command, write_tasks
+from .sweep import SweepJob, old_runs_renamed
 
 Submit = Callable[[Path, int], "Future[int]"]  # from the folder and the index of a task to its exit status
 

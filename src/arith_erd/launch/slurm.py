@@ -18,11 +18,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..config.sweep import SweepJob, old_runs_renamed
 from ..errors import UserError, bad_value, counted
 from ..system.files import lock, run_path
 from ..system.slurm import ENDED, accounted_state, array_tasks, max_array_size, submit
 from ..system.start import log_file, start_command, task_keys, write_tasks
+from .sweep import SweepJob, old_runs_renamed
 
 Place = tuple[Path, str]  # the folder of `write_tasks`, and the index of a task
 POLL_SECONDS = 15  # at most; gentle on Slurm's controller

@@ -1,26 +1,240 @@
-"""Run a sweep, and print a table of its results.
+"""A sweep: its jobs are expanded and all checked before the first is started; then they run, and a table is printed.
 
 Hydra's own sweeper stops at a failed job and writes ``multirun.yaml``; ours reads the status of a job from its runs.
 A launcher gets a command line for each pack that is missing, so nothing of this process travels.
 """
 
 import os
-from collections.abc import Callable, Sequence
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import product
+from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.types import Glob
+from omegaconf import DictConfig
 
-from ..config.job import Job
-from ..config.sweep import SweepJob, checked_jobs, sweep_config
+from ..config import compose
+from ..config.job import Job, ProbeJob
 from ..errors import UserError, bad_value, counted
-from ..plots.tables import format_table
+from ..plots.tables import format_mean, format_table
+from ..runs.directory import Run
+from ..runs.table import load_table
+from ..seeds import format_seeds
 from ..system.cli_errors import EXIT_BUSY, EXIT_FAILED, line_and_status, one_line_errors
 from ..system.files import run_path
 from ..system.signals import catch_signals
 
 Program = Callable[[Any], Any]  # takes a `Job` or a `ProbeJob`
 LAUNCHERS = {"slurm": ".slurm", "gpus": ".processes", "ray_gpus": ".processes"}
+USED_OF_HYDRA = r"hydra/launcher=|hydra\.(launcher|sweeper\.params)\.|hydra\.searchpath="
+
+
+@dataclass(eq=False)
+class SweepJob:
+    number: int
+    overrides: list[str]  # ["task=mul", "seed=4", "runs_dir=runs"]
+    varying_overrides: list[str]  # those that differ from other jobs: ["task=mul", "seed=4"]
+    checked: Job | ProbeJob | None = None
+    status: str = "not finished"  # or "finished", "skipped", "failed"; under Slurm also "pending" and "running"
+    failure: str = ""  # a line; not the exception, whose frames would keep a whole model alive
+    exit_status: int = EXIT_FAILED  # of a job that is not finished
+
+    @property
+    def title(self) -> str:
+        varying = " ".join(self.varying_overrides)
+        return f"job {self.number} ({varying})" if varying else f"job {self.number}"
+
+    @property
+    def key(self) -> str:
+        """What the job makes, however it is typed: the path of its run, or else its overrides and where they hold."""
+        if isinstance(self.checked, Job):
+            return str(self.checked.run.path.absolute())
+        return " ".join([os.getcwd(), *(one for one in self.overrides if not one.startswith("wait="))])
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs that it trains, several if its seeds are divided into packs; none for a probe."""
+        return self.checked.runs() if isinstance(self.checked, Job) else []
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its runs on disk are finished."""
+        return bool(self.runs) and all(run.finished for run in self.runs)
+
+    @property
+    def accuracy(self) -> str:
+        """The mean over the seeds of a finished job: ``98.76% [97.30, 100.00]``."""
+        if self.status not in ("finished", "skipped") or not self.finished:
+            return ""
+        return format_mean(load_table(self.runs)["val_seq_acc"].to_numpy(dtype=float), "accuracy")
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether the job is done anew though its runs are finished."""
+        return not isinstance(self.checked, Job) or self.checked.overwrite
+
+    def runs_to_overwrite(self) -> list[Run]:
+        return self.runs if self.overwrites else []
+
+    def packs(self) -> "list[SweepJob]":
+        """A job for each of its packs."""
+        packs = self.checked.packs() if isinstance(self.checked, Job) else []
+        if len(packs) < 2:
+            return [self]
+        common, varying = (
+            [one for one in words if one.lstrip("+").partition("=")[0] != "seed"]
+            for words in (self.overrides, self.varying_overrides)
+        )
+        texts = (format_seeds(pack.seeds) for pack in packs)
+        seeds = [f"seed='{text}'" if "," in text else f"seed={text}" for text in texts]  # as they are typed
+        return [
+            replace(self, overrides=[*common, seed], varying_overrides=[*varying, seed], checked=pack)
+            for pack, seed in zip(packs, seeds, strict=True)
+        ]
+
+    def task(self, command: Sequence[str]) -> tuple[str, list[str]]:
+        """For `write_tasks`: the key, and a command line of this program."""
+        return self.key, [*command, *self.overrides]
+
+    def fail(self, line: str, exit_status: int, status: str = "failed") -> None:
+        """Store an error, and print it now rather than at the end of a long sweep."""
+        self.failure, self.exit_status, self.status = line, exit_status, status
+        print(f"error: {self.title}: {line}", file=sys.stderr)
+
+    def end(self, log: Path, exit_status: int, state: str) -> None:
+        """Note what has become of the job when its process has ended; with a negative status it was killed."""
+        if exit_status == 0 if self.overwrites else self.finished:
+            self.status = "finished"
+            return
+        text = log.read_text(encoding="utf-8", errors="replace") if exit_status > 0 and log.exists() else ""
+        errors = [line.removeprefix("error: ") for line in text.splitlines() if line.startswith("error: ")]
+        status = "failed" if errors else "not finished"
+        self.fail(f"{errors[-1] if errors else state}; log: {log}", max(exit_status, EXIT_FAILED), status)
+
+
+def sweep_config(config_name: str, overrides: Sequence[str]) -> DictConfig:
+    """The configuration of a sweep itself: what its jobs have in common, with Hydra's node."""
+    parsed = compose.parsed(overrides)
+    for one in parsed:
+        if one.is_hydra_override() and (one.is_sweep_override() or not re.match(USED_OF_HYDRA, one.input_line or "")):
+            accepted = "only hydra/launcher=NAME, hydra.launcher.KEY and hydra.searchpath, one value each"
+            raise UserError(f"{one.input_line}: expected of Hydra's own {accepted}")
+    common = [str(one.input_line) for one in parsed if not one.is_sweep_override()]
+    return compose.composed(config_name, common)
+
+
+def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) -> list[SweepJob]:
+    """Check the jobs of a sweep, ``divided`` into packs. If some cannot be run, print a line for each and exit."""
+    loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
+    params = dict(config.hydra.sweeper.params or {})  # those of a preset: {"task": "add,mul"}
+    index = config.get("job_index")
+    all_jobs = expand_sweep(params, [one for one in overrides if not one.startswith("job_index=")])
+    if not all_jobs:  # a glob matched nothing
+        raise UserError("-m: makes no job; expected at least one value for each key")
+    selected = {n: overrides for n, overrides in enumerate(all_jobs) if index is None or str(n) == str(index)}
+    if not selected:
+        numbers = f"an integer from 0 to {len(all_jobs) - 1}, for one of {len(all_jobs)} jobs"
+        raise bad_value("job_index", index, numbers if len(all_jobs) > 1 else "0, the only job")
+    common = set.intersection(*map(set, selected.values())) if len(selected) > 1 else set()
+    jobs = [
+        SweepJob(number, overrides, [one for one in overrides if one not in common])
+        for number, overrides in selected.items()
+    ]
+    folders: set[Path] = set()
+    for job in jobs:
+        try:
+            with catch_signals(), compose.explain_hydra_errors(config_name, job.overrides):
+                composed = loader.load_sweep_config(config, job.overrides)
+                if composed.hydra.sweeper.params and not params:
+                    experiment = f"experiment={composed.hydra.runtime.choices.get('experiment')}"
+                    raise UserError(f"{experiment}: is a sweep of its own; expected one experiment per command")
+                job.checked = compose.checked_job(config_name, composed, overrides)
+            if isinstance(job.checked, ProbeJob):
+                job.checked.reserve_folders(folders)
+        except Exception as error:  # whatever is wrong with one, all are looked at, and none is started
+            job.fail(*line_and_status(error))
+    if any(job.failure for job in jobs):
+        print(f"none of the {len(jobs)} jobs was started", file=sys.stderr)
+        raise SystemExit(EXIT_FAILED)
+    packs = {pack.key: pack for job in jobs for pack in job.packs()} if divided else {}  # jobs may share a pack
+    if packs and [*packs] != [job.key for job in jobs]:
+        jobs = [replace(pack, number=number) for number, pack in enumerate(packs.values())]
+    # A backup means that an earlier ``overwrite=true`` command has renamed the old runs: what is finished is new.
+    renamed = divided and any(run.backup.path.exists() for job in jobs for run in job.runs_to_overwrite())
+    for job in jobs:
+        if job.finished and (renamed or not job.overwrites):
+            job.status = "skipped"
+    return jobs
+
+
+@contextmanager
+def old_runs_renamed(jobs: Sequence[SweepJob]) -> Iterator[ExitStack]:
+    """Rename the old runs of jobs with ``overwrite=true``. If the block raises before it submits one, that is undone.
+
+    Their tasks overwrite nothing themselves, so one that is started again continues, or keeps, the new run.
+    """
+    with ExitStack() as undo:
+        for job in jobs:
+            for run in job.runs_to_overwrite():
+                if not run.backup.path.exists():
+                    undo.callback(run.restore_backup)
+                    run.move_to_backup()
+            if isinstance(job.checked, Job):
+                job.checked = replace(job.checked, overwrite=False)
+                job.overrides = [one for one in job.overrides if one.lstrip("+").partition("=")[0] != "overwrite"]
+        yield undo
+        undo.pop_all()
+
+
+def require_single_job(config: DictConfig) -> None:
+    """Raise a `UserError` for settings that need a sweep, which ``-m`` starts."""
+    hydra_node = config.hydra
+    launcher = hydra_node.runtime.choices["hydra/launcher"]
+    if launcher != "basic":  # Hydra would not ask it, and a login node would train
+        raise UserError(f"hydra/launcher={launcher}: expected -m too, also for a single job")
+    if own := [one for one in hydra_node.overrides.hydra if not one.startswith("hydra.searchpath=")]:
+        raise UserError(f"{own[0]}: expected -m too; a single run uses nothing of Hydra's own")
+    if config.get("job_index") is not None:
+        raise UserError(f"job_index={config.job_index}: expected -m too; it is one job of a sweep")
+    if params := hydra_node.sweeper.params:
+        overrides = compose.job_overrides(hydra_node)
+        if (number := len(expand_sweep(params, overrides))) > 1:
+            command = shlex.join(["-m", *overrides])
+            experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
+            raise UserError(f"{experiment}: a sweep of {number} jobs; expected -m: python train.py {command}")
+
+
+def expand_sweep(params: Mapping[str, Any], overrides: Sequence[str]) -> list[list[str]]:
+    """The overrides of every job: the product of the values of each key, with the last key fastest.
+
+    Typed overrides, ``["seed=0,1"]``, take precedence over the ``params`` of a preset, ``{"task": "add,mul"}``.
+    """
+    parsed = compose.parsed([*(f"{key}={value}" for key, value in params.items()), *overrides])
+    loader, values = GlobalHydra.instance().config_loader(), dict[str, list[str]]()
+    for one in parsed:
+        if one.is_hydra_override():
+            continue
+        key, value = one.get_key_element(), one.value()
+        if isinstance(value, Glob):
+            options = value.filter(loader.get_group_options(one.key_or_group, overrides=list(overrides)))
+        elif one.is_interval_sweep():
+            why = "nothing here draws them; docs/how-to/search.md searches with Optuna"
+            raise UserError(f"{one.input_line}: expected values, since {why}")
+        else:
+            options = [*one.sweep_string_iterator()] if one.is_sweep_override() else [one.get_value_element_as_str()]
+        values[key] = [f"{key}={option}" for option in options]
+    return [list(job) for job in product(*values.values())]
+
+
+# Running
 
 
 def sweep(config_name: str, overrides: Sequence[str], program: Program, command: Sequence[str]) -> None:

@@ -15,10 +15,10 @@ import pytest
 
 from arith_erd.config.compose import compose
 from arith_erd.config.job import Job as TrainJob
-from arith_erd.config.sweep import SweepJob
 from arith_erd.errors import UserError
 from arith_erd.launch import slurm
 from arith_erd.launch.cli import entry_point
+from arith_erd.launch.sweep import SweepJob
 from arith_erd.runs.directory import METRIC_COLUMNS
 from arith_erd.stats import Estimate, Moments
 from arith_erd.system import signals
