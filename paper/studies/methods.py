@@ -21,7 +21,8 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 import arith_erd as ae
-from arith_erd.catalog.scoring import SCORE_COLUMNS, Method, add_verdicts, area_under_curve, score_row
+from arith_erd.catalog.scoring import SCORE_COLUMNS, Method, add_verdicts, score_row
+from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import algorithm_kind
 from arith_erd.interp.das import DASConfig
 from arith_erd.interp.das_controls import ControlledDAS
@@ -202,6 +203,31 @@ def table(found: pd.DataFrame) -> str:
         areas = f"{area:.2f} [{least:.2f}, {most:.2f}]"
         lines.append([str(name), f"{hits} of {n} [{low:.0%}, {high:.0%}]", *shares, natural, areas])
     return markdown(*lines)
+
+
+def area_under_curve(rows: pd.DataFrame, resamples: int = 2000) -> tuple[float, float, float]:
+    """How often a sum network scores higher than a carry network, with the 95% interval of a bootstrap over kinds.
+
+    No threshold is involved. 1/2 is chance, ties count one half, and rows without a number or an algorithm are left
+    out. Kinds are drawn among those of the sum and among those of carries.
+    """
+    known = rows[rows["algorithm"] != ""].assign(score=pd.to_numeric(rows["score"], errors="coerce")).dropna()
+    by_kind = {
+        algorithm: [kind["score"].to_numpy() for _, kind in part.groupby("network")]
+        for algorithm, part in known.groupby("algorithm")
+    }
+    if {*by_kind} != {"sum", "carries"}:
+        raise UserError(f"networks: scores of {', '.join(by_kind) or 'none'}; expected some of sum and of carries")
+    sums, carries = by_kind["sum"], by_kind["carries"]
+    wins = np.array([[np.sign(x[:, None] - y).sum() for y in carries] for x in sums])  # kinds of sum, of carries
+    pairs = np.array([[len(x) * len(y) for y in carries] for x in sums])
+    rng = np.random.default_rng(0)
+    areas = []
+    for _ in range(resamples):
+        drawn = np.ix_(*(rng.integers(len(kinds), size=len(kinds)) for kinds in (sums, carries)))
+        areas.append(0.5 + wins[drawn].sum() / pairs[drawn].sum() / 2)
+    low, high = np.quantile(areas, [0.025, 0.975])
+    return float(0.5 + wins.sum() / pairs.sum() / 2), float(low), float(high)
 
 
 def read_results(path: Path) -> pd.DataFrame:

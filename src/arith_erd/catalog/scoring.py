@@ -143,31 +143,6 @@ def fit_threshold(scores: npt.NDArray[np.float64], is_sum: npt.NDArray[np.bool_]
     return float(best[(len(best) - 1) // 2])
 
 
-def area_under_curve(rows: pd.DataFrame, resamples: int = 2000) -> tuple[float, float, float]:
-    """How often a sum network scores higher than a carry network, with the 95% interval of a bootstrap over kinds.
-
-    No threshold is involved. 1/2 is chance, ties count one half, and rows without a number or an algorithm are left
-    out. Kinds are drawn among those of the sum and among those of carries.
-    """
-    known = rows[rows["algorithm"] != ""].assign(score=pd.to_numeric(rows["score"], errors="coerce")).dropna()
-    by_kind = {
-        algorithm: [kind["score"].to_numpy() for _, kind in part.groupby("network")]
-        for algorithm, part in known.groupby("algorithm")
-    }
-    if {*by_kind} != {"sum", "carries"}:
-        raise UserError(f"networks: scores of {', '.join(by_kind) or 'none'}; expected some of sum and of carries")
-    sums, carries = by_kind["sum"], by_kind["carries"]
-    wins = np.array([[np.sign(x[:, None] - y).sum() for y in carries] for x in sums])  # kinds of sum, of carries
-    pairs = np.array([[len(x) * len(y) for y in carries] for x in sums])
-    rng = np.random.default_rng(0)
-    areas = []
-    for _ in range(resamples):
-        drawn = np.ix_(*(rng.integers(len(kinds), size=len(kinds)) for kinds in (sums, carries)))
-        areas.append(0.5 + wins[drawn].sum() / pairs[drawn].sum() / 2)
-    low, high = np.quantile(areas, [0.025, 0.975])
-    return float(0.5 + wins.sum() / pairs.sum() / 2), float(low), float(high)
-
-
 def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     settings = run.config()
     if settings["data"].get("examples") is not None:  # right on the examples drawn is not right on all

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import arith_erd as ae
-from arith_erd.catalog.scoring import SCORE_COLUMNS, add_verdicts, area_under_curve, fit_threshold, zoo
+from arith_erd.catalog.scoring import SCORE_COLUMNS, add_verdicts, fit_threshold, zoo
 from arith_erd.errors import UserError
 
 
@@ -39,16 +39,11 @@ def test_what_only_marks_a_kind_is_not_rewarded():
     assert found["right"].mean() <= 0.5
 
 
-def test_noise_is_right_in_half_of_the_networks_of_each_parity_and_its_area_holds_one_half():
+def test_noise_is_right_in_half_of_the_networks_of_each_parity():
     rng = np.random.default_rng(1)
     found = pd.concat([add_verdicts(table(rng.normal(size=24), f"noise {i}")) for i in range(100)])
     by_parity = found["right"].astype(float).groupby(found["seed"] % 2).mean()
     assert by_parity.between(0.42, 0.58).all()
-    held = [
-        low <= 0.5 <= high for _, noise in found.groupby("method") for _, low, high in [area_under_curve(noise, 200)]
-    ]
-    assert np.mean(held) > 0.8  # three kinds of each give a narrow bootstrap
-    assert area_under_curve(table(np.arange(24)[::-1]))[0] == 1
 
 
 def test_networks_without_a_known_algorithm_are_named_and_neither_fix_nor_count():
@@ -63,8 +58,6 @@ def test_networks_without_a_known_algorithm_are_named_and_neither_fix_nor_count(
 def test_threshold_of_one_algorithm_alone_is_refused():
     with pytest.raises(UserError, match="all but one kind have one algorithm"):
         fit_threshold(np.array([0.0, 1.0]), np.array([True, True]))
-    with pytest.raises(UserError, match="scores of sum; expected some of sum and of carries"):
-        area_under_curve(table(np.zeros(24)).query("algorithm == 'sum'"))
 
 
 def test_references_have_several_kinds_of_both_algorithms():
