@@ -24,7 +24,7 @@ from omegaconf import DictConfig
 from ..config import compose
 from ..config.job import Job, ProbeJob
 from ..errors import UserError, bad_value, counted
-from ..plots.tables import format_mean, format_table
+from ..plots.tables import format_mean, print_table
 from ..runs.directory import Run
 from ..runs.table import load_table
 from ..seeds import format_seeds
@@ -281,7 +281,7 @@ def print_results(jobs: Sequence[SweepJob]) -> None:
     accuracies = [job.accuracy for job in jobs]
     if any(accuracies):
         table["validation [95%]"] = accuracies
-    print(format_table(table.assign(overrides=[" ".join(job.varying_overrides) for job in jobs])))
+    print_table(table.assign(overrides=[" ".join(job.varying_overrides) for job in jobs]))
     for job in jobs:
         if job.failure:
             print(f"job {job.number}: {job.failure}")

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich.console import Console
+from rich.table import Table
 
 from ..errors import printable
 from ..stats import Estimate, Interval, Moments
 
+COLUMN_GAP = 2  # spaces between the columns of a printed table
 TEXT, INTEGER, NUMBER = "text", "integer", "number"
 UNITS = ("accuracy", "points", "percent", "epochs", "ratio", "layer", "value", "correlation", "bits")
 UNIT_NAMES = {"points": " points", "ratio": " times", "epochs": " epochs", "bits": " bits"}
@@ -83,11 +86,21 @@ def csv_text(table: pd.DataFrame, **options: Any) -> str:
     return table.assign(**dict(texts.items())).to_csv(index=False, **options)
 
 
-def format_table(table: pd.DataFrame) -> str:
-    """Texts in columns, two spaces apart, for a terminal."""
-    columns = [[str(name), *map(str, table[name])] for name in table]
-    padded = [[text.ljust(max(map(len, column))) for text in column] for column in columns]
-    return "\n".join("  ".join(line).rstrip() for line in zip(*padded, strict=True))
+def print_table(table: pd.DataFrame, fold: bool = False) -> None:
+    """Print a table in columns, two spaces apart.
+
+    With ``fold`` cells are folded at spaces to fit the terminal. No word is cut, so a table can be wider.
+    """
+    drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, COLUMN_GAP, 0, 0))
+    text, min_width = table.map(str).rename(columns=str), 0
+    for column in text:
+        parts = [part for cell in (column, *text[column]) for part in (cell.split() if fold else [cell])]
+        drawn.add_column(column, no_wrap=not fold or len(parts) <= 1 + len(text))
+        min_width += max(map(len, parts)) + COLUMN_GAP
+    for values in text.itertuples(index=False):
+        drawn.add_row(*values)
+    console = Console(markup=False, highlight=False)
+    Console(width=max(console.width, min_width), markup=False, highlight=False).print(drawn)
 
 
 def format_number(value: float, unit: str, as_published: bool = False) -> str:

@@ -2,9 +2,9 @@
 
 import json
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.table import Table
 
 from ..config.compose import compose
 from ..config.job import ProbeJob, job_of_run
@@ -21,7 +20,7 @@ from ..errors import UserError, first_line, require_type, user_path
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
 from ..plots.style import own_style, save_png
-from ..plots.tables import column_kinds
+from ..plots.tables import column_kinds, print_table
 from ..runs.directory import Run, first_epoch_reaching
 from ..runs.identity import short_hash
 from ..seeds import format_seeds
@@ -36,9 +35,7 @@ if TYPE_CHECKING:
     from ..interp.hooked import Hooked
 
 MAX_PRINTED_ROWS = 40
-COLUMN_GAP = 2  # spaces between columns
 PROGRESS_INTERVAL = 30.0  # seconds between lines where there is no terminal
-CLEAR_LINE = "\r\x1b[2K"
 
 
 @dataclass(frozen=True)
@@ -319,47 +316,30 @@ def _folder_without_run(job: ProbeJob, groups: Sequence[str]) -> Path:
 def collect_rows(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:
     """Collect the rows of a probe; a line of standard error says how many: always on a terminal, else every 30 s."""
     measured: list[dict[str, Any]] = []
-    started, ended = time.monotonic(), threading.Event()
-    console = Console(stderr=True)  # a notebook or a script may have replaced the stream
-    terminal, stream = console.is_terminal, console.file
-    interval, form = (0.2, f"{CLEAR_LINE}{{}}") if terminal else (PROGRESS_INTERVAL, "{}\n")
-
-    def report() -> None:  # in a thread, since a probe can take minutes from one row to the next
-        while not ended.wait(interval):
-            done = max(len({row.get("seed") for row in measured}) - 1, 0)
-            site = measured[-1].get("site") if measured else None
-            places = [f"{done} of {networks} networks done"] * (networks > 1) + [f"at {site}"] * bool(site)
-            count = f"{len(measured):,} rows after {time.monotonic() - started:.0f} s"
-            print(form.format(", ".join([name, *places, count])), end="", file=stream, flush=terminal)
-
-    thread = threading.Thread(target=report, daemon=True)
-    thread.start()
-    try:
-        measured.extend(rows)
-    finally:
-        ended.set()
-        thread.join()
-        print(CLEAR_LINE * terminal, end="", file=stream, flush=terminal)
+    seeds = set[Any]()
+    console = Console(stderr=True, force_jupyter=False)  # a notebook or a script may have replaced the stream
+    started = printed = time.monotonic()
+    with console.status(name) if console.is_terminal else nullcontext() as status:
+        for row in rows:
+            measured.append(row)
+            seeds.add(row.get("seed"))
+            now, site = time.monotonic(), row.get("site")
+            places = [f"{len(seeds) - 1} of {networks} networks done"] * (networks > 1) + [f"at {site}"] * bool(site)
+            text = ", ".join([name, *places, f"{len(measured):,} rows after {now - started:.0f} s"])
+            if status:
+                status.update(text)
+            elif now - printed >= PROGRESS_INTERVAL:
+                print(text, file=console.file)
+                printed = now
     return measured
 
 
 def print_result(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = ()) -> None:
-    """Print the summary, at most forty rows of a table, and the notes.
-
-    Cells are folded at spaces to fit the terminal; no word is cut, so a table can be wider.
-    """
+    """Print the summary, at most forty rows of a table, and the notes."""
     console = Console(markup=False, highlight=False)
     for line in summary:
         console.print(line)
-    drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, COLUMN_GAP, 0, 0))
-    text, min_width = table.head(MAX_PRINTED_ROWS).map(str).rename(columns=str), 0
-    for column in text:
-        words = [cell.split() for cell in (column, *text[column])]
-        drawn.add_column(column, no_wrap=max(map(len, words)) < 2)
-        min_width += max(len(word) for cell in words for word in cell) + COLUMN_GAP
-    for values in text.itertuples(index=False):
-        drawn.add_row(*values)
-    Console(width=max(console.width, min_width), markup=False, highlight=False).print(drawn)
+    print_table(table.head(MAX_PRINTED_ROWS), fold=True)
     if len(table) > MAX_PRINTED_ROWS:
         console.print(f"... and {len(table) - MAX_PRINTED_ROWS} more")
     for note in notes:

@@ -7,7 +7,7 @@ from itertools import product
 import pandas as pd
 
 from ..errors import UserError, bad_value, counted, printable, unknown_name, user_path
-from ..plots.tables import csv_text, format_measure, format_table
+from ..plots.tables import csv_text, format_measure, print_table
 from ..system.cli_errors import one_line_errors
 from ..system.files import atomic_file
 from .directory import FINISHED
@@ -58,7 +58,7 @@ def main() -> None:
         elif options.csv:
             print(csv_text(result), end="")
         else:
-            print(format_table(format_means(result) if keys else format_runs(result)))
+            print_table(format_means(result) if keys else format_runs(result))
 
 
 def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> pd.DataFrame:
