@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .interp.das import fit_das
     from .interp.erasure import Eraser, flip_signs, inlp, leace, mean_projection
     from .interp.hooked import Hooked
-    from .interp.interchange import interchange_accuracy
+    from .interp.interchange_accuracy import interchange_accuracy
     from .interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
     from .interp.linear_probe import linear_probe
     from .interp.patching import patch

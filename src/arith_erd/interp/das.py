@@ -22,7 +22,7 @@ from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .erasure import MIN_RELATIVE_DEVIATION, mean_projection, whiten
 from .hooked import Hooked
-from .interchange import InterchangeEvaluation, finite_cache, prepare_pairs, select_position
+from .interchange_accuracy import PairEvaluation, finite_cache, prepare_pairs, select_position
 from .interventions import Position, Subspace
 from .sites import SitePositions
 
@@ -109,8 +109,8 @@ class DASSearch:
         self.at_prompt = self.position in task.prompt_names or positions.hold_only_prompt(task)
         self.digits = [task.answer_digits[t] for t in self.scored_positions]
 
-    def evaluation(self, data: CounterfactualDataset, variable: str) -> InterchangeEvaluation:
-        return InterchangeEvaluation(self.model, data, self.site, self.position, variable)
+    def evaluation(self, data: CounterfactualDataset, variable: str) -> PairEvaluation:
+        return PairEvaluation(self.model, data, self.site, self.position, variable)
 
     def fit(
         self, train: CounterfactualDataset, validation: CounterfactualDataset, variable: str, rank: int
@@ -124,7 +124,7 @@ class DASSearch:
         on_validation = self.evaluation(validation, variable)
         return max(candidates, key=lambda subspace: np.nan_to_num(on_validation.accuracy(subspace)))
 
-    def optimise_subspace(self, batches: list[InterchangeEvaluation], rank: int, start: Tensor, steps: int) -> Subspace:
+    def optimise_subspace(self, batches: list[PairEvaluation], rank: int, start: Tensor, steps: int) -> Subspace:
         """Train a subspace in the span of real activations, so that its interchange has the predicted outcomes.
 
         It starts from directions (d, j): random ones are added if j < rank, the last are dropped if j > rank. Each step

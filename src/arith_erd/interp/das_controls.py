@@ -63,7 +63,7 @@ class ControlledDAS(DASSearch):
     def evaluate(self, variable: str, ranks: Sequence[int]) -> Iterator[dict[str, Any]]:
         """For each rank yield the best ``subspace`` for a variable, and the effect of its interchange.
 
-        ``train``, ``validation`` and ``iia`` (test) are balanced accuracies (`interchange.balanced_accuracy`) on the
+        ``train``, ``validation`` and ``iia`` (test) are balanced accuracies (`balanced_accuracy`) on the
         three sets; ``no_intervention`` and ``full_patch`` are those on the test set if nothing, or the whole
         activation, is interchanged. ``chosen`` marks the smallest rank within 0.02 of the best on the validation set.
         ``span`` is the number of axes along which real activations vary; if span <= rank, every subspace is the whole

@@ -19,7 +19,7 @@ from ..plots.panels import HeatMaps
 from ..plots.style import own_style
 from ..tasks import Examples
 from .hooked import Hooked
-from .interchange import finite_cache
+from .interchange_accuracy import finite_cache
 from .interventions import Replace
 from .sites import SitePositions, expand_sites
 

@@ -14,7 +14,7 @@ from ..errors import unknown_name
 from ..interp import erasure
 from ..interp.erasure import Eraser, Whitened, probe_predictions, whiten
 from ..interp.hooked import Hooked
-from ..interp.interchange import finite_cache
+from ..interp.interchange_accuracy import finite_cache
 from ..interp.interventions import Erase
 from ..models import Transformer
 from ..models.network import sequence_accuracy

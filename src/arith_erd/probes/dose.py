@@ -12,7 +12,7 @@ from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..errors import UserError, require_integer
 from ..interp.erasure import MIN_RELATIVE_DEVIATION, Whitened, leace, whiten
 from ..interp.hooked import Hooked
-from ..interp.interchange import finite_cache
+from ..interp.interchange_accuracy import finite_cache
 from ..interp.interventions import Steer
 from ..models.network import sequence_accuracy, shift_right
 from ..plots.panels import Lines

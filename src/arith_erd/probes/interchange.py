@@ -20,7 +20,7 @@ from ..interp.families import (
     sample_sources,
 )
 from ..interp.hooked import Hooked
-from ..interp.interchange import finite_cache
+from ..interp.interchange_accuracy import finite_cache
 from ..interp.interventions import Replace
 from ..interp.sites import SitePositions
 from ..plots.panels import HeatMaps
@@ -29,7 +29,7 @@ from .patching import LAYOUT, position_panels
 from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, as_list, format_cells, select_sites, weighted_means
 
 
-class InterchangeInterventions(NetworkProbe):
+class VariablePatching(NetworkProbe):
     """Replace the activation at a position of a site by that of a source run. How does the answer change?
 
     A row is a site, a position, a ``family`` of pairs and the ``answer`` token that is read, named as in `Patching`.

@@ -18,7 +18,7 @@ from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
 from arith_erd.interp.erasure import flip_signs, inlp, leace, mean_projection
 from arith_erd.interp.hooked import Hooked, Provenance
-from arith_erd.interp.interchange import interchange_accuracy
+from arith_erd.interp.interchange_accuracy import interchange_accuracy
 from arith_erd.interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
 from arith_erd.interp.sites import SitePositions, residual_stream
 from arith_erd.models import NanoGPT, Transformer

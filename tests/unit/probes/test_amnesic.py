@@ -10,7 +10,7 @@ from torch import Tensor
 from arith_erd.errors import UserError
 from arith_erd.interp.erasure import inlp, probe_predictions, whiten
 from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.interchange import finite_cache
+from arith_erd.interp.interchange_accuracy import finite_cache
 from arith_erd.interp.sites import layers
 from arith_erd.models import Network
 from arith_erd.models.weights import load_authors_network

@@ -15,7 +15,7 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes import dose
 from arith_erd.probes.dose import Dose
-from arith_erd.probes.interchange import InterchangeInterventions
+from arith_erd.probes.interchange import VariablePatching
 from arith_erd.probes.patching import Patching
 from arith_erd.probes.subspaces import Subspaces
 from arith_erd.tasks import Add, ModAdd, Mul, RandomOutput, Task
@@ -33,7 +33,7 @@ SMALL = {"train": 64, "validation": 20, "test": 20, "steps": 4, "random": 2}
     ids=lambda x: getattr(x, "__name__", type(x).__name__),
 )
 def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) -> None:
-    rows = measured(InterchangeInterventions([untrained(task, kind, seed=5)], pairs=4))
+    rows = measured(VariablePatching([untrained(task, kind, seed=5)], pairs=4))
     assert set(rows["seed"]) == {5}
     assert set(rows["site"]) == {"dec.1", "dec.2"} | ({"enc.1", "enc.2"} if kind is Transformer else set())
     assert not rows.duplicated(["site", "position", "family", "answer"]).any()
@@ -48,11 +48,11 @@ def own_model(task: Task) -> CausalModel:
     return CausalModel(task, parts | {"low_carry": lambda low: low // 2} | total)
 
 
-OWN = partial(InterchangeInterventions, causal_model=own_model)
+OWN = partial(VariablePatching, causal_model=own_model)
 
 
 def test_variable_without_pairs_of_its_own_is_named() -> None:
-    probe = InterchangeInterventions([untrained(Add(2), NanoGPT)], variable=["sum", "carry"], pairs=4)
+    probe = VariablePatching([untrained(Add(2), NanoGPT)], variable=["sum", "carry"], pairs=4)
     assert set(measured(probe)["family"]) == {"carry", "same sum", "random"}
     assert probe.notes()[0].startswith("no family for sum: no other variable affects the answer beside it")
     probe = OWN([untrained(ADD)], site="dec.1")
@@ -110,8 +110,8 @@ def test_a_step_is_what_a_unit_of_the_value_adds() -> None:
 
 def test_a_family_of_ones_own_is_asked_alone_and_is_that_of_its_variables() -> None:
     options = {"site": "dec.1", "variable": "carry", "pairs": 8}
-    suggested = pd.DataFrame(InterchangeInterventions([untrained(ADD)], **options).rows())
-    own = InterchangeInterventions([untrained(ADD)], **options, families={"alone": {"vary": "carry", "keep": ["xor"]}})
+    suggested = pd.DataFrame(VariablePatching([untrained(ADD)], **options).rows())
+    own = VariablePatching([untrained(ADD)], **options, families={"alone": {"vary": "carry", "keep": ["xor"]}})
     asked = pd.DataFrame(own.rows())
     assert set(asked["family"]) == {"alone"}
     expected = suggested[suggested["family"] == "carry"].assign(family="alone").reset_index(drop=True)
@@ -121,7 +121,7 @@ def test_a_family_of_ones_own_is_asked_alone_and_is_that_of_its_variables() -> N
 def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
     task = Add(3)
     model = Hooked(InDirections(task), task=task)
-    rows = pd.DataFrame(InterchangeInterventions([model], site="dec.1", pairs=30).rows())
+    rows = pd.DataFrame(VariablePatching([model], site="dec.1", pairs=30).rows())
     flipped = rows.groupby("family")["flipped"].agg(["min", "max"])
     assert flipped.loc[["carry", "xor"]].to_numpy().tolist() == [[1, 1], [1, 1]]
     assert flipped.loc["same sum"].tolist() == [0, 0]
@@ -133,7 +133,7 @@ def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
 def test_encoder_is_read_at_every_token_of_the_answer_and_judged_by_the_prompts_own() -> None:
     task = Add(3, prompt_order="plain")
     model = untrained(task, num_layers=1)
-    rows = measured(InterchangeInterventions([model], site=["enc.1", "dec.1"], variable="carry", pairs=8))
+    rows = measured(VariablePatching([model], site=["enc.1", "dec.1"], variable="carry", pairs=8))
     encoder = rows[rows["site"] == "enc.1"]
     assert (set(encoder["position"]), set(encoder["answer"])) == ({*task.prompt_names}, {*task.answer_names})
     operator = encoder[encoder["position"] == "+"]
@@ -160,7 +160,7 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
     network = Pooled()
     sites = {"read": network.read, "pool": network.pool, "out": network.out}
     model = Hooked(network, sites, task=ADD)
-    probe = InterchangeInterventions([model], [*sites], variable="carry", pairs=8)
+    probe = VariablePatching([model], [*sites], variable="carry", pairs=8)
     rows = pd.DataFrame(probe.rows())
     assert (rows.groupby("site")["iia_token"].count() > 0).to_dict() == {"read": True, "pool": False, "out": False}
     shown = {tuple(label.get_text() for label in ax.get_xticklabels()) for ax in probe.figure(rows).axes}
@@ -172,10 +172,10 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
     ("probe", "task", "options", "message"),
     [
         (Patching, ADD, {"site": "dec.9"}, r"probe.site=dec\.9: this model has enc\.1"),
-        (InterchangeInterventions, ADD, {"variable": "carries"}, r"probe\.variable=carries: expected some of a_bit"),
-        (InterchangeInterventions, ADD, {"families": {"x": {"keep": ["carries"]}}}, r"families\.x=carries: expected"),
-        (InterchangeInterventions, ADD, {"families": {"x": {"vary": "sum", "keep": "sum"}}}, r"families=x: none of"),
-        (InterchangeInterventions, ADD, {"families": {"x": {"varies": "sum"}}}, r"probe\.families\.x\.varies"),
+        (VariablePatching, ADD, {"variable": "carries"}, r"probe\.variable=carries: expected some of a_bit"),
+        (VariablePatching, ADD, {"families": {"x": {"keep": ["carries"]}}}, r"families\.x=carries: expected"),
+        (VariablePatching, ADD, {"families": {"x": {"vary": "sum", "keep": "sum"}}}, r"families=x: none of"),
+        (VariablePatching, ADD, {"families": {"x": {"varies": "sum"}}}, r"probe\.families\.x\.varies"),
         (OWN, ADD, {"variable": "idle"}, r"^probe\.variable=idle: its interchange changes no answer"),
         (OWN, ADD, {"variable": ["total", "sum"]}, r"^probe\.variable=sum: it predicts the same as another variable"),
         (OWN, ADD, {"variable": "low_carry"}, r"^probe\.variable=low_carry: none of 64 bases has a pair"),

@@ -146,7 +146,7 @@ def test_layers_that_run_twice_or_return_tuples_are_trained_and_reported(variabl
     found = loss.report(lambda: net, np.arange(1, 64, 3))[variable]
     assert found == pytest.approx((answered == expected).mean(0).tolist())
     stored = loss(net, *batch)
-    monkeypatch.setattr("arith_erd.losses.interchange.replay_outputs", lambda outputs: nullcontext())
+    monkeypatch.setattr("arith_erd.losses.interchange_training.replay_outputs", lambda outputs: nullcontext())
     torch.testing.assert_close(stored, loss(net, *batch))
 
 
@@ -166,7 +166,7 @@ def test_layers_below_an_interchange_run_once_with_the_same_losses_and_gradients
             below.register_forward_hook(lambda *_, ran=ran: ran.append(1))
         with monkeypatch.context() as patch:
             if not skip:
-                patch.setattr("arith_erd.losses.interchange.replay_outputs", lambda outputs: nullcontext())
+                patch.setattr("arith_erd.losses.interchange_training.replay_outputs", lambda outputs: nullcontext())
             losses = pack.losses(*given[:2], 7, given[2])
         losses.sum().backward()
         assert runs in (None, len(ran))  # one without interchange, one with other prefixes

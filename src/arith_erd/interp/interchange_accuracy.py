@@ -92,7 +92,7 @@ def interchange_accuracy(
         tokens_before = resumed().argmax(dim=-1)
         for position in [intervention.position] if intervention else tested:
             head = intervention.head if intervention else None
-            evaluation = InterchangeEvaluation(model, data, site, position, variable, source, resumed, head)
+            evaluation = PairEvaluation(model, data, site, position, variable, source, resumed, head)
             expected, base_tokens = evaluation.expected, evaluation.base_tokens
             tokens = evaluation.tokens(intervention.subspace if intervention else None)
             changed, kept = changed_and_kept(tokens, expected, base_tokens)
@@ -139,7 +139,7 @@ def prepare_pairs(
     return data, variable
 
 
-class InterchangeEvaluation:
+class PairEvaluation:
     """n counterfactual pairs at one site and position, with the predicted answers after interchanging a variable.
 
     Attributes:

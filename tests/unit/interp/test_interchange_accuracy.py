@@ -14,7 +14,7 @@ from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
 from arith_erd.interp.das import fit_das
 from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.interchange import balanced_accuracy, changed_and_kept, interchange_accuracy
+from arith_erd.interp.interchange_accuracy import balanced_accuracy, changed_and_kept, interchange_accuracy
 from arith_erd.interp.interventions import Interchange
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.references import reference
