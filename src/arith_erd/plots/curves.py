@@ -97,16 +97,17 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
 
 @style.own_style()
 def draw_by_setting(means: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
-    """Draw a table of means over seeds, with columns for settings, then ``seeds``, ``accuracy``, ``low``, ``high``.
+    """Draw a table of means over seeds: columns for settings, then ``seeds``, ``accuracy``, ``ci_low``, ``ci_high``.
 
     The first setting is on the horizontal axis: numbers at their place, names side by side, with a dot for each run of
     ``seeds``. The longest trained length is marked, which is ``split.trained``.
     """
-    words = {c: re.sub(r"^model\.(?!name$)(net\.)?|\.name$", "", c).replace(".", " ").replace("_", " ") for c in means}
+    settings = means.columns[: means.columns.get_loc("seeds")]
+    words = {c: re.sub(r"^model\.(?!name$)(net\.)?|\.name$|[._]", " ", c).strip() for c in settings}
     words["length"] = "digits of the operands"
     means, seeds = means.rename(columns=words), seeds.rename(columns=words)
-    key, *others = means.columns[: means.columns.get_loc("seeds")]
-    means = means.astype({"low": float, "high": float})
+    key, *others = (words[c] for c in settings)
+    means = means.astype({"ci_low": float, "ci_high": float})
     figure, ax = style.subplots(6.4, 4)
     style.format_axes(ax, "y")
     if numeric := pd.api.types.is_numeric_dtype(means[key]) and means[key].nunique() > 1:
@@ -128,9 +129,9 @@ def draw_by_setting(means: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
             ax.plot(dots + 0.06, runs["val_seq_acc"], ".", **dot)
             look["linestyle"] = ""
         if numeric and len(part) > 1:
-            ax.fill_between(at, part["low"], part["high"], color=look["color"], alpha=0.08, linewidth=0)
+            ax.fill_between(at, part["ci_low"], part["ci_high"], color=look["color"], alpha=0.08, linewidth=0)
         else:
-            ax.vlines(at, part["low"], part["high"], color=look["color"], linewidth=0.8)
+            ax.vlines(at, part["ci_low"], part["ci_high"], color=look["color"], linewidth=0.8)
         ax.plot(at, part["accuracy"], label=label, **look)
     ax.set(xlabel=key, ylabel="validation sequence accuracy")
     for length in seeds["split.trained"].unique() if key == words["length"] and "split.trained" in seeds else ():

@@ -115,12 +115,12 @@ def claims_table(results: Sequence[Result], data: RunData, paper: Paper, runs: P
         used = data.replicas.loc[result.replicas, [*PROVENANCE_COLUMNS]]
         low, high = (estimate and estimate.interval) or (None, None)
         row: dict[str, Any] = {key: getattr(claim, key) for key in CLAIM_COLUMNS}
-        row |= {"paper": claim.value, "paper_says": claim.published_text}
-        row |= {"lowest": claim.accepted_range[0], "highest": claim.accepted_range[1]}
-        row |= {"ours": estimate and estimate.value, "low": low, "high": high}
+        row |= {"paper": claim.value, "paper_text": claim.published_text}
+        row |= {"accepted_low": claim.accepted_range[0], "accepted_high": claim.accepted_range[1]}
+        row |= {"ours": estimate and estimate.value, "ci_low": low, "ci_high": high}
         row |= {"method": estimate.method if estimate else ""}
         row |= {"n": "exact" if result.exact and result.num_seeds else result.num_seeds}
-        row |= {"seeds": result.seeds, "ours_says": " ".join(ours_texts(result)).strip(), "values": values_text(result)}
+        row |= {"seeds": result.seeds, "ours_text": " ".join(ours_texts(result)).strip(), "values": values_text(result)}
         row |= {"averaged_curve": result.averaged_curve_epoch, "censored": result.num_censored}
         row |= {"unfinished": result.num_unfinished, "verdict": result.verdict}
         row |= {"cause": result.cause, "erratum": claim.erratum}

@@ -105,8 +105,8 @@ def accuracy_by_settings(table: pd.DataFrame, keys: list[str]) -> tuple[pd.DataF
 
 
 def format_means(means: pd.DataFrame) -> pd.DataFrame:
-    texts = [format_measure(*row) for row in means[["accuracy", "low", "high"]].to_numpy(dtype=float)]
-    return means.drop(columns=["accuracy", "low", "high"]).assign(**{"accuracy [95%]": texts})
+    texts = [format_measure(*row) for row in means[["accuracy", "ci_low", "ci_high"]].to_numpy(dtype=float)]
+    return means.drop(columns=["accuracy", "ci_low", "ci_high"]).assign(**{"accuracy [95%]": texts})
 
 
 def format_runs(runs: pd.DataFrame) -> pd.DataFrame:

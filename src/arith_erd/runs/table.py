@@ -164,7 +164,7 @@ def accuracy_by_slice(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Group finished runs by some columns: ``seeds``, and the mean final ``accuracy`` with its interval, ``low, high``.
+    """Group finished runs by some columns: ``seeds``, the mean final ``accuracy`` and its interval ``ci_low, ci_high``.
 
     A seed that is in several runs of the same settings counts once.
     """
@@ -173,9 +173,9 @@ def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     for values, part in finished.groupby([*keys], dropna=False):
         estimate = Estimate.of_means([Moments.of(part["val_seq_acc"])], (0.0, 1.0))
         low, high = estimate.interval or (None, None)
-        row = {"seeds": len(part), "accuracy": estimate.value, "low": low, "high": high}
+        row = {"seeds": len(part), "accuracy": estimate.value, "ci_low": low, "ci_high": high}
         rows.append(dict(zip(keys, values, strict=True)) | row)
-    return pd.DataFrame(rows, columns=[*keys, "seeds", "accuracy", "low", "high"])
+    return pd.DataFrame(rows, columns=[*keys, "seeds", "accuracy", "ci_low", "ci_high"])
 
 
 def _run_rows(run: Run) -> list[Row]:

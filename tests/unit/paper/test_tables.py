@@ -10,7 +10,7 @@ from paper.tables import fill, read_claims
 def test_an_edited_cell_is_written_anew_and_an_unknown_table_refused() -> None:
     begin, end = (f"<!-- claims fig1-mul:{where} -->" for where in ("begin", "end"))
     filled = fill(f"Before\n\n{begin}\n{end}\n\nAfter", {})
-    ours = read_claims().loc["fig1-mul", "ours_says"]
+    ours = read_claims().loc["fig1-mul", "ours_text"]
     assert ours in filled
     assert fill(filled.replace(ours, "100%"), {}) == filled
     with pytest.raises(KeyError, match="nothing"):

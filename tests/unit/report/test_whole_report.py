@@ -108,7 +108,7 @@ def test_everything_is_written(whole_report) -> None:
         assert page.count(f' data-verdict="{verdict}">') == number
     claims = pd.read_csv(out / "claims.csv")
     of_runs = claims[(claims["measured_on"] == "our runs") & (claims["verdict"] == "reproduced")]
-    assert of_runs[["low", "high", "method", "device", "torch", "commit"]].notna().all().all()
+    assert of_runs[["ci_low", "ci_high", "method", "device", "torch", "commit"]].notna().all().all()
 
 
 @pytest.mark.slow

@@ -162,8 +162,8 @@ def test_accuracies_by_a_setting_are_means_with_intervals_of_distinct_finished_s
     few, many = json.loads(said.out)
     low, high = Estimate.of_means([Moments.of([0.9, 1.0, 0.8])]).interval
     assert few["accuracy"] == pytest.approx(0.9)
-    assert (few["low"], few["high"]) == pytest.approx((low, min(high, 1.0)))
-    assert many == {"split.fraction": 0.5, "seeds": 3, "accuracy": 0.5, "low": 0.5, "high": 0.5}
+    assert (few["ci_low"], few["ci_high"]) == pytest.approx((low, min(high, 1.0)))
+    assert many == {"split.fraction": 0.5, "seeds": 3, "accuracy": 0.5, "ci_low": 0.5, "ci_high": 0.5}
     assert said.err == "left out 1 unfinished run\n"
     assert drawn.read_bytes().startswith(b"\x89PNG")
 
