@@ -15,7 +15,7 @@ import yaml
 from arith_erd.bundled import RESULTS
 from arith_erd.errors import UserError
 from arith_erd.report.__main__ import build
-from arith_erd.report.paper import CLAIMS, load_paper
+from arith_erd.report.claims_file import CLAIMS, load_paper
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
 from arith_erd.system.files import write_atomically

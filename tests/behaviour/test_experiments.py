@@ -15,8 +15,8 @@ from arith_erd.config.compose import compose, hydra_over_conf, resolve
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.job import read_job
 from arith_erd.launch.sweep import expand_sweep
+from arith_erd.report.claims_file import CLAIMS, load_paper
 from arith_erd.report.collect import OUR_RUNS, selection_key, unpublished_settings
-from arith_erd.report.paper import CLAIMS, load_paper
 from arith_erd.runs.identity import flat_settings
 from arith_erd.tasks import POSITION_ENCODINGS
 

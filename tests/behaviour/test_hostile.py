@@ -19,8 +19,8 @@ import yaml
 
 from arith_erd.catalog.loading import load_authors_weights, load_run
 from arith_erd.errors import UserError
+from arith_erd.report.claims_file import load_paper
 from arith_erd.report.collect import collect
-from arith_erd.report.paper import load_paper
 from arith_erd.runs.directory import Run
 from arith_erd.tasks import Add
 from tests.hostile.__main__ import Hostile

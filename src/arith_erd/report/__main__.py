@@ -10,9 +10,9 @@ from ..plots.tables import csv_text
 from ..system.cli_errors import one_line_errors
 from ..system.files import atomic_file, require_writable, write_atomically
 from . import claims, page
+from .claims_file import CLAIMS, Paper, load_paper
 from .collect import RunData, collect
 from .figures import paper_figures
-from .paper import CLAIMS, Paper, load_paper
 
 BUNDLED = {path.stem: path for path in sorted(CLAIMS.parent.glob("*.yaml"))}
 

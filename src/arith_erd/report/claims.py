@@ -17,10 +17,10 @@ from ..errors import counted
 from ..plots.tables import UNIT_RANGES
 from ..seeds import format_seeds
 from ..stats import LEARNING_ACCURACY, MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Moments
+from .claims_file import Claim, Paper
 from .collect import AUTHORS_WEIGHTS, TASK_ALONE, RunData
 from .measures import EpochsTo, Metrics, ProbeColumn
 from .own_code import errors_of_own_code
-from .paper import Claim, Paper
 
 Verdict: TypeAlias = Literal["reproduced", "differs", "inconclusive", "not run"]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "differs", "inconclusive", "not run")

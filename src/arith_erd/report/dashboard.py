@@ -17,9 +17,9 @@ from ..bundled import CONF
 from ..errors import UserError, first_line
 from ..runs.identity import NAMED_GROUPS
 from ..system.cli_errors import one_line_errors
+from .claims_file import Claim, Paper, load_paper
 from .collect import DEFAULT_OPTIONS, OUR_RUNS
 from .measures import EpochsTo, Metrics, ProbeColumn
-from .paper import Claim, Paper, load_paper
 
 try:
     from wandb_workspaces import expr

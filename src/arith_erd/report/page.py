@@ -20,8 +20,8 @@ from ..plots.tables import format_digits, format_estimate, format_interval, form
 from ..seeds import format_seeds
 from ..stats import EXACT_METHOD, clopper_pearson
 from .claims import VERDICTS, Result, count_verdicts, missing_commands
+from .claims_file import Paper
 from .collect import AUTHORS_WEIGHTS, DEFAULT_OPTIONS, RunData
-from .paper import Paper
 
 FINAL_COLUMNS = {"training": ("train_seq_acc", "accuracy"), "validation": ("val_seq_acc", "accuracy")}
 FINAL_COLUMNS |= {"mean absolute error": ("val_mae", "value")}

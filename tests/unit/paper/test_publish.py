@@ -1,7 +1,7 @@
 """What `paper.publish` copies to the results."""
 
+from arith_erd.report.claims_file import load_paper
 from arith_erd.report.collect import collect
-from arith_erd.report.paper import load_paper
 from paper.publish import WEIGHTS, copy_runs
 from tests.unit.report.conftest import Synthetic
 

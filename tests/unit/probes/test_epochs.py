@@ -22,8 +22,8 @@ from arith_erd.probes.errors import Errors
 from arith_erd.probes.logit_lens import LogitLens
 from arith_erd.probes.place_value import PlaceValue
 from arith_erd.probes.run_probe import run_job
+from arith_erd.report.claims_file import load_paper
 from arith_erd.report.collect import collect
-from arith_erd.report.paper import load_paper
 from arith_erd.runs.directory import Run
 from arith_erd.tasks import Add
 from tests.unit.probes.small import untrained

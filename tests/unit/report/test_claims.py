@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from arith_erd.report import claims
+from arith_erd.report.claims_file import load_paper
 from arith_erd.report.collect import collect
 from arith_erd.report.page import ours_texts, values_text
-from arith_erd.report.paper import load_paper
 from arith_erd.stats import Estimate, Moments, clopper_pearson
 
 RUNS = Path("runs")

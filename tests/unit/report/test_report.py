@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from arith_erd.report.__main__ import build, main
-from arith_erd.report.paper import load_paper
+from arith_erd.report.claims_file import load_paper
 from tests.unit.report.conftest import Synthetic
 
 

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 
 from arith_erd.report.__main__ import build
 from arith_erd.report.claims import evaluate_claims, missing_commands
+from arith_erd.report.claims_file import CLAIMS, PaperFigure, load_paper
 from arith_erd.report.collect import collect
 from arith_erd.report.figures import curve_rows, paper_figures
 from arith_erd.report.page import claims_table, markdown, ours_texts, replicas_table
-from arith_erd.report.paper import CLAIMS, PaperFigure, load_paper
 from tests.unit.report.conftest import Synthetic
 
 RUNS = Path("runs")
