@@ -83,7 +83,7 @@ def measure_network(name: str, site: str, model: ae.Hooked) -> pd.DataFrame:
     of_network: list[dict[str, Any]] = [{"measure": "accuracy", "value": model.accuracy(), "n": len(examples)}]
     if not isinstance(model.network, NanoGPT):
         table = ae.probe("encoder_table", model).rows
-        accuracy = table.loc[table["answer"] == "all", "accuracy"].iloc[0]
+        accuracy = table.loc[table["token"] == "all", "accuracy"].iloc[0]
         of_network.append({"measure": "vectors", "value": accuracy, "n": len(examples)})
     table = pd.concat([pd.DataFrame(of_network), rows]).assign(network=name, seed=model.seed)
     return table.reindex(columns=COLUMNS)

@@ -41,12 +41,12 @@ class Dose(NetworkProbe):
     The prefix consists of the tokens of a + b + delta: greedy decoding gives that number if and only if each of its
     tokens is the likeliest after those before it.
 
-    A row has the share of ``n`` answers that are a + b + delta: ``answer`` after the step, ``no_intervention`` without
-    it, and ``random`` after steps of the same length in five random directions.
+    A row has the share of ``n`` answers that are a + b + delta: ``followed`` after the step, ``no_intervention``
+    without it, and ``random`` after steps of the same length in five random directions.
     """
 
     picture = Lines(
-        *("answer", "delta", "site", "method"),
+        *("followed", "delta", "site", "method"),
         title="does the answer follow when the value is steered?",
         xlabel="delta, units of the value",
         ylabel="answers that become value + delta",
@@ -101,13 +101,12 @@ class Dose(NetworkProbe):
                     step = delta * units[method].expand(size, -1) if linear else means[sums + delta] - means[sums]
                     steps = [step, *(_random_step(step, self.seed + i) for i in range(NUM_CONTROLS))]
                     interventions = [Steer(site, None, step.view(-1, *cached.shape[1:])) for step in steps]
-                    answer, *controls = (sequence_accuracy(forward([x]), target) for x in interventions)
-                    setting = {"site": site, "method": method, "delta": delta, "n": size}
-                    shares = {"answer": answer, "no_intervention": no_intervention, "random": float(np.mean(controls))}
-                    yield setting | shares
+                    followed, *controls = (sequence_accuracy(forward([x]), target) for x in interventions)
+                    row = {"site": site, "method": method, "delta": delta, "n": size, "followed": followed}
+                    yield row | {"no_intervention": no_intervention, "random": float(np.mean(controls))}
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
-        controls = [rows.assign(site=name, answer=rows[column]) for column, name in CONTROL_LABELS.items()]
+        controls = [rows.assign(site=name, followed=rows[column]) for column, name in CONTROL_LABELS.items()]
         with_controls = pd.concat([rows, *controls])
         return with_controls.assign(method=with_controls["method"].map(METHOD_TITLES))
 

@@ -20,15 +20,15 @@ from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, select_site
 class EncoderTable(NetworkProbe):
     """Replace all positions of a site by the mean for their token. How many answers stay right?
 
-    A row is a site and an ``answer`` token; ``all`` is the whole answer. The means are over the training pairs, or over
-    all pairs if the split is unknown. ``accuracy`` is the share of right answers with them, ``no_intervention`` that of
-    the network itself, both of ``n`` answers. A network that keeps its accuracy with such a table in place of its
-    encoder, 29 vectors in ``a + b`` of 7 bits, needs no information that the encoder mixes across positions.
+    A row is a site and a ``token`` of the answer; ``all`` is the whole answer. The means are over the training pairs,
+    or over all pairs if the split is unknown. ``accuracy`` is the share of right answers with them, ``no_intervention``
+    that of the network itself, both of ``n`` answers. A network that keeps its accuracy with such a table in place of
+    its encoder, 29 vectors in ``a + b`` of 7 bits, needs no information that the encoder mixes across positions.
     """
 
     units: ClassVar[dict[str, str]] = dict.fromkeys(("accuracy", "no_intervention"), "accuracy")
     picture = HeatMaps(
-        "accuracy", "answer", "site", title="right answers with the mean for each token in place of a site"
+        "accuracy", "token", "site", title="right answers with the mean for each token in place of a site"
     )
 
     site: OneOrMore[str] | None = IN_FILE
@@ -56,12 +56,12 @@ class EncoderTable(NetworkProbe):
             x = means[torch.arange(prompt.shape[1]), prompt]  # (N, P, C)
             correct = [y.argmax(-1) == completion for y in (model.run(examples, Replace(site, None, x)), logits)]
             shares = [[float(y.all(1).double().mean()), *y.double().mean(0).tolist()] for y in correct]
-            for answer, accuracy, no_intervention in zip(["all", *self.task.answer_names], *shares, strict=True):
-                row = {"site": site, "position": "all", "family": "token_mean", "answer": answer, "n": len(rows)}
+            for token, accuracy, no_intervention in zip(["all", *self.task.answer_names], *shares, strict=True):
+                row = {"site": site, "position": "all", "corruption": "token_mean", "token": token, "n": len(rows)}
                 yield row | {"accuracy": accuracy, "no_intervention": no_intervention}
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        return EpochCurves.of(rows, "accuracy", ["answer"], unit="accuracy")
+        return EpochCurves.of(rows, "accuracy", ["token"], unit="accuracy")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         return pd.concat([rows, rows.assign(site="no intervention", accuracy=rows["no_intervention"])])

@@ -32,7 +32,7 @@ from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, as_list, fo
 class VariablePatching(NetworkProbe):
     """Replace the activation at a position of a site by that of a source run. How does the answer change?
 
-    A row is a site, a position, a ``family`` of pairs and the ``answer`` token that is read, named as in `Patching`.
+    A row is a site, a position, a ``family`` of pairs and the ``token`` of the answer that is read, as in `Patching`.
     Base and source are a pair of the family; those of ``carry`` differ in the carry alone. At a site with the answer's
     positions the token that the position predicts is read, elsewhere each token. ``n`` answers count. ``flipped`` is
     the share of answers that change. ``iia_VARIABLE`` (interchange intervention accuracy) is the share of answers that
@@ -62,7 +62,7 @@ class VariablePatching(NetworkProbe):
         require_distinguishable(model, requested, "probe.variable")
         self.variables = requested or distinguishable_variables(model)
         self.measures = ["flipped", *(f"iia_{name}" for name in ("none", *self.variables, "token"))]
-        self.columns = ("seed", "site", "position", "family", "answer", "n", *self.measures)
+        self.columns = ("seed", "site", "position", "family", "token", "n", *self.measures)
         own = self.families and parse_families(model, self.families, "probe.families")
         self.drawn_families = own or default_families(model, requested or None)
         rng = np.random.default_rng(self.seed)
@@ -119,7 +119,7 @@ class VariablePatching(NetworkProbe):
                     shares = {key: y[has_source].mean(0) for key, y in matches.items()}
                     for t in [position] if own_token else scored:
                         row = {"site": site, "position": name, "family": family}
-                        row |= {"answer": self.task.answer_names[t], "n": int(has_source.sum())}
+                        row |= {"token": self.task.answer_names[t], "n": int(has_source.sum())}
                         yield row | {key: float(shares[key][t]) if key in shares else np.nan for key in self.measures}
 
     def _after_token(self, name: str, source: Examples) -> Array:
@@ -143,4 +143,4 @@ class VariablePatching(NetworkProbe):
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         families = [x for x in self.drawn_families.items() if x[1].vary and x[1].keep]
         titles = {name: f"{name} ({', '.join(family.keep)} the same)" for name, family in families}
-        return position_panels(self.task, rows.replace({"family": titles}), "flipped")
+        return position_panels(self.task, rows.replace({"family": titles}), "family", "flipped")

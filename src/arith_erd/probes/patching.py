@@ -22,7 +22,7 @@ LAYOUT: dict[str, Any] = {"panels_per_row": "stack", "cell": (0.45, 0.33)}  # of
 class Patching(NetworkProbe):
     """Replace the activation at a position of a site in a corrupted run by that of the clean run.
 
-    A row is a site, a position, the ``source`` (in the column ``family``) and the ``answer`` token that is read.
+    A row is a site, a position, the ``corruption`` and the ``token`` of the answer that is read.
     Positions are named after the tokens of the prompt that they hold, or after those of the answer that they predict.
     Only the ``n`` answers count whose clean and corrupted tokens differ. Their logit difference is that of the clean
     token minus that of the corrupted one. ``recovered`` is sum(patched - corrupted) / sum(clean - corrupted) of these
@@ -63,8 +63,8 @@ class Patching(NetworkProbe):
         for site, name, logits in patched_runs(model, self.clean, self.corrupted, self.sites):
             recovered = (difference(logits) - of_corrupted) / (of_clean - of_corrupted)
             flipped = ((logits.argmax(-1) == clean) & differ).sum(0).double() / n
-            for t, answer in enumerate(self.task.answer_names):
-                row = {"site": site, "position": name, "family": self.source, "answer": answer, "n": int(n[t])}
+            for t, token in enumerate(self.task.answer_names):
+                row = {"site": site, "position": name, "corruption": self.source, "token": token, "n": int(n[t])}
                 yield row | {"recovered": float(recovered[t]), "flipped": float(flipped[t])}
 
     def notes(self) -> list[str]:
@@ -80,7 +80,7 @@ class Patching(NetworkProbe):
         return EpochCurves.of(largest, "recovered", ["site"], label="largest recovery by one position")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return position_panels(self.task, rows, "recovered")
+        return position_panels(self.task, rows, "corruption", "recovered")
 
 
 def change_digit(task: Task, clean: Examples, generator: np.random.Generator) -> Examples:
@@ -106,16 +106,16 @@ def other_operands(task: Task, clean: Examples, generator: np.random.Generator) 
 CORRUPTIONS = {"bit": change_digit, "pair": other_operands}
 
 
-def position_panels(task: Task, rows: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Means over answers, in a panel for each family and kind of site: prompt, answer or other."""
-    means = weighted_means(rows, ["seed", "family", "site", "position"], [measure]).dropna().reset_index()
+def position_panels(task: Task, rows: pd.DataFrame, pairs: str, measure: str) -> pd.DataFrame:
+    """Means over tokens, a panel for each value of the column ``pairs`` and kind of site: prompt, answer or other."""
+    means = weighted_means(rows, ["seed", pairs, "site", "position"], [measure]).dropna().reset_index()
     known = [*task.prompt_names, *task.answer_names]
 
     def stack(positions: pd.Series) -> str:
         return "prompt" if {*positions} <= {*task.prompt_names} else "answer" if {*positions} <= {*known} else "other"
 
     means["stack"] = means.groupby("site")["position"].transform(stack)
-    cells = means[["stack", "site", "position"]].drop_duplicates()  # the same in the panels of all families
-    means = means[["seed", "family"]].drop_duplicates().merge(cells, how="cross").merge(means, how="left")
+    cells = means[["stack", "site", "position"]].drop_duplicates()  # the same in all panels of a kind
+    means = means[["seed", pairs]].drop_duplicates().merge(cells, how="cross").merge(means, how="left")
     positions = pd.Categorical(means["position"], [*dict.fromkeys([*known, *means["position"]])])
-    return means.assign(panel=means["family"] + ", " + means["stack"], position=positions)
+    return means.assign(panel=means[pairs] + ", " + means["stack"], position=positions)

@@ -36,7 +36,7 @@ def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) 
     rows = measured(VariablePatching([untrained(task, kind, seed=5)], pairs=4))
     assert set(rows["seed"]) == {5}
     assert set(rows["site"]) == {"dec.1", "dec.2"} | ({"enc.1", "enc.2"} if kind is Transformer else set())
-    assert not rows.duplicated(["site", "position", "family", "answer"]).any()
+    assert not rows.duplicated(["site", "position", "family", "token"]).any()
     shares = rows.filter(regex="^(flipped|iia)")
     assert (shares.isna() | ((shares >= 0) & (shares <= 1))).all(axis=None)
 
@@ -85,14 +85,14 @@ def test_one_number_follows_every_dose_with_every_direction_and_carries_follow_n
     number, carries = (Hooked(kind(task), task=task) for kind in (OneNumber, InDirections))
     rows = measured(Dose([number], delta=[1, 2, 8], sample=60))
     assert len(rows) == 3 * 3
-    assert (rows["answer"] > 0.9).all()
+    assert (rows["followed"] > 0.9).all()
     assert (rows["no_intervention"] == 0).all()
     assert (rows["random"] < 0.5).all()
     rows = measured(Dose([carries], "dec.1", ["slope", "leace"], [1, 2, 8], 60))
-    assert (rows["answer"] < 0.2).all()
+    assert (rows["followed"] < 0.2).all()
     monkeypatch.setattr(dose, "NUM_FITTED", 30)  # of 256 examples; some sums, and the largest, are in none of them
     rows = measured(Dose([number], "dec.1", "centroids", [1, 2], 60))
-    assert (rows["answer"] == 1).all()
+    assert (rows["followed"] == 1).all()
 
 
 def test_a_step_is_what_a_unit_of_the_value_adds() -> None:
@@ -127,7 +127,7 @@ def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
     assert flipped.loc["same sum"].tolist() == [0, 0]
     assert (rows["iia_sum"] == 1).all()
     assert (rows["iia_none"] == 1 - rows["flipped"]).all()
-    assert set(rows.loc[rows["family"] == "carry", "answer"]) == {"r1", "r2", "r3"}  # no carry enters bit 0
+    assert set(rows.loc[rows["family"] == "carry", "token"]) == {"r1", "r2", "r3"}  # no carry enters bit 0
 
 
 def test_encoder_is_read_at_every_token_of_the_answer_and_judged_by_the_prompts_own() -> None:
@@ -135,12 +135,12 @@ def test_encoder_is_read_at_every_token_of_the_answer_and_judged_by_the_prompts_
     model = untrained(task, num_layers=1)
     rows = measured(VariablePatching([model], site=["enc.1", "dec.1"], variable="carry", pairs=8))
     encoder = rows[rows["site"] == "enc.1"]
-    assert (set(encoder["position"]), set(encoder["answer"])) == ({*task.prompt_names}, {*task.answer_names})
+    assert (set(encoder["position"]), set(encoder["token"])) == ({*task.prompt_names}, {*task.answer_names})
     operator = encoder[encoder["position"] == "+"]
     assert encoder["iia_token"].notna().all()
     assert (operator["iia_token"] == operator["iia_none"]).all()
     assert rows.loc[rows["site"] == "dec.1", "iia_token"].isna().all()
-    assert not rows.duplicated(["site", "position", "family", "answer"]).any()
+    assert not rows.duplicated(["site", "position", "family", "token"]).any()
 
 
 class Pooled(nn.Module):

@@ -111,7 +111,7 @@ def test_curves_of_token_means_keep_whole_answers_apart_from_their_tokens() -> N
     model = ae.Hooked(NETWORKS[0].network, task=Add(3), provenance=provenance)
     assert set(ae.probe("encoder_table", model, pairs=16).rows["n"]) == {16}
     result = ae.probe("encoder_table", model)
-    whole = result.rows.query("answer == 'all'")["accuracy"].mean()
+    whole = result.rows.query("token == 'all'")["accuracy"].mean()
     curves = result.probe.epoch_curves(result.rows).table.set_index("line")["value"]
     assert curves["all"] == pytest.approx(whole)
     assert set(curves.index) == {"all", "r0", "r1", "r2", "r3"}

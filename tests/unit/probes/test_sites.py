@@ -50,7 +50,7 @@ def test_patching_the_last_layer_recovers_each_position_wholly_and_nothing_else(
     probe = Patching([untrained(Add(3), model)], source=corruption, pairs=40)
     rows = measured(probe)
     last = rows[(rows["site"] == "dec.2") & (rows["n"] > 0)]
-    own = last["position"] == last["answer"]
+    own = last["position"] == last["token"]
     np.testing.assert_allclose(last.loc[own, "recovered"], 1, atol=1e-3)
     np.testing.assert_allclose(last.loc[~own, "recovered"], 0, atol=1e-3)
 
@@ -61,7 +61,7 @@ def test_patching_the_changed_digit_of_the_prompt_recovers_the_first_answer_toke
     """Its inputs are the prompt and ``<start>``, so patching the corrupted digit makes the clean run."""
     probe = Patching([untrained(task, model)], site=[embedded, "dec.2"], pairs=40)
     rows = measured(probe)
-    first = rows[(rows["site"] == embedded) & (rows["answer"] == "r0")].set_index("position")
+    first = rows[(rows["site"] == embedded) & (rows["token"] == "r0")].set_index("position")
     assert list(first.index) == task.prompt_names + (task.answer_names if model is NanoGPT else [])
     assert first["recovered"].sum() == pytest.approx(1, abs=1e-3)
     operators = [name for name in task.prompt_names if name.startswith(task.operator)]
