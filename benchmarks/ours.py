@@ -83,7 +83,8 @@ def time_epoch(job: Job) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         run, clock = Run(Path(folder) / "run"), Clock()
         run.create(job.resolved)
-        callbacks = [clock, MetricsWriter(run, job.logger.build(Logger)), EpochProgress(), CheckpointWriter(run)]
+        writer = MetricsWriter(run, job.logger.build(Logger), keep="none")
+        callbacks = [clock, writer, EpochProgress(), CheckpointWriter(run, 1, at_end=True)]
         make_trainer(trainer_config, callbacks).fit(module, data)
     return {"seconds": clock.seconds, "warm_up_seconds": warm_up, "memory": peak_memory(), "rows": module.rows}
 

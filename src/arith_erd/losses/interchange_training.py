@@ -202,16 +202,13 @@ def _parse_site_and_dims(name: str, entry: Any) -> tuple[str, tuple[int, ...]]:
 
 def _label_table(model: CausalModel, examples: Examples, value: Array, name: str) -> Array:
     """Tokens (N, values, m) of the answers after the variable, or the column of the token, is set to each value."""
-    width = model.task.width
-    tables = []
-    for new in range(int(value.max()) + 1):
+
+    def digits(new: int) -> Array:
         if value.ndim == 1:
-            digits = model.answers(model.values(examples, {name: np.full_like(value, new)}))
-        else:
-            digits = np.empty((len(value), width), dtype=np.int64)
-            for column in range(width):
-                fixed = value.copy()
-                fixed[:, column] = new
-                digits[:, column] = model.answers(model.values(examples, {name: fixed}))[:, column]
-        tables.append(model.task.to_tokens(digits).astype(np.int8))
-    return np.stack(tables, axis=1)
+            return model.answers(model.values(examples, {name: np.full_like(value, new)}))
+        columns = np.arange(value.shape[1])
+        changed = (model.values(examples, {name: np.where(columns == t, new, value)}) for t in columns)
+        return np.stack([model.answers(values)[:, t] for t, values in enumerate(changed)], axis=1)
+
+    tokens = [model.task.to_tokens(digits(new)).astype(np.int8) for new in range(int(value.max()) + 1)]
+    return np.stack(tokens, axis=1)

@@ -18,7 +18,7 @@ from .checkpoint import progress_text, save_weights
 class MetricsWriter(L.Callback):
     """Writes rows and keeps weights after every epoch; on resuming drops those of epochs after the checkpoint."""
 
-    def __init__(self, run: Run, logger: Logger, keep: str = "none") -> None:
+    def __init__(self, run: Run, logger: Logger, keep: str) -> None:
         self.run, self.logger, self.keep = run, logger, keep
         self.started = 0.0  # `time.perf_counter` at the beginning of the epoch
         self.seconds_before_resume = 0.0  # seconds spent on this epoch before an interruption

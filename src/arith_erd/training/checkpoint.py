@@ -32,7 +32,7 @@ from .pack import Pack
 class CheckpointWriter(Checkpoint):
     """Writes ``last.ckpt`` every few epochs, when a signal stops the run, and with ``at_end`` after the last epoch."""
 
-    def __init__(self, run: Run, every_n_epochs: int = 1, at_end: bool = True) -> None:
+    def __init__(self, run: Run, every_n_epochs: int, at_end: bool) -> None:
         self.run, self.every_n_epochs, self.at_end = run, every_n_epochs, at_end
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
