@@ -49,7 +49,8 @@ class Probe(ABC):
 
     Every probe is a dataclass. Its fields are the arguments that its YAML file lists under ``needs``, any of ``task``,
     ``split`` and ``models`` (trained networks), and then the options in the file, whose defaults it has: `IN_FILE`.
-    Their annotations say which values an option takes: others raise a `UserError` that names ``probe.OPTION``. A probe knows neither logger nor path.
+    Their annotations say which values an option takes: others raise a `UserError` that names ``probe.OPTION``. A probe
+    knows neither logger nor path.
     """
 
     task: Task
