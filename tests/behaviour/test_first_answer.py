@@ -1,0 +1,52 @@
+"""The first answer: ``arith`` names the algorithm of a network, and writes what it found where it was started."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arith_erd import UserError, load_references
+from arith_erd.__main__ import BY_HAND, IN_WORDS, explain, follow_interchanges, load, measure_profile, unused_paths
+from arith_erd.interp.algorithms import ALGORITHMS
+from tests.conftest import Cli
+
+
+def test_interchanges_tell_hand_written_networks_apart():
+    """Each network writes every bit as its own algorithm predicts, and some bits otherwise than each other one."""
+    table = follow_interchanges(load_references("prefix_carry")[0])
+    assert table.iloc[0].idxmax() == "prefix_carry"
+    assert [name.removeprefix(BY_HAND) for name in table.index[1:]] == [name.split(" or ")[0] for name in table]
+    controls = table.iloc[1:].to_numpy()
+    assert (np.diag(controls) == 1).all()
+    assert (controls[~np.eye(len(controls), dtype=bool)] < 0.97).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_answer_names_the_algorithm_of_a_hand_written_network(name: str):
+    model = load(name)
+    first, *others = explain(measure_profile(model), follow_interchanges(model))
+    assert first.endswith(f"{name}. That is, {IN_WORDS[name]}.")
+    assert any("may fit by design" in line for line in others) == ALGORITHMS[name].post_hoc
+
+
+def test_network_that_does_not_add_is_refused():
+    with pytest.raises(UserError, match="its task is mul; expected a network that adds"):
+        load("mul-nanogpt")
+
+
+def test_no_file_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert unused_paths("arith-erd") == (Path("arith-erd.png"), Path("arith-erd.html"))
+    Path("arith-erd.html").symlink_to("nowhere")
+    assert unused_paths("arith-erd") == (Path("arith-erd-2.png"), Path("arith-erd-2.html"))
+
+
+@pytest.mark.slow
+def test_program_answers_in_any_folder(cli: Cli, tmp_path: Path):
+    result = cli("-m", "arith_erd", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"arith-add-transformer.png", "arith-add-transformer.html"}
+    assert "That is 128, the right answer." in result.stdout
+    assert "Its algorithm: like local_remainder." in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
