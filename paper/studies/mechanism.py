@@ -22,14 +22,13 @@ from arith_erd.interp.algorithms import POST_HOC
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.signature import (
     COMPONENTS,
-    MAX_DISTANCE,
     POST_HOC_PREFIXES,
     MeasuredSignature,
     Signature,
-    classify,
     expected_signatures,
     measure_signature,
 )
+from arith_erd.mechanism.verdict import MAX_DISTANCE, classify
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.network import shift_right
 from arith_erd.models.references import PROGRAMS, reference

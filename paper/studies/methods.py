@@ -28,7 +28,8 @@ from arith_erd.interp.das import DASConfig
 from arith_erd.interp.das_controls import ControlledDAS
 from arith_erd.interp.erasure import probe_predictions, whiten
 from arith_erd.interp.sites import layer_of, layers, residual_stream
-from arith_erd.mechanism.signature import Signature, classify, expected_signatures, measure_signature
+from arith_erd.mechanism.signature import Signature, expected_signatures, measure_signature
+from arith_erd.mechanism.verdict import classify
 from arith_erd.models.references import PROGRAMS
 from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots
 from arith_erd.probes.probe import select_sites

@@ -14,7 +14,8 @@ import pandas as pd
 from ..interp.hooked import Hooked
 from ..seeds import format_seeds
 from .responses import USER_MODEL
-from .signature import MAX_DISTANCE, MIN_EFFECT, Classification, MeasuredSignature
+from .signature import MeasuredSignature
+from .verdict import MAX_DISTANCE, MIN_EFFECT, Classification
 
 MIN_PREFIX_EFFECT = 0.01
 """A bit follows its prefix if random prefixes change at least this share of its answers."""

@@ -14,14 +14,8 @@ from ..interp.hooked import Hooked
 from ..interp.sites import require_sites
 from ..mechanism.profile import UNCALIBRATED, ResponseProfile, make_profile
 from ..mechanism.responses import USER_MODEL
-from ..mechanism.signature import (
-    Classification,
-    MeasuredSignature,
-    classify,
-    expected_signatures,
-    is_calibrated,
-    measure_signature,
-)
+from ..mechanism.signature import MeasuredSignature, expected_signatures, measure_signature
+from ..mechanism.verdict import Classification, classify, is_calibrated
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
 from ..tasks import Add, Mul

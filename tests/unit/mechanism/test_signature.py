@@ -9,13 +9,11 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.responses import sample_shifts, shifted_bits, summing_models
 from arith_erd.mechanism.signature import (
     COMPONENTS,
-    MAX_DISTANCE,
     MeasuredSignature,
-    classify,
     expected_signatures,
-    is_calibrated,
     measure_signature,
 )
+from arith_erd.mechanism.verdict import MAX_DISTANCE, classify, is_calibrated
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.references import reference
 from arith_erd.tasks import Add
