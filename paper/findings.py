@@ -10,7 +10,7 @@ import yaml
 from arith_erd.interp.hooked import Hooked
 
 HERE = Path(__file__).parent
-TABLES = [HERE / "results" / name for name in ("mechanism-cards.csv", "card-evidence.csv")]
+TABLES = [HERE / "results" / name for name in ("response-profiles.csv", "older-profiles.csv")]
 FINDINGS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "findings.yaml").read_text(encoding="utf-8"))
 SECTIONS = {intervention: finding["section"] for intervention, finding in FINDINGS.items()}
 KINDS = {"transformer": "Transformer", "nanogpt": "nanoGPT"}

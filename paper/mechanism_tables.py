@@ -2,8 +2,8 @@
 
     python -m paper.mechanism_tables authors=FOLDER transformer=FOLDER nanogpt=FOLDER
 
-puts profiles into ``mechanism-cards.csv``: a folder is what ``probe=mechanism`` wrote, and its seeds replace those of
-the same network. ``card-evidence.csv`` beside it has patches, doses and subspaces of older profiles.
+puts profiles into ``response-profiles.csv``: a folder is what ``probe=mechanism`` wrote, and its seeds replace those of
+the same network. ``older-profiles.csv`` beside it has patches, doses and subspaces of older profiles.
 """
 
 import sys
@@ -15,7 +15,7 @@ import pandas as pd
 from arith_erd.bundled import RESULTS
 from paper.formats import MODELS, format_range, grid, markdown
 
-CARDS = RESULTS / "mechanism-cards.csv"
+PROFILES = RESULTS / "response-profiles.csv"
 COLUMNS = ["network", "seed", "test", "component", "control", "dose", "site", "position", "value"]
 # Response profiles
 
@@ -83,9 +83,9 @@ def read_tables(*paths: Path) -> pd.DataFrame:
     return pd.concat([one.reindex(columns=COLUMNS, fill_value="") for one in read], ignore_index=True)
 
 
-def read_cards() -> pd.DataFrame:
+def read_profiles() -> pd.DataFrame:
     """All rows of profiles in ``results/``, older ones included."""
-    return read_tables(CARDS, RESULTS / "card-evidence.csv")
+    return read_tables(PROFILES, RESULTS / "older-profiles.csv")
 
 
 def select(rows: pd.DataFrame, **wanted: str) -> pd.Series:
@@ -215,17 +215,17 @@ def multiplication_table() -> str:
 
 
 def tables() -> dict[str, str]:
-    return profile_tables(read_cards()) | {"heads": head_table(), "multiplication": multiplication_table()}
+    return profile_tables(read_profiles()) | {"heads": head_table(), "multiplication": multiplication_table()}
 
 
 def main() -> None:
-    rows = read_tables(CARDS)
+    rows = read_tables(PROFILES)
     for argument in sys.argv[1:]:
         name, _, folder = argument.partition("=")
         new = read_tables(Path(folder) / "rows.csv").assign(network=name)
         old = (rows["network"] == name) & rows["seed"].isin(new["seed"])
         rows = pd.concat([rows[~old], new]).sort_values(["network", "seed"], kind="stable")
-    rows.drop(columns=["control", "dose"]).to_csv(CARDS, index=False, float_format="%.6g")
+    rows.drop(columns=["control", "dose"]).to_csv(PROFILES, index=False, float_format="%.6g")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python -m paper.studies.mechanism TABLE.csv --seeds 1000-1019 --decoys 1000-1009 --untrained 5
 
 Hand-written references must get their own name, decoys the name of the algorithm that they run, untrained networks
-``none``. So must references of the two post-hoc algorithms, which answer right; ``near`` names those of the
-two that a card calls near. And so must networks trained for `STEPS` steps on a table of random output: they answer with
+``none``. So must references of the two post-hoc algorithms, which answer right; ``near`` names those of the two that
+the verdict calls near. And so must networks trained for `STEPS` steps on a table of random output: they answer with
 bits, at chance, and have not memorised the table. Choose seeds on which no code was tuned; tuning used 0 to 99. The
 samples are smaller than the probe's defaults, so the probe's verdicts are no worse. A network takes 7 s of one CPU
 core. Signatures that the file already holds are not measured again, but all verdicts are made again.

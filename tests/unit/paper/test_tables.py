@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from paper.mechanism_tables import read_cards
+from paper.mechanism_tables import read_profiles
 from paper.tables import fill, read_claims
 
 
@@ -23,15 +23,15 @@ def test_making_the_tables_anew_changes_no_page(cli) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_own_claims_are_those_of_the_cards(root) -> None:
+def test_own_claims_are_those_of_the_profiles(root) -> None:
     """By bit where a component belongs to no site, else means by site, in the decoder after cross-attention."""
-    rows = read_cards()
+    rows = read_profiles()
     for claim in yaml.safe_load((root / "paper" / "results" / "found.yaml").read_text())["claims"]:
-        card = rows[(rows["network"] == claim["network"]) & (rows["seed"] == claim["seed"])]
-        card = card[(card["test"] == claim["test"]) & (card["component"] == claim["component"])]
+        profile = rows[(rows["network"] == claim["network"]) & (rows["seed"] == claim["seed"])]
+        profile = profile[(profile["test"] == claim["test"]) & (profile["component"] == claim["component"])]
         if claim["test"] == "signature":
-            measured = card.loc[card["position"].astype(int) >= claim.get("from_bit", 0), "value"]
+            measured = profile.loc[profile["position"].astype(int) >= claim.get("from_bit", 0), "value"]
         else:
-            answers = card["site"].str.endswith(".resid_mid_cross") | (card["position"] == "all")
-            measured = card[answers].groupby("site", sort=False)["value"].mean()
+            answers = profile["site"].str.endswith(".resid_mid_cross") | (profile["position"] == "all")
+            measured = profile[answers].groupby("site", sort=False)["value"].mean()
         assert claim["value"] == pytest.approx([*measured], abs=0.006), claim["id"]
