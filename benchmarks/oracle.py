@@ -31,7 +31,10 @@ TINY = "task.bits=4 trainer.max_epochs=2 trainer.accelerator=cpu seed=0-1"
 TRAINED = ["", "model=nanogpt", "ablation=squeezed_encoder", "split=vs_v", "scheduler=warmup_cosine optimizer=adamw"]
 SEED = 2000
 SLOW_METHODS = ("INLP", "LEACE", "DAS, rank 1", "DAS, rank 2")
-PROBES: dict[str, dict[str, Any]] = {"mechanism": {"pairs": 128, "steered": 128}, "place_value": {"pairs": 256}}
+PROBES: dict[str, dict[str, Any]] = {
+    "mechanism": {"num_examples": 128, "num_steered": 128},
+    "place_value": {"num_pairs": 256},
+}
 
 
 def trained(options: str) -> dict[str, str]:

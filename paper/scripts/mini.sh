@@ -43,5 +43,5 @@ END
 packs | xargs -P "${JOBS:-$cores}" -L 1 sh -c 'python train.py scale=mini "$@" || exit 255' sh "$@"
 
 python probe.py figure=fig4 run="$runs/add-random-transformer-none-bits5-d32-*" runs_dir="$runs"
-python probe.py figure=appendixD probe.site=dec.2 probe.controls=20 run="$runs/add-random-transformer-none-bits5-d32-*" runs_dir="$runs"
+python probe.py figure=appendixD probe.site=dec.2 probe.num_controls=20 run="$runs/add-random-transformer-none-bits5-d32-*" runs_dir="$runs"
 python -m arith_erd.report "$runs" --claims mini --out report/mini

@@ -69,7 +69,7 @@ def score_erasure(model: ae.Hooked, method: str) -> float:
 def run_erasures(model: ae.Hooked) -> pd.DataFrame:
     """Both methods at once, whose time counts as that of INLP."""
     (middle,) = select_sites([model], None)
-    options = {"site": middle, "concept": "value", "method": ["inlp", "leace"], "controls": 10}
+    options = {"site": middle, "concept": "value", "method": ["inlp", "leace"], "num_controls": 10}
     return ae.probe("amnesic", model, **options).rows.set_index("method")
 
 
@@ -95,7 +95,7 @@ def score_patching(model: ae.Hooked) -> float:
     """
     encoder = [site for site in layers(model.sites) if site.startswith("enc.")]
     (site,) = encoder[-1:] or select_sites([model], None)
-    rows = ae.probe("patching", model, site=site, pairs=256).rows
+    rows = ae.probe("patching", model, site=site, num_examples=256).rows
     rows = rows[rows["position"].isin(model.task.prompt_names)]
     total = rows["n"].sum() / rows["position"].nunique()
     return float(1 - (rows["flipped"].fillna(0) * rows["n"]).sum() / total)
@@ -103,7 +103,7 @@ def score_patching(model: ae.Hooked) -> float:
 
 def score_attention(model: ae.Hooked) -> float:
     """How little the answer's sharpest head at each position looks at one operand bit: a sum needs them all."""
-    rows, task = ae.probe("attention", model, pairs=256).rows, model.task
+    rows, task = ae.probe("attention", model, num_examples=256).rows, model.task
     operands = [name for name in task.prompt_names if name != task.operator]
     rows = rows[rows["query"].isin(task.answer_names) & rows["key"].isin(operands)]
     return float(1 - rows.groupby("query")["weight"].max().mean())

@@ -27,8 +27,12 @@ SYNONYMS = {  # our name -> words for it in other programs
     "runs_dir": "output_dir save_dir folder",
     "out": "output_dir save_dir folder runs_dir",
     "seeds": "seed",
-    "job_index": "item",  # this and the next were our own words until November 2026
+    "job_index": "item",  # this and those below were our own words until November 2026
     "handcoded": "reference",
+    "num_examples": "pairs sample draws",
+    "num_pairs": "pairs",
+    "num_controls": "controls random",
+    "corruption": "source",
 }
 
 
@@ -58,7 +62,7 @@ def counted(number: int, noun: str) -> str:
 def explain_validation_error(
     error: "ValidationError", values: Any, fields: Mapping[str, Any] = NO_FIELDS, prefix: str = ""
 ) -> UserError:
-    """Turn Pydantic's first error into one with a dotted key and value: ``probe.pairs=0: expected an integer``.
+    """Turn Pydantic's first error into one with a dotted key and value: ``probe.num_examples=0: expected an integer``.
 
     The accepted values are described in ``fields``, those of the dataclass for ``values``, or else by Pydantic.
     """
@@ -84,7 +88,7 @@ def explain_validation_error(
 
 
 def _quoted(value: object) -> object:
-    """A number that is text in quotes, since ``probe.pairs=5: expected an integer`` would deny what it shows."""
+    """A number that is text in quotes, since ``probe.num_examples=5: expected an integer`` would deny what it shows."""
     return repr(value) if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?", value) else value
 
 

@@ -59,7 +59,7 @@ def test_task_split_model_recipe_probe_and_figure_work(extended: Path) -> None:
     recipe = ("optimizer=rprop", "scheduler=restarts", "seed=0-1", *TINY)
     run(extended, "train.py", "task=max", "split=band", "split.distance=3", "model=prompt_mlp", *recipe)
     (trained,) = (extended / "runs").glob("max-band-prompt_mlp-*")
-    table = run(extended, "probe.py", "figure=layers", f"run={trained}", "probe.pairs=200")
+    table = run(extended, "probe.py", "figure=layers", f"run={trained}", "probe.num_examples=200")
     assert "operand_values" in table
     assert (trained / "probes" / "decodability-pairs200" / "figure.png").is_file()
     table = run(extended, "train.py", "-m", "experiment=learning_rate", "scale=smoke", "ablation=two_layers", *SMALL)

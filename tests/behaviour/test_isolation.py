@@ -50,7 +50,7 @@ def state() -> list[Any]:
 def results() -> dict[str, Any]:
     vectors = MODEL.run_with_cache(EXAMPLES, "dec.2")[1]["dec.2"][:, 3]
     eraser = ae.leace(vectors[:, :16], EXAMPLES.a % 2)
-    answer = ae.probe("logit_lens", MODEL, pairs=16)
+    answer = ae.probe("logit_lens", MODEL, num_examples=16)
     assert answer.figure().axes
     trained = ae.fit(ae.Add(bits=3), epochs=1, seeds=[1], overrides=OVERRIDES)[0]
     tensors = {

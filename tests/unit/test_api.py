@@ -191,7 +191,7 @@ def test_every_probe_of_a_network_with_sites_of_its_own_gives_rows_or_says_what_
             except UserError as refused:
                 assert re.search(r"expected|this model has|has no decoder", str(refused)), str(refused)  # noqa: PT017
     hypothesis = ae.CausalModel(task, {"sum": lambda a, b: a + b})
-    answer = ae.probe("interchange", model, site="h", pairs=8, causal_model=hypothesis)
+    answer = ae.probe("interchange", model, site="h", num_examples=8, causal_model=hypothesis)
     assert "iia_sum" in answer.rows
     assert "iia_carry" not in answer.rows
     assert answer.figure().axes
@@ -200,31 +200,37 @@ def test_every_probe_of_a_network_with_sites_of_its_own_gives_rows_or_says_what_
 def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (model,) = ae.fit(ae.Add(bits=3), Narrow, epochs=1)
-    answer = ae.probe("logit_lens", model, pairs=np.int64(16))
+    answer = ae.probe("logit_lens", model, num_examples=np.int64(16))
     assert set(answer.rows["site"]) == {"dec.1.resid_pre", "dec.1"}
     assert answer.figure().axes
     assert len(answer.table())
     assert len(ae.probe("dataset", task=ae.Add(bits=3)).rows)
-    assert ae.probe(LogitLens, model, pairs=16).rows.equals(answer.rows)
+    assert ae.probe(LogitLens, model, num_examples=16).rows.equals(answer.rows)
     assert list(tmp_path.iterdir()) == []  # nothing is kept without a folder
     assert answer.save(tmp_path / "lens") == ["rows.csv", "probe.json", "figure.png"]
     assert pd.read_csv(tmp_path / "lens" / "rows.csv").columns.tolist() == list(answer.rows)
     described = json.loads((tmp_path / "lens" / "probe.json").read_text())
-    assert (described["name"], described["settings"]["probe"]["pairs"]) == ("logit_lens", 16)
+    assert (described["name"], described["settings"]["probe"]["num_examples"]) == ("logit_lens", 16)
     alike = [ae.Hooked(model.network, task=Given([1, 2]), seed=seed) for seed in (0, 1)]
     assert set(ae.probe("errors", alike).rows["seed"]) == {0, 1}
     moduli = [ae.Hooked(model.network, task=ae.ModAdd(3, modulus=m), seed=m) for m in (5, 7)]
     for call, said in (
-        (lambda: ae.probe("logit_lens", model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
+        (
+            lambda: ae.probe("logit_lens", model, num_examples=0),
+            "probe.num_examples=0: expected an integer of at least 1",
+        ),
         (lambda: ae.probe("errors", model, foo=1), "probe.foo: no such key; none is accepted"),
-        (lambda: ae.probe("logit_lens", model, n=1), "probe.n: no such key; expected one of probe.pairs, probe.seed"),
+        (
+            lambda: ae.probe("logit_lens", model, n=1),
+            "probe.n: no such key; expected one of probe.num_examples, probe.seed",
+        ),
         (lambda: model.accuracy([ae.Erase("dec.1", None, abs)]), "^accuracy: received list; expected examples, then"),
         (lambda: ae.probe("dataset", model), "expected no networks"),
         (lambda: ae.probe("dataset", task="add"), "probe.task=add: expected an object, a Task"),
         (lambda: ae.probe("logit_lens"), "expected one network or more"),
         (lambda: ae.probe("moon", model), "moon"),
         (lambda: ae.probe(model, "logit_lens"), "received a Hooked; expected the name of a probe"),
-        (lambda: ae.probe(LogitLens, model, pairs=0), "probe.pairs=0: expected an integer of at least 1"),
+        (lambda: ae.probe(LogitLens, model, num_examples=0), "probe.num_examples=0: expected an integer of at least 1"),
         (lambda: ae.probe("logit_lens", model.network), "models: received Narrow; expected Hooked"),
         (lambda: ae.probe("logit_lens", [model, model]), "expected networks of one task and of different seeds"),
         (lambda: ae.probe("logit_lens", moduli), "expected networks of one task and of different seeds"),

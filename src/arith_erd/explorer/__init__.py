@@ -40,10 +40,10 @@ class Page(str):
 
 
 @isolated(False)
-def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, Any]:
+def export_network(model: Hooked, num_examples: int = 512, seed: int = 0) -> dict[str, Any]:
     """The data of one network for the page; a `UserError` if it is neither a `Transformer` nor a `NanoGPT`. Fields::
 
-        right       accuracy on ``pairs`` random examples
+        right       accuracy on ``num_examples`` random examples
         missed      the answer position with the most errors on held-out pairs, their share, and one such pair
         weight_bits 16, or 32 if float16 changes an answer
         found       intervention -> a sentence on what is known about it in this network: empty, for you to fill
@@ -58,7 +58,7 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
         raise UserError(f"explorer: {model.name} is a {kind}; expected our Transformer or NanoGPT")
     task.require_enumerable("probe=explorer")
     rng = np.random.default_rng(seed)
-    fit = task.examples(*(rng.integers(0, size, pairs) for size in task.shape))
+    fit = task.examples(*(rng.integers(0, size, num_examples) for size in task.shape))
     precision, rounded = torch.float16, _round_weights(model, torch.float16)
     if not torch.equal(model.run(fit).argmax(-1).cpu(), rounded.run(fit).argmax(-1)):
         precision, rounded = torch.float32, _round_weights(model, torch.float32)
@@ -77,16 +77,18 @@ def export_network(model: Hooked, pairs: int = 512, seed: int = 0) -> dict[str, 
         "stream": residual_stream(model.sites),
         "parameters": sum(x.numel() for x in model.network.parameters()),
         "right": model.accuracy(fit),
-        "missed": _worst_token(model, pairs, rng),
+        "missed": _worst_token(model, num_examples, rng),
         "found": {},
         "numbers": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode(),
         "shapes": {name: x.shape for name, x in tensors.items()},
     }
 
 
-def _worst_token(model: Hooked, pairs: int, rng: np.random.Generator) -> dict[str, Any] | None:
+def _worst_token(model: Hooked, num_examples: int, rng: np.random.Generator) -> dict[str, Any] | None:
     table = model.task.examples()
-    held_out = rng.permutation(np.flatnonzero(model.provenance.split(table)))[:pairs] if model.provenance.split else ()
+    if not model.provenance.split:
+        return None
+    held_out = rng.permutation(np.flatnonzero(model.provenance.split(table)))[:num_examples]
     if not len(held_out):
         return None
     examples = table[held_out]

@@ -84,14 +84,18 @@ class MeasuredSignature:
 
 
 def measure_signature(
-    model: Hooked, pairs: int = 1024, steered: int = 512, seed: int = 0, user_model: CausalModel | None = None
+    model: Hooked,
+    num_examples: int = 1024,
+    num_steered: int = 512,
+    seed: int = 0,
+    user_model: CausalModel | None = None,
 ) -> MeasuredSignature:
-    """Measure the signature of a network on ``pairs`` examples; with ``RandomSplit(seed=seed)`` they are held out.
+    """Measure a signature on ``num_examples`` examples; with ``RandomSplit(seed=seed)`` they are held out.
 
-    Networks that add are also steered: on ``steered`` examples, along directions fitted on as many others.
+    Networks that add are also steered: on ``num_steered`` examples, along directions fitted on as many others.
     """
     task, column_sums, models = model.task, ColumnSums(model.task), causal_models(model.task, user_model)
-    examples = column_sums.causal_model.examples.sample(pairs, np.random.default_rng(seed))
+    examples = column_sums.causal_model.examples.sample(num_examples, np.random.default_rng(seed))
     clean, prefix_responses = run_with_prefixes(model, examples, seed)
     responses: dict[tuple[str, int], list[Array]] = defaultdict(list)  # component, bit -> changes, agreements
     for t, change, tokens, prefix in prefix_responses:
@@ -116,7 +120,7 @@ def measure_signature(
     accuracy = model.accuracy(examples)
     if not column_sums.is_addition:
         return MeasuredSignature(accuracy, components)
-    scores = list(measure_steering(model, steered, seed))
+    scores = list(measure_steering(model, num_steered, seed))
     for component in STEERING_COMPONENTS:
         for t in distinguishable_bits(component, task.width):
             halves = [halves for row, halves in scores if (row.component, row.position) == (component, str(t))]

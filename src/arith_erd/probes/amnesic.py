@@ -98,7 +98,7 @@ class Amnesic(NetworkProbe):
     concept: OneOrMore[str] | None = IN_FILE
     method: OneOrMore[Method] | None = IN_FILE
     iterations: Count = IN_FILE
-    controls: Count = IN_FILE
+    num_controls: Count = IN_FILE
     seed: Natural = IN_FILE
 
     def __post_init__(self) -> None:
@@ -150,7 +150,7 @@ class Amnesic(NetworkProbe):
         """Mean and worst accuracy after each kind of random erasure: same rank, same variance, flipped signs."""
         accuracies = []
         generator, signs = (torch.Generator().manual_seed(self.seed) for _ in range(2))
-        for _ in range(self.controls):
+        for _ in range(self.num_controls):
             basis = erasure.random_basis(len(x.mean), generator)
             state = signs.get_state()
             ranks = {eraser.rank for eraser in erasers.values()}

@@ -31,11 +31,11 @@ class Attention(NetworkProbe):
         font_size=6,
     )
 
-    pairs: Count | None = IN_FILE
+    num_examples: Count | None = IN_FILE
     seed: Natural = IN_FILE
 
     def __post_init__(self) -> None:
-        self.examples, model = self.task.examples().sample(self.pairs, self.seed), self.models[0]
+        self.examples, model = self.task.examples().sample(self.num_examples, self.seed), self.models[0]
         self.sites = [site for site in model.sites if site.endswith("pattern")]
         if not self.sites:
             raise UserError(f"probe=attention: {model.name} has no attention; expected a network with attention")

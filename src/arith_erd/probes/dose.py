@@ -58,7 +58,7 @@ class Dose(NetworkProbe):
     site: OneOrMore[str] = IN_FILE
     method: OneOrMore[Method] = IN_FILE
     delta: OneOrMore[int] | None = IN_FILE
-    sample: Count = IN_FILE
+    num_examples: Count = IN_FILE
     seed: Natural = IN_FILE
     causal_model: CausalModelSpec = IN_FILE
 
@@ -90,7 +90,7 @@ class Dose(NetworkProbe):
                 candidates = np.flatnonzero(before & after)
                 if not len(candidates):
                     continue
-                size = min(self.sample, len(candidates))
+                size = min(self.num_examples, len(candidates))
                 base = np.random.default_rng(self.seed + delta).choice(candidates, size=size, replace=False)
                 sums = examples.answer[base]
                 target = completions[example_of_value[sums + delta]]

@@ -32,7 +32,7 @@ class EncoderTable(NetworkProbe):
     )
 
     site: OneOrMore[str] | None = IN_FILE
-    pairs: Count | None = IN_FILE
+    num_examples: Count | None = IN_FILE
     seed: Natural = IN_FILE
 
     def __post_init__(self) -> None:
@@ -44,7 +44,7 @@ class EncoderTable(NetworkProbe):
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         table, split = self.task.examples(), model.provenance.split
-        examples = table.sample(self.pairs, self.seed)
+        examples = table.sample(self.num_examples, self.seed)
         rows = np.ravel_multi_index(tuple(examples.operands.T), self.task.shape)  # in the table, which the split splits
         in_training = ~np.asarray(split(table))[rows] if split else np.ones(len(rows), dtype=bool)
         logits, cache = model.run_with_cache(examples, self.sites)

@@ -17,13 +17,13 @@ from .probe import IN_FILE, Count, NetworkProbe, as_list
 class Explorer(NetworkProbe):
     """Write a page of at most ``most`` replicas, and of the references ``beside`` if they perform the same task.
 
-    A row is a network: bits of a weight in the page, 16 or 32, and its accuracy on ``pairs`` random examples.
+    A row is a network: bits of a weight in the page, 16 or 32, and its accuracy on ``num_examples`` random examples.
     """
 
     picture = Bars("right", "name", "", title="right answers", xlabel="network", percent=True)
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
 
-    pairs: Count = IN_FILE
+    num_examples: Count = IN_FILE
     beside: Sequence[str] = IN_FILE
     most: Count = IN_FILE
 
@@ -32,7 +32,9 @@ class Explorer(NetworkProbe):
         references = [load_references(name, [0], self.task)[0] for name in names if is_reference_task(self.task)]
         self.left_out = len(self.models[self.most :])
         self.models = [*self.models[: self.most], *(one for one in references if one.name not in given)]
-        self.export = cache(lambda model: export_network(model, self.pairs))  # each network once: for rows and page
+        self.export = cache(
+            lambda model: export_network(model, self.num_examples)
+        )  # each network once: for rows and page
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         network = self.export(model)

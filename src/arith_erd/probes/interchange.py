@@ -51,7 +51,7 @@ class VariablePatching(NetworkProbe):
     site: OneOrMore[str] | None = IN_FILE
     variable: OneOrMore[str] | None = IN_FILE
     families: Annotated[Mapping[str, FamilySpec], Field(min_length=1)] | None = IN_FILE
-    pairs: Count | None = IN_FILE
+    num_examples: Count | None = IN_FILE
     seed: Natural = IN_FILE
     causal_model: CausalModelSpec = IN_FILE
 
@@ -66,7 +66,7 @@ class VariablePatching(NetworkProbe):
         own = self.families and parse_families(model, self.families, "probe.families")
         self.drawn_families = own or default_families(model, requested or None)
         rng = np.random.default_rng(self.seed)
-        bases = rng.integers(self.task.size, size=self.pairs or self.task.size)
+        bases = rng.integers(self.task.size, size=self.num_examples or self.task.size)
         self.base = model.examples[bases]
         self.drawn = [*self._draw_sources(bases, rng)]
         no_pair, names = f"none of {len(bases)} bases has a pair with", {name for name, *_ in self.drawn}
@@ -76,7 +76,9 @@ class VariablePatching(NetworkProbe):
         wanted = [name for name in own or requested if name in self.drawn_families]
         if wanted and names.isdisjoint(wanted):
             key = "probe.families" if own else "probe.variable"
-            raise UserError(f"{key}={wanted[0]}: {self.missing[wanted[0]]}; expected another one, or more probe.pairs")
+            raise UserError(
+                f"{key}={wanted[0]}: {self.missing[wanted[0]]}; expected another one, or more probe.num_examples"
+            )
         if not own:
             alone = "no other variable affects the answer beside it, so there is nothing to keep equal"
             self.missing |= {name: alone for name in requested if name not in self.drawn_families}

@@ -26,11 +26,11 @@ class LogitLens(NetworkProbe):
     picture = HeatMaps("accuracy", "token", "site", title="right tokens, by layer")
     units: ClassVar[dict[str, str]] = {"accuracy": "accuracy", "agreement": "accuracy"}
 
-    pairs: Count | None = IN_FILE
+    num_examples: Count | None = IN_FILE
     seed: Natural = IN_FILE
 
     def __post_init__(self) -> None:
-        self.examples, known = self.task.examples().sample(self.pairs, self.seed), self.models[0].sites
+        self.examples, known = self.task.examples().sample(self.num_examples, self.seed), self.models[0].sites
         require_sites(known, ["dec.1"], "probe=logit_lens: site")
         decoder = layers(known, "dec")
         self.last = decoder[-1]

@@ -64,8 +64,8 @@ class Mechanism(NetworkProbe):
     )
     across = ("position",)
 
-    pairs: SampleSize = IN_FILE
-    steered: SampleSize = IN_FILE
+    num_examples: SampleSize = IN_FILE
+    num_steered: SampleSize = IN_FILE
     seed: Natural = IN_FILE
     causal_model: CausalModelSpec = IN_FILE
 
@@ -86,7 +86,7 @@ class Mechanism(NetworkProbe):
             yield row._asdict()
 
     def _classify(self, model: Hooked) -> tuple[MeasuredSignature, Classification]:
-        signature = measure_signature(model, self.pairs, self.steered, self.seed, self.user_model)
+        signature = measure_signature(model, self.num_examples, self.num_steered, self.seed, self.user_model)
         return signature, classify(signature, self.expected)
 
     @property

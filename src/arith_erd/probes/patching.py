@@ -40,15 +40,15 @@ class Patching(NetworkProbe):
         **LAYOUT,
     )
 
-    source: Literal["bit", "pair"] = IN_FILE
+    corruption: Literal["bit", "pair"] = IN_FILE
     site: OneOrMore[str] | None = IN_FILE
-    pairs: Count | None = IN_FILE
+    num_examples: Count | None = IN_FILE
     seed: Natural = IN_FILE
 
     def __post_init__(self) -> None:
         self.sites = select_sites(self.models, self.site)
-        self.clean = self.task.examples().sample(self.pairs, self.seed)
-        self.corrupted = CORRUPTIONS[self.source](self.task, self.clean, np.random.default_rng([self.seed, 1]))
+        self.clean = self.task.examples().sample(self.num_examples, self.seed)
+        self.corrupted = CORRUPTIONS[self.corruption](self.task, self.clean, np.random.default_rng([self.seed, 1]))
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         clean, corrupted = (torch.as_tensor(x.completion, device=model.device) for x in (self.clean, self.corrupted))
@@ -64,7 +64,7 @@ class Patching(NetworkProbe):
             recovered = (difference(logits) - of_corrupted) / (of_clean - of_corrupted)
             flipped = ((logits.argmax(-1) == clean) & differ).sum(0).double() / n
             for t, token in enumerate(self.task.answer_names):
-                row = {"site": site, "position": name, "corruption": self.source, "token": token, "n": int(n[t])}
+                row = {"site": site, "position": name, "corruption": self.corruption, "token": token, "n": int(n[t])}
                 yield row | {"recovered": float(recovered[t]), "flipped": float(flipped[t])}
 
     def notes(self) -> list[str]:

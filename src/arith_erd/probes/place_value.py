@@ -86,8 +86,8 @@ class PlaceValue(NetworkProbe):
 
     columns = ("seed", "measure", "bit", "place", "c", "site", "value", "n")
 
-    draws: Count = IN_FILE
-    pairs: Count = IN_FILE
+    num_examples: Count = IN_FILE
+    num_pairs: Count = IN_FILE
     site: OneOrMore[str] | None = IN_FILE
 
     def __post_init__(self) -> None:
@@ -100,11 +100,11 @@ class PlaceValue(NetworkProbe):
             raise UserError(f"probe.site={encoder[0]}: expected sites of the decoder, where position t predicts bit t")
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        yield from measure_agreements(model, self.sums, self.draws)
+        yield from measure_agreements(model, self.sums, self.num_examples)
         if self.sums.is_addition:
-            yield from measure_slopes(model, self.sums, self.draws)
-            yield from measure_interchanges(model, self.sums, self.sites, self.pairs)
-        yield from measure_swaps(model, self.sums, self.pairs)
+            yield from measure_slopes(model, self.sums, self.num_examples)
+            yield from measure_interchanges(model, self.sums, self.sites, self.num_pairs)
+        yield from measure_swaps(model, self.sums, self.num_pairs)
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         shown = rows[rows["place"].isna() & rows["c"].isna()]

@@ -112,7 +112,7 @@ def probe(name: str | type[Probe], models: "Hooked | Iterable[Hooked]" = (), **o
     """Run a probe of a task, or of networks of one task.
 
     >>> import arith_erd as ae
-    >>> result = ae.probe("logit_lens", ae.load_pretrained("add-nanogpt"), pairs=64)
+    >>> result = ae.probe("logit_lens", ae.load_pretrained("add-nanogpt"), num_examples=64)
     >>> list(result.rows.columns)
     ['seed', 'site', 'position', 'accuracy', 'probability', 'agreement']
     >>> figure = result.figure()

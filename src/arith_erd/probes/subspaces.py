@@ -64,11 +64,11 @@ class Subspaces(NetworkProbe):
     position: OneOrMore[Natural | str] | None = IN_FILE
     variable: OneOrMore[str] | None = IN_FILE
     rank: OneOrMore[Count] = IN_FILE
-    train: Count = IN_FILE
-    validation: Count = IN_FILE
-    test: Count = IN_FILE
+    num_train: Count = IN_FILE
+    num_validation: Count = IN_FILE
+    num_test: Count = IN_FILE
     steps: Count = IN_FILE
-    random: Count = IN_FILE
+    num_controls: Count = IN_FILE
     seed: Natural = IN_FILE
     causal_model: CausalModelSpec = IN_FILE
 
@@ -77,7 +77,9 @@ class Subspaces(NetworkProbe):
         self.hypothesis = build_causal_model(task, self.causal_model, "probe.causal_model")
         self.positions = as_list(task.width // 2 if self.position is None else self.position)
         self.variables = None if self.variable is None else as_list(self.variable)
-        self.config = DASConfig(self.train, self.validation, self.test, self.steps, num_controls=self.random)
+        self.config = DASConfig(
+            self.num_train, self.num_validation, self.num_test, self.steps, num_controls=self.num_controls
+        )
         for name, at in product(self.sites, self.positions):
             if at != "all" and name.startswith("enc."):
                 raise UserError(f"probe.position={at}: expected all at {name}; this probe takes the encoder as a whole")

@@ -234,3 +234,19 @@ def test_why_a_module_cannot_be_imported_is_one_line(package, target, message):
     for name in ("nothing_there", "somebody.absent"):
         with pytest.raises(UserError, match=rf"^trust={name}: expected a package that Python finds"):
             trust(name)
+
+
+@pytest.mark.parametrize(
+    ("probe", "old", "new"),
+    [
+        *((probe, "pairs", "num_examples") for probe in ("attention", "interchange", "mechanism", "patching")),
+        *(("dose", "sample", "num_examples"), ("place_value", "draws", "num_examples")),
+        *(("place_value", "pairs", "num_pairs"), ("mechanism", "steered", "num_steered")),
+        *(("subspaces", old, f"num_{old}") for old in ("train", "validation", "test")),
+        *(("subspaces", "random", "num_controls"), ("amnesic", "controls", "num_controls")),
+        ("patching", "source", "corruption"),
+    ],
+)
+def test_word_of_an_earlier_version_answers_with_the_new_one(probe: str, old: str, new: str) -> None:
+    with pytest.raises(UserError, match=rf"^probe\.{old}: no such key; did you mean probe\.{new}\?$"):
+        compose("probe", [f"probe={probe}", f"probe.{old}=64"])

@@ -55,7 +55,7 @@ def in_node(measured: dict[str, Any], examples: Any) -> tuple[np.ndarray, np.nda
 
 def agree(model: Hooked, examples: Any) -> dict[str, Any]:
     """What a page has of a network. Only answers that teacher forcing gets wrong have to be decoded."""
-    measured = export_network(model, pairs=32)
+    measured = export_network(model, num_examples=32)
     logits, tokens = in_node(measured, examples)
     rounded, _ = unpacked(model, measured)
     exact = Hooked(copy.deepcopy(rounded.network).double(), task=model.task)

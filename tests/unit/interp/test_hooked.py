@@ -246,7 +246,7 @@ def test_positions_and_resumed_runs_of_a_network_whose_layers_have_other_names()
     for site, position, held in ("encoder.0", "r1", "a0, a1"), ("decoder.0", "r9", "r0, r1, r2, r3"):
         with pytest.raises(UserError, match=rf"position={position}: expected one of .*{held}.* at {site}"):
             model.run(CLEAN, Replace(site, position, torch.zeros(6)))
-    rows = pd.DataFrame(Patching([model], site="encoder.0", pairs=8).rows())
+    rows = pd.DataFrame(Patching([model], site="encoder.0", num_examples=8).rows())
     assert rows["position"].unique().tolist() == TASK.prompt_names
     resumed, network.calls = model.resume_from("decoder.0", CLEAN), 0
     step = Steer("decoder.0", None, torch.ones(6))

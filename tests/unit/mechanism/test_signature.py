@@ -111,7 +111,7 @@ def test_own_causal_model_wins_on_a_network_that_runs_it_and_on_no_other() -> No
         ("local_remainder", "none"),
     ):
         model = Hooked(reference(name, 3).network, task=TASK)
-        found = classify(measure_signature(model, pairs=128, steered=64, user_model=mine), expected)
+        found = classify(measure_signature(model, num_examples=128, num_steered=64, user_model=mine), expected)
         assert found.verdict == verdict, (name, found)
     assert classify(MeasuredSignature(1.0, EXPECTED["erd"]), expected).verdict == "erd"
 
@@ -147,7 +147,7 @@ def test_own_causal_model_that_is_one_of_ours_does_not_decide() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["erd", "prefix_carry_decoy", "lookahead_carry", "mixed", *POST_HOC])
 def test_references_get_their_own_name_or_none_if_they_were_written_afterwards(name: str) -> None:
-    found = measure_signature(Hooked(reference(name, 3).network, task=TASK), pairs=64, steered=32)
+    found = measure_signature(Hooked(reference(name, 3).network, task=TASK), num_examples=64, num_steered=32)
     classification = classify(found, EXPECTED)
     assert (found.accuracy, classification.verdict) == (1, "none" if name in POST_HOC else name.removesuffix("_decoy"))
     if name in POST_HOC:

@@ -42,7 +42,7 @@ def model(network: Network | None = None, seed: int = 0) -> Hooked:
 @pytest.fixture(scope="module")
 def read() -> pd.DataFrame:
     """Every concept and method on a network whose answer hangs on the completion bits and on nothing else."""
-    return measured(Amnesic([model()], site="dec.1", iterations=1, controls=10))
+    return measured(Amnesic([model()], site="dec.1", iterations=1, num_controls=10))
 
 
 def test_erasing_a_needed_concept_destroys_the_answer(read):
@@ -57,7 +57,7 @@ def test_erasing_a_needed_concept_destroys_the_answer(read):
 @pytest.mark.slow
 def test_every_site_of_a_real_network():
     model = untrained(Add(3))
-    rows = measured(Amnesic([model], "all", ["value", "carries"], controls=2))
+    rows = measured(Amnesic([model], "all", ["value", "carries"], num_controls=2))
     assert not rows.isna().any(axis=None)
     assert list(rows["site"].unique()) == layers(model.sites)
     assert len(rows) == len(layers(model.sites)) * 2 * len(METHODS)

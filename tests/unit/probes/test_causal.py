@@ -23,7 +23,7 @@ from tests.unit.interp.toys import InDirections, OneNumber
 from tests.unit.probes.small import measured, untrained
 
 ADD, RANDOM = Add(3), RandomOutput(3)
-SMALL = {"train": 64, "validation": 20, "test": 20, "steps": 4, "random": 2}
+SMALL = {"num_train": 64, "num_validation": 20, "num_test": 20, "steps": 4, "num_controls": 2}
 
 
 @pytest.mark.slow_after(2)
@@ -33,7 +33,7 @@ SMALL = {"train": 64, "validation": 20, "test": 20, "steps": 4, "random": 2}
     ids=lambda x: getattr(x, "__name__", type(x).__name__),
 )
 def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) -> None:
-    rows = measured(VariablePatching([untrained(task, kind, seed=5)], pairs=4))
+    rows = measured(VariablePatching([untrained(task, kind, seed=5)], num_examples=4))
     assert set(rows["seed"]) == {5}
     assert set(rows["site"]) == {"dec.1", "dec.2"} | ({"enc.1", "enc.2"} if kind is Transformer else set())
     assert not rows.duplicated(["site", "position", "family", "token"]).any()
@@ -52,7 +52,7 @@ OWN = partial(VariablePatching, causal_model=own_model)
 
 
 def test_variable_without_pairs_of_its_own_is_named() -> None:
-    probe = VariablePatching([untrained(Add(2), NanoGPT)], variable=["sum", "carry"], pairs=4)
+    probe = VariablePatching([untrained(Add(2), NanoGPT)], variable=["sum", "carry"], num_examples=4)
     assert set(measured(probe)["family"]) == {"carry", "same sum", "random"}
     assert probe.notes()[0].startswith("no family for sum: no other variable affects the answer beside it")
     probe = OWN([untrained(ADD)], site="dec.1")
@@ -83,7 +83,7 @@ def test_subspaces_of_products_and_of_all_positions() -> None:
 def test_one_number_follows_every_dose_with_every_direction_and_carries_follow_none(monkeypatch) -> None:
     task = Add(4)
     number, carries = (Hooked(kind(task), task=task) for kind in (OneNumber, InDirections))
-    rows = measured(Dose([number], delta=[1, 2, 8], sample=60))
+    rows = measured(Dose([number], delta=[1, 2, 8], num_examples=60))
     assert len(rows) == 3 * 3
     assert (rows["followed"] > 0.9).all()
     assert (rows["no_intervention"] == 0).all()
@@ -109,7 +109,7 @@ def test_a_step_is_what_a_unit_of_the_value_adds() -> None:
 
 
 def test_a_family_of_ones_own_is_asked_alone_and_is_that_of_its_variables() -> None:
-    options = {"site": "dec.1", "variable": "carry", "pairs": 8}
+    options = {"site": "dec.1", "variable": "carry", "num_examples": 8}
     suggested = pd.DataFrame(VariablePatching([untrained(ADD)], **options).rows())
     own = VariablePatching([untrained(ADD)], **options, families={"alone": {"vary": "carry", "keep": ["xor"]}})
     asked = pd.DataFrame(own.rows())
@@ -121,7 +121,7 @@ def test_a_family_of_ones_own_is_asked_alone_and_is_that_of_its_variables() -> N
 def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
     task = Add(3)
     model = Hooked(InDirections(task), task=task)
-    rows = pd.DataFrame(VariablePatching([model], site="dec.1", pairs=30).rows())
+    rows = pd.DataFrame(VariablePatching([model], site="dec.1", num_examples=30).rows())
     flipped = rows.groupby("family")["flipped"].agg(["min", "max"])
     assert flipped.loc[["carry", "xor"]].to_numpy().tolist() == [[1, 1], [1, 1]]
     assert flipped.loc["same sum"].tolist() == [0, 0]
@@ -133,7 +133,7 @@ def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
 def test_encoder_is_read_at_every_token_of_the_answer_and_judged_by_the_prompts_own() -> None:
     task = Add(3, prompt_order="plain")
     model = untrained(task, num_layers=1)
-    rows = measured(VariablePatching([model], site=["enc.1", "dec.1"], variable="carry", pairs=8))
+    rows = measured(VariablePatching([model], site=["enc.1", "dec.1"], variable="carry", num_examples=8))
     encoder = rows[rows["site"] == "enc.1"]
     assert (set(encoder["position"]), set(encoder["token"])) == ({*task.prompt_names}, {*task.answer_names})
     operator = encoder[encoder["position"] == "+"]
@@ -160,12 +160,12 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
     network = Pooled()
     sites = {"read": network.read, "pool": network.pool, "out": network.out}
     model = Hooked(network, sites, task=ADD)
-    probe = VariablePatching([model], [*sites], variable="carry", pairs=8)
+    probe = VariablePatching([model], [*sites], variable="carry", num_examples=8)
     rows = pd.DataFrame(probe.rows())
     assert (rows.groupby("site")["iia_token"].count() > 0).to_dict() == {"read": True, "pool": False, "out": False}
     shown = {tuple(label.get_text() for label in ax.get_xticklabels()) for ax in probe.figure(rows).axes}
     assert shown == {tuple(ADD.prompt_names), ("0",), tuple(ADD.answer_names)}
-    assert [row["position"] for row in Patching([model], site="pool", pairs=8).rows()] == [0] * 4
+    assert [row["position"] for row in Patching([model], site="pool", num_examples=8).rows()] == [0] * 4
 
 
 @pytest.mark.parametrize(

@@ -28,21 +28,21 @@ from arith_erd.runs.directory import Run
 from arith_erd.tasks import Add
 from tests.unit.probes.small import untrained
 
-SEARCH = {"train": 16, "validation": 8, "test": 8, "steps": 1, "random": 1}
+SEARCH = {"num_train": 16, "num_validation": 8, "num_test": 8, "steps": 1, "num_controls": 1}
 SMALL: dict[str, dict[str, Any]] = {
-    "amnesic": {"controls": 1, "concept": "value", "method": "leace", "site": "dec.1"},
-    "attention": {"pairs": 8},
+    "amnesic": {"num_controls": 1, "concept": "value", "method": "leace", "site": "dec.1"},
+    "attention": {"num_examples": 8},
     "distance_correlation": {},
-    "dose": {"sample": 8, "delta": [1], "site": ["dec.1", "dec.2"]},
+    "dose": {"num_examples": 8, "delta": [1], "site": ["dec.1", "dec.2"]},
     "encoder_table": {},
     "errors": {},
-    "explorer": {"pairs": 8},
-    "interchange": {"pairs": 4, "site": ["dec.1", "dec.2"]},
+    "explorer": {"num_examples": 8},
+    "interchange": {"num_examples": 4, "site": ["dec.1", "dec.2"]},
     "certificate": {},
-    "logit_lens": {"pairs": 8},
-    "mechanism": {"pairs": 64, "steered": 64},
-    "patching": {"pairs": 16},
-    "place_value": {"draws": 512, "pairs": 8},
+    "logit_lens": {"num_examples": 8},
+    "mechanism": {"num_examples": 64, "num_steered": 64},
+    "patching": {"num_examples": 16},
+    "place_value": {"num_examples": 512, "num_pairs": 8},
     "subspaces": SEARCH | {"site": "dec.1", "variable": "sum", "rank": 1},
 }
 NETWORKS = [untrained(Add(3), seed=seed) for seed in range(2)]
@@ -109,7 +109,7 @@ def test_curves_of_token_means_keep_whole_answers_apart_from_their_tokens() -> N
         split=lambda table: (np.arange(64) % 4 == 0).tolist()
     )  # of the whole table, whatever the sample
     model = ae.Hooked(NETWORKS[0].network, task=Add(3), provenance=provenance)
-    assert set(ae.probe("encoder_table", model, pairs=16).rows["n"]) == {16}
+    assert set(ae.probe("encoder_table", model, num_examples=16).rows["n"]) == {16}
     result = ae.probe("encoder_table", model)
     whole = result.rows.query("token == 'all'")["accuracy"].mean()
     curves = result.probe.epoch_curves(result.rows).table.set_index("line")["value"]
@@ -133,7 +133,7 @@ def test_place_value_over_epochs_follows_its_measures() -> None:
 def test_rows_are_kept_if_the_figure_fails(whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogitLens, "figure", lambda self, rows: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        run_job(compose("probe", ["probe=logit_lens", "probe.pairs=8", f"run={whole.path}", f"out={tmp_path}"]))
+        run_job(compose("probe", ["probe=logit_lens", "probe.num_examples=8", f"run={whole.path}", f"out={tmp_path}"]))
     assert len(pd.read_csv(tmp_path / "rows.csv"))
 
 
@@ -156,9 +156,12 @@ def test_networks_written_by_hand_are_listed_by_any_probe(probe, capsys):
 
 def test_rows_of_other_options_do_not_replace_each_other(trained_pack, tmp_path):
     run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
-    for options in ([], ["probe.pairs=16"], ["probe.pairs=2048"]):
+    for options in ([], ["probe.num_examples=16"], ["probe.num_examples=2048"]):
         run_probe.run_job(compose("probe", ["probe=logit_lens", f"run={run.path}", *options]))
-    assert sorted(path.name for path in run.path.joinpath("probes").iterdir()) == ["logit_lens", "logit_lens-pairs16"]
+    assert sorted(path.name for path in run.path.joinpath("probes").iterdir()) == [
+        "logit_lens",
+        "logit_lens-num_examples16",
+    ]
 
 
 def test_weights_of_others_are_named(tmp_path):

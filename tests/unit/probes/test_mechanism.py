@@ -27,7 +27,9 @@ from tests.unit.probes.small import measured, untrained
 
 @pytest.mark.slow
 def test_profile_of_a_reference_names_its_algorithm() -> None:
-    probe = Mechanism(load_references("prefix_carry", [7], Add()), pairs=64, steered=64, causal_model="prefix_carry")
+    probe = Mechanism(
+        load_references("prefix_carry", [7], Add()), num_examples=64, num_steered=64, causal_model="prefix_carry"
+    )
     rows = measured(probe)
     assert json.loads(probe.files()["profile.json"])["seeds"][0]["bits"][0]["position"] == 1
     assert (probe.profile.verdict, probe.profile.calibrated) == ("prefix_carry", True)
@@ -52,8 +54,8 @@ def test_profile_of_a_reference_names_its_algorithm() -> None:
 def test_own_causal_model_that_a_network_does_not_run_expects_fewer_of_its_answers() -> None:
     found = measure_signature(
         load_references("prefix_carry", [7], Add())[0],
-        pairs=64,
-        steered=8,
+        num_examples=64,
+        num_steered=8,
         user_model=ALGORITHMS["local_remainder"].causal_model(Add()),
     )
     own, computed = (found.components[name][2:] for name in ("user_model", "prefix_carry"))
@@ -62,7 +64,7 @@ def test_own_causal_model_that_a_network_does_not_run_expects_fewer_of_its_answe
 
 
 def test_profile_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
-    probe = Mechanism([untrained(Mul(3), NanoGPT)], pairs=64, steered=64)
+    probe = Mechanism([untrained(Mul(3), NanoGPT)], num_examples=64, num_steered=64)
     measured(probe)
     assert (probe.profile.verdict, probe.profile.calibrated) == ("undecided", False)
     assert NO_VERDICT in probe.summary()[0]
@@ -72,8 +74,8 @@ def test_profile_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
 def test_another_task_and_too_few_pairs_are_refused() -> None:
     with pytest.raises(UserError, match=r"^probe=mechanism: received task=random_output; expected"):
         Mechanism([untrained(RandomOutput(3), NanoGPT)])
-    with pytest.raises(UserError, match=r"^probe\.pairs=8: expected an integer of at least 64"):
-        Mechanism(load_references("erd", [0], Add()), pairs=8)
+    with pytest.raises(UserError, match=r"^probe\.num_examples=8: expected an integer of at least 64"):
+        Mechanism(load_references("erd", [0], Add()), num_examples=8)
     with pytest.raises(UserError, match=r"^probe\.causal_model=.*: expected a causal model with the variable prefix"):
         Mechanism(load_references("erd", [0], Add()), causal_model=CausalModel)
 

@@ -64,9 +64,16 @@ def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(p
         run = train(*net, *loss, "model.loss.causal_model=mine.parts.halves")
     assert set(pd.read_csv(run.tokens_file)["split"]) == {"train", "val", "low"}
     for probe, *options in (
-        ("interchange", "probe.variable=[low,high]", "probe.pairs=8"),
-        ("subspaces", "probe.variable=low", "probe.site=dec.1", "probe.train=32", "probe.steps=2", "probe.random=2"),
-        ("dose", "probe.delta=1", "probe.sample=8"),
+        ("interchange", "probe.variable=[low,high]", "probe.num_examples=8"),
+        (
+            "subspaces",
+            "probe.variable=low",
+            "probe.site=dec.1",
+            "probe.num_train=32",
+            "probe.steps=2",
+            "probe.num_controls=2",
+        ),
+        ("dose", "probe.delta=1", "probe.num_examples=8"),
     ):
         ask = ("probe.py", f"probe={probe}", f"run={run.path}", *options)
         own = "probe.causal_model=mine.parts.Halves"

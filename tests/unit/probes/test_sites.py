@@ -23,7 +23,7 @@ TASK = Add(3)
 
 @pytest.mark.parametrize("model", MODELS)
 def test_attention_weights_of_a_query_sum_to_one_and_spread_where_operands_decide(model: type[Network]) -> None:
-    probe = Attention([untrained(Mul(3), model)], pairs=None)
+    probe = Attention([untrained(Mul(3), model)], num_examples=None)
     rows = measured(probe)
     sums = rows.groupby(["site", "head", "query"])["weight"].sum()
     np.testing.assert_allclose(sums, 1, atol=1e-6)
@@ -36,7 +36,7 @@ def test_attention_weights_of_a_query_sum_to_one_and_spread_where_operands_decid
 
 @pytest.mark.parametrize("model", MODELS)
 def test_logit_lens_of_the_last_layer_equals_the_network(model: type[Network]) -> None:
-    probe = LogitLens([untrained(Add(3), model)], pairs=None)
+    probe = LogitLens([untrained(Add(3), model)], num_examples=None)
     rows = measured(probe)
     last = rows[rows["site"] == "dec.2"]
     assert (last["agreement"] == 1).all()
@@ -47,7 +47,7 @@ def test_logit_lens_of_the_last_layer_equals_the_network(model: type[Network]) -
 @pytest.mark.parametrize("corruption", ["bit", "pair"])
 @pytest.mark.parametrize("model", MODELS)
 def test_patching_the_last_layer_recovers_each_position_wholly_and_nothing_else(model, corruption):
-    probe = Patching([untrained(Add(3), model)], source=corruption, pairs=40)
+    probe = Patching([untrained(Add(3), model)], corruption=corruption, num_examples=40)
     rows = measured(probe)
     last = rows[(rows["site"] == "dec.2") & (rows["n"] > 0)]
     own = last["position"] == last["token"]
@@ -59,7 +59,7 @@ def test_patching_the_last_layer_recovers_each_position_wholly_and_nothing_else(
 @pytest.mark.parametrize("task", [Add(3), Add3(2)], ids=lambda task: task.name)
 def test_patching_the_changed_digit_of_the_prompt_recovers_the_first_answer_token(task, model, embedded):
     """Its inputs are the prompt and ``<start>``, so patching the corrupted digit makes the clean run."""
-    probe = Patching([untrained(task, model)], site=[embedded, "dec.2"], pairs=40)
+    probe = Patching([untrained(task, model)], site=[embedded, "dec.2"], num_examples=40)
     rows = measured(probe)
     first = rows[(rows["site"] == embedded) & (rows["token"] == "r0")].set_index("position")
     assert list(first.index) == task.prompt_names + (task.answer_names if model is NanoGPT else [])
@@ -85,9 +85,9 @@ def test_wrong_options_are_refused_with_their_key() -> None:
     model, without = untrained(Add(3), NanoGPT), untrained(Add(3), attention=False)
     for make, message in (
         (lambda: Attention([without]), r"^probe=attention: test has no attention"),
-        (lambda: Patching([model], source="noise"), r"^probe\.source=noise"),
-        (lambda: Patching([model], pairs=0), r"^probe\.pairs=0"),
-        (lambda: LogitLens([model], pairs=True), r"^probe\.pairs=true"),
+        (lambda: Patching([model], corruption="noise"), r"^probe\.corruption=noise"),
+        (lambda: Patching([model], num_examples=0), r"^probe\.num_examples=0"),
+        (lambda: LogitLens([model], num_examples=True), r"^probe\.num_examples=true"),
     ):
         with pytest.raises(UserError, match=message):
             make()
@@ -129,10 +129,10 @@ TASKS = [Add(2, interleaved=True), AddScratchpad(2), Backwards(2), Add3(2), Mul(
 )
 def test_rows_have_the_names_of_the_tokens(network, task):
     model = hooked(task, network)
-    patched = measured(Patching([model], site="dec.1", pairs=4))
+    patched = measured(Patching([model], site="dec.1", num_examples=4))
     assert set(patched["position"]) <= {*task.prompt_names, *task.answer_names}
-    measured(LogitLens([model], pairs=4))
-    attention = measured(Attention([model], pairs=4))
+    measured(LogitLens([model], num_examples=4))
+    attention = measured(Attention([model], num_examples=4))
     assert {*task.answer_names} <= set(attention["query"]) <= {*task.prompt_names, *task.answer_names}
     wrong = ae.probe("errors", model)
     assert {word for words in wrong.rows["wrong_tokens"] for word in words.split()} <= {*task.answer_names}
@@ -150,7 +150,7 @@ def named(prompt_names: list[str]) -> Task:
 
 
 def test_large_tables_are_sampled_and_said_so_and_several_lengths_or_no_names_refused():
-    answer = ae.probe("logit_lens", hooked(Add(12)), pairs=8)
+    answer = ae.probe("logit_lens", hooked(Add(12)), num_examples=8)
     assert "measured on a sample of the task's examples, at most 4,096" in answer.notes()
     for ask, message in (
         (
@@ -179,11 +179,11 @@ class Branch(NanoGPT):
 
 def test_logit_lens_refuses_a_layer_that_is_not_the_whole_state():
     model = untrained(TASK, NanoGPT)
-    assert len(measured(LogitLens([model], pairs=8)))
+    assert len(measured(LogitLens([model], num_examples=8)))
     model.network.__class__ = Branch
     branch = Hooked(model.network, task=TASK)
     with pytest.raises(UserError, match=r"^site=dec.2: is not the whole state of Branch: with dec.2 held, .* dec.1"):
-        measured(LogitLens([branch], pairs=8))
+        measured(LogitLens([branch], num_examples=8))
 
 
 def test_the_head_of_a_row_is_the_one_that_an_intervention_changes():
