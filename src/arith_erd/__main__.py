@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .mechanism.profile import NetworkProfile
 
 INTERCHANGES = 512
-SAMPLE = {"pairs": 128, "steered": 96}  # of probe=mechanism; with its own sizes it takes a minute
+SAMPLE = {"num_examples": 128, "num_steered": 96}  # of probe=mechanism; with its own sizes it takes a minute
 BY_HAND = "by hand: "
 IN_WORDS = {
     "erd": "it forms the whole sum as one number and reads the bits off it",
@@ -147,7 +147,7 @@ def measure_profile(model: "Hooked") -> "NetworkProfile":
 def explain(profile: "NetworkProfile", table: "pd.DataFrame") -> list[str]:
     """Paragraphs: the algorithm, how it is known, and what is not sure. ``table`` is of `follow_interchanges`."""
     from .mechanism.profile import UNCALIBRATED
-    from .mechanism.signature import MAX_DISTANCE, MIN_ACCURACY
+    from .mechanism.verdict import MAX_DISTANCE, MIN_ACCURACY
 
     closest, second = table.iloc[0].sort_values(ascending=False).index[:2]
     fitting = {name: x for name, x in profile.post_hoc.items() if x is not None and x <= MAX_DISTANCE}
