@@ -22,7 +22,7 @@ from arith_erd.runs.table import load_table
 from arith_erd.stats import LEARNING_ACCURACY
 from paper import mechanism_tables
 from paper.formats import MODELS, format_range, grid, markdown
-from paper.studies import angles, methods, one_sentence, zoo
+from paper.studies import angles, certificates, methods, one_sentence, zoo
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "verdicts.md", *sorted((ROOT / "paper" / "found").glob("*.md"))]
@@ -178,7 +178,7 @@ def tables() -> dict[str, str]:
     found |= {"lengths": lengths("length-14.csv", 6), "lengths_short": lengths("length.csv", 4)}
     found |= {"positions": positions("positions.csv"), "positions_full": positions("positions-full.csv")}
     found |= {"methods": methods.table(methods.read_results(RESULTS / "methods.csv"))}
-    found |= {"zoo": zoo.table(), "angles": angles.table()}
+    found |= {"zoo": zoo.table(), "angles": angles.table(), "certificates": certificates.table()}
     return verdicts() | found | mechanism_tables.tables() | one_sentence.tables()
 
 
