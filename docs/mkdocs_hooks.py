@@ -14,8 +14,17 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-PAPER = ("article.md", "found/*.md", "results/preregistration.md", "results/verdict-rules.md", "results/claims.md")
-OUTSIDE = [f"paper/{pattern}" for pattern in (*PAPER, "results/*.png")]  # of docs/; on the site under the same path
+PAPER = (
+    "article.md",
+    "preregistration-2.md",
+    "found/*.md",
+    "results/preregistration.md",
+    "results/verdict-rules.md",
+    "results/claims.md",
+)
+OUTSIDE = [
+    f"paper/{pattern}" for pattern in (*PAPER, "results/claims.md", "results/*.png")
+]  # of docs/; on the site under the same path
 OUTSIDE += ["SECURITY.md", "benchmarks/README.md"]
 
 
