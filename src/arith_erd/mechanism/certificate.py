@@ -73,14 +73,12 @@ class Certificate:
         A network that computes the rule with a noise of sigma in c has the threshold 1/2. Answers that are all equal
         have neither.
         """
-        counts: dict[int, Any] = defaultdict(
-            int
-        )  # t -> answers a_t + b_t + c rounded up, and all (2, 2^t), by fraction
+        counts: dict[int, Any] = defaultdict(int)  # t -> answers rounded up, and all (2, 2^t), by fraction
         for block in blocks(self.task):
             x, t = block.inputs, block.inputs.t
             total = x.column_sum + x.c
             inside = (total >= 0) & (total < x.column_sums.max_total[t])
-            up, fraction = self._bits(block) != np.floor(total) % 2, (x.lower_sum - x.prefix) % 2**t
+            up, fraction = self._bits(block) != np.floor(total) % 2, x.fraction
             counts[t] += np.array([np.bincount(fraction[inside & which], minlength=2**t) for which in (up, True)])
         fits = {t: fit_probit(np.arange(2**t) / 2**t, up, n) for t, (up, n) in counts.items()}
         return pd.DataFrame([{"bit": t, "threshold": x, "sigma": sigma} for t, (x, sigma) in fits.items()])
@@ -162,8 +160,7 @@ def blocks(task: Task, user_model: CausalModel | None = None) -> Iterator[Block]
             prefix = np.tile(np.arange(2**t), len(a))
             inputs = PrefixedExamples(sums, t, a.repeat(2**t), b.repeat(2**t), prefix)
             predicted = {name: inputs.predict_by(model) for name, model in models.items()}
-            fraction = (inputs.lower_sum - prefix) % 2**t  # of c
-            yield Block(pairs, inputs, np.abs(2 * fraction - 2**t), predicted)
+            yield Block(pairs, inputs, np.abs(2 * inputs.fraction - 2**t), predicted)
 
 
 def fit_probit(x: Array, successes: Array, n: Array) -> tuple[float, float]:

@@ -62,6 +62,11 @@ class PrefixedExamples:
         """``(lower_sum - prefix) / 2^t`` (N,): the carry into bit t if the prefix is right."""
         return (self.lower_sum - self.prefix) / 2.0**self.t
 
+    @property
+    def fraction(self) -> Array:
+        """The fraction of c (N,), in units of 2^-t."""
+        return (self.lower_sum - self.prefix) % 2**self.t
+
     def tensors(self) -> tuple[Tensor, Tensor]:
         """The prompt (N, P), and the decoder's input up to position t, (N, t + 1)."""
         start = np.full((len(self.prefix), 1), START)

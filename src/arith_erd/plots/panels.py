@@ -40,8 +40,8 @@ class Picture(ABC):
     """Whether values are shares, from 0 to 1."""
     number_format: str = ""
     """The format in which numbers are written into the figure, and in the table."""
-    panels_per_row: int | str = 3
-    """Most panels in a row; or a column: as many as it has values."""
+    panels_per_row: str = ""
+    """A column: as many panels stand in a row as it has values; without one at most three."""
     size: tuple[float, float] = (4.2, 3.2)
     """Inches, of a panel without its cells."""
     cell: tuple[float, float] = (0, 0)
@@ -54,8 +54,7 @@ class Picture(ABC):
         """The figure, without a title. Rows of a task, which have no seed, count as those of one."""
         rows = rows if "seed" in rows else rows.assign(seed=0)
         panels, names = split_rows(rows, self.panel), list(split_rows(rows, self.line))
-        columns = self.panels_per_row
-        columns = rows[columns].nunique() if isinstance(columns, str) else min(len(panels), columns)
+        columns = rows[self.panels_per_row].nunique() if self.panels_per_row else min(len(panels), 3)
         counts = [(len(split_rows(part, self.x)), len(split_rows(part, self.line))) for part in panels.values()]
         sizes = [(self.size[0] + self.cell[0] * x, self.size[1] + self.cell[1] * lines) for x, lines in counts]
         widths = [max(self.min_width, *(width for width, _ in sizes[i::columns])) for i in range(columns)]

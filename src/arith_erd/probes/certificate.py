@@ -93,5 +93,4 @@ class CertificateProbe(NetworkProbe):
 
 def mean_over_bits(shares: pd.DataFrame) -> float:
     """The mean over bits of the share of their answers: every bit counts the same."""
-    right = (shares["right"] * shares["n"]).groupby(shares["bit"]).sum() / shares.groupby("bit")["n"].sum()
-    return float(right.mean())
+    return float(weighted_means(shares, ["bit"], ["right"])["right"].mean())

@@ -25,7 +25,7 @@ from ..interp.interventions import Replace
 from ..interp.sites import SitePositions
 from ..plots.panels import HeatMaps
 from ..tasks import Examples
-from .patching import LAYOUT, position_panels
+from .patching import position_panels
 from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, as_list, format_cells, select_sites, weighted_means
 
 
@@ -45,7 +45,8 @@ class VariablePatching(NetworkProbe):
     picture = HeatMaps(
         *("flipped", "position", "site", "panel"),
         title="answers that change when one position is patched from another run",
-        **LAYOUT,
+        cell=(0.45, 0.33),
+        panels_per_row="stack",
     )
 
     site: OneOrMore[str] | None = IN_FILE

@@ -1,6 +1,7 @@
 """Which sites and positions carry the answer? Patch an activation of the clean run into a corrupted one."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -9,14 +10,12 @@ import torch
 from torch import Tensor
 
 from ..interp.hooked import Hooked
-from ..interp.patching import patched_runs
+from ..interp.patching import PICTURE, patched_runs
 from ..plots.curves import EpochCurves
-from ..plots.panels import HeatMaps
 from ..tasks import Examples, Task
 from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, format_cells, select_sites, weighted_means
 
 MIN_CLEAN_ACCURACY = 0.5  # accuracy on clean examples below which a note is printed
-LAYOUT: dict[str, Any] = {"panels_per_row": "stack", "cell": (0.45, 0.33)}  # of `position_panels`
 
 
 class Patching(NetworkProbe):
@@ -31,14 +30,7 @@ class Patching(NetworkProbe):
     """
 
     units: ClassVar[dict[str, str]] = {"flipped": "accuracy"}
-    picture = HeatMaps(
-        *("recovered", "position", "site", "panel"),
-        title="share of the logit difference that one position recovers",
-        number_format="z.2f",
-        color_range=(-0.5, 0.5),  # a patch can also move the logits the wrong way
-        cmap="RdBu",
-        **LAYOUT,
-    )
+    picture = replace(PICTURE, panel="panel", title="share of the logit difference that one position recovers")
 
     corruption: Literal["bit", "pair"] = IN_FILE
     site: OneOrMore[str] | None = IN_FILE
