@@ -1,4 +1,4 @@
-"""Steering, signatures and verdicts, on ideal signatures and on networks whose algorithm is known."""
+"""Signatures and verdicts, on ideal signatures and on networks whose algorithm is known."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import pytest
 from arith_erd.interp.algorithms import ALGORITHMS, POST_HOC
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
-from arith_erd.mechanism.responses import sample_shifts, shifted_bits, summing_models
 from arith_erd.mechanism.signature import (
     COMPONENTS,
     MeasuredSignature,
@@ -71,22 +70,6 @@ def test_the_distance_is_that_of_the_nearest(share: float) -> None:
     found = classify(ideal("erd", **mixed), EXPECTED)
     assert found.distance == found.distances.get(found.nearest, found.distances["mixed"])
     assert found.distance == min(found.distances.values()) or found.distance <= MAX_DISTANCE
-
-
-def test_shifted_sums_stay_sums_and_shift_their_bits() -> None:
-    rng = np.random.default_rng(0)
-    operands, models = rng.integers(0, 128, (500, 2)), summing_models(TASK)
-    sums = operands.sum(axis=1)
-    delta = sample_shifts(sums, TASK.bits, rng)
-    total = sums[:, None] + delta
-    assert (delta != 0).all()
-    assert ((total >= 0) & (total <= 254)).all()
-    assert np.array_equal(shifted_bits(models["value"], operands, delta), total >> np.arange(8) & 1)
-    # A remainder machine keeps its prefix: shifted by 2^t it gives the other bit, by 2^(t+1) the same one.
-    for power, flips in ((0, 1), (1, 0)):
-        step = np.tile(2 ** (np.arange(8) + power), (500, 1))
-        shifted = shifted_bits(models["value_of_remainder"], operands, step)
-        assert np.array_equal(shifted, sums[:, None] >> np.arange(8) & 1 ^ flips)
 
 
 def my_model(task: Add) -> CausalModel:
