@@ -19,8 +19,8 @@ pip_install = .venv/bin/python -m pip install -qq --disable-pip-version-check -c
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-train: .venv/.installed ## train a pack of seeds: train.py $(ARGS)
-	@.venv/bin/python train.py $(ARGS)
+train: .venv/.installed ## train a first network, in a few minutes; with ARGS, train.py $(ARGS)
+	@.venv/bin/python train.py $(or $(ARGS),experiment=first)
 
 mini: .venv/.installed ## the paper in miniature: every run of addition, ten seeds each, and its report
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" paper/scripts/mini.sh $(ARGS)

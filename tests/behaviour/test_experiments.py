@@ -19,6 +19,7 @@ from arith_erd.report.claims_file import CLAIMS, load_paper
 from arith_erd.report.collect import OUR_RUNS, selection_key, unpublished_settings
 from arith_erd.runs.identity import flat_settings
 from arith_erd.tasks import POSITION_ENCODINGS
+from tests.conftest import Cli
 
 TASKS, SPLITS, ORDERS = ("add", "mul"), ("random", "vs_t", "vs_v"), ("reverse", "plain")
 ABLATIONS = (
@@ -100,6 +101,14 @@ def test_experiment_beyond_the_paper_compares_positions_and_counts_for_no_claim(
         assert paper == (name == "positions" and job.resolved["model"]["net"]["positions"] == "learned")
         with torch.device("meta"):
             job.network()
+
+
+@pytest.mark.slow
+def test_first_training_ends_with_a_network_that_answers_every_pair(cli: Cli, tmp_path: Path, root: Path) -> None:
+    """What ``make train`` does without options."""
+    assert "$(or $(ARGS),experiment=first)" in (root / "Makefile").read_text()
+    result = cli("train.py", "experiment=first", f"runs_dir={tmp_path}", timeout=900)
+    assert "train 100.00%, validation 100.00% of sequences" in result.stdout
 
 
 @pytest.mark.parametrize("option", ["task.interleaved=true", "model.net.positions=rope", "task=add_scratchpad"])
