@@ -31,8 +31,8 @@ IN_WORDS = {
     "lookahead_carry": "it works out each carry from the bits of the two numbers alone",
     "prefix_carry": "it works out each carry from the last bit that it wrote and the two bits added there",
     "remainder": "it forms the whole sum as one number, subtracts what it has written, and reads the next bit off it",
-    "graded_carry": "it adds up all lower bits, subtracts what it has written, and carries if much remains",
-    "local_remainder": "it adds up all bits up to the next, subtracts what it has written, and rounds",
+    "graded_carry": "it sums both numbers below each bit, subtracts what it has written, and carries if much remains",
+    "local_remainder": "it sums both numbers up to each bit, subtracts what it has written, and rounds the rest",
 }
 NEXT = """
 Next:
