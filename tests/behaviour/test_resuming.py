@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import shutil
 import signal
 import sys
@@ -15,10 +16,14 @@ import torch
 from arith_erd.catalog.loading import load_run
 from arith_erd.errors import UserError
 from arith_erd.loggers import Csv
+from arith_erd.models import NanoGPT
 from arith_erd.runs.directory import Run
 from arith_erd.system.signals import catch_signals
+from arith_erd.tasks import Add
+from arith_erd.training import callbacks
 from arith_erd.training.callbacks import MetricsWriter
 from arith_erd.training.checkpoint import CheckpointWriter
+from arith_erd.training.fit import fit
 from arith_erd.training.module import LitPack
 from tests.behaviour.interruption import Listener, assert_same, power_cut
 from tests.rows import write_metrics
@@ -230,6 +235,18 @@ def test_run_stopped_by_a_signal_resumes_from_that_step(
     assert_same(whole, train(*FOUR_EPOCHS))
     assert f"resuming from {place}\n" in capsys.readouterr().out
     assert len(steps) == left
+
+
+@pytest.mark.slow
+def test_fit_without_a_folder_promises_no_resuming_and_prints_lines_without_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(callbacks, "LINE_INTERVAL", 0.0)
+    signalled(monkeypatch, 2, "on_train_epoch_end")
+    with pytest.raises(SystemExit), catch_signals():
+        fit(Add(bits=3), NanoGPT, epochs=3, overrides=["data.batch_size=16", "model.net.num_layers=1"])
+    printed = capsys.readouterr()
+    assert "fit: stopped, and nothing is kept; with out=FOLDER the same call continues\n" in printed.out
+    assert "same command" not in printed.out
+    assert re.search(r"^epoch 1\.3 of 3  loss \d\.\d+ +train +[\d.]+%  val +[\d.]+%$", printed.err, re.M)
 
 
 @pytest.mark.parametrize("overrides", [("data.batch_size=1000", "scheduler=warmup_cosine"), ("trainer.stop_at=0.0",)])

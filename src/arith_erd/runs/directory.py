@@ -52,6 +52,7 @@ Row = dict[str, Any]
 """A row of ``metrics.csv``, or the entry of a seed in ``summary.json``."""
 
 FINISHED = "finished"
+TEMPORARY_PREFIX = "arith_erd-fit-"  # of the folder of `fit` without ``out``, which goes when it ends
 
 
 class Run:

@@ -1,5 +1,6 @@
 """Callbacks that write rows and weights after an epoch, show progress, and end a run early."""
 
+import sys
 import time
 from statistics import mean
 from typing import Any
@@ -109,10 +110,14 @@ class StopAtAccuracy(L.Callback):
         trainer.should_stop = trainer.should_stop or (bool(rows) and len(self.stopped) == len(rows))
 
 
+LINE_INTERVAL = 30.0  # seconds between lines where there is no terminal, as of probes
+
+
 class EpochProgress(L.Callback):
-    """A progress bar on a terminal, with the last epoch's mean over the replicas beside it."""
+    """A progress bar, with the last epoch's mean over the replicas; without a terminal a line now and then."""
 
     def __init__(self) -> None:
+        self.last_line = time.monotonic()
         console = Console(stderr=True)
         self.progress = Progress(
             TextColumn("epoch {task.completed:.1f}/{task.total}"),
@@ -132,6 +137,10 @@ class EpochProgress(L.Callback):
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         done: Any = trainer.global_step / trainer.num_training_batches  # rich takes fractions
         self.progress.update(self.bar, completed=done)
+        if self.progress.disable and time.monotonic() - self.last_line >= LINE_INTERVAL:
+            self.last_line = time.monotonic()
+            epoch, text = f"epoch {done:.1f} of {trainer.max_epochs}", self.progress.tasks[self.bar].description
+            print("  ".join(filter(None, (epoch, text))), file=sys.stderr, flush=True)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         rows = pl_module.rows

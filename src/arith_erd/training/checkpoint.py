@@ -21,7 +21,7 @@ from safetensors.torch import save
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..models.weights import epochs_done, is_float_tensor, load_tensors
-from ..runs.directory import Run
+from ..runs.directory import TEMPORARY_PREFIX, Run
 from ..runs.identity import short_hash, weights_config
 from ..system import signals
 from ..system.files import MAX_SIZE, atomic_file, run_path
@@ -63,7 +63,10 @@ class CheckpointWriter(Checkpoint):
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         if isinstance(exception, signals.ProgramExit):
-            print(f"{self.run.path}: stopped; the same command continues")
+            if self.run.path.parent.name.startswith(TEMPORARY_PREFIX):
+                print("fit: stopped, and nothing is kept; with out=FOLDER the same call continues")
+            else:
+                print(f"{self.run.path}: stopped; the same command continues")
 
 
 def progress_text(trainer: L.Trainer) -> str:

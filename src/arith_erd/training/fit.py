@@ -21,6 +21,7 @@ from ..digits import plain
 from ..errors import UserError, first_line, require_type, user_path
 from ..interp.hooked import Hooked
 from ..models import NanoGPT, Network
+from ..runs.directory import TEMPORARY_PREFIX
 from ..seeds import format_seeds, parse_seeds
 from ..splits import RandomSplit, Split
 from ..system.isolation import isolated
@@ -88,7 +89,7 @@ def fit(
     config |= {"task": group_of_object("task", task), "split": group_of_object("split", split)}
     if recipe is None:
         config["model"] |= {"name": model.__name__.lower(), "net": {"_target_": public_path(model)}}
-    with tempfile.TemporaryDirectory(prefix="arith_erd-") as folder:
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX) as folder:
         job = read_job(config | {"runs_dir": folder if out is None else str(user_path(out, "out"))})
         return [model for run in train(job) for model in load_seeds(run.path)]
 
