@@ -21,6 +21,9 @@ def test_empty_folder_gives_a_report_that_says_what_to_run(tmp_path: Path, capsy
     for text in (printed, page):
         assert "python train.py -m experiment=fig3" in text
     assert "There is no run in" in page
+    unfolded = re.sub(r'<details class="notrun">.*?</details>', "", page, flags=re.S)
+    assert page.count('<tr id="') == len(load_paper().claims)
+    assert '<tr id="' not in unfolded
     assert not list((tmp_path / "report" / "figures").iterdir())
 
 
