@@ -1,15 +1,13 @@
 #!/usr/bin/env bash
 # The wheel on top of the versions that Colab has (November 2026): pip replaces none of them, as a restart would lose the
-# user's session, and the quick tests of what a notebook uses pass. Python 3.12, or another one if that is missing.
+# user's session, and the quick tests of what a notebook uses pass. Colab has Python 3.12: PYTHON=python3.12 tests/colab.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 COLAB=(numpy==2.1.3 pandas==2.2.3 rich==13.9.4 wandb==0.28.1)
 TESTS=(tests/unit/interp tests/unit/tasks tests/unit/probes)
 
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
-for python in python3.12 "$HOME"/.pyenv/versions/3.12*/bin/python3.12 python3; do
-    "$python" -m venv "$folder/venv" 2>/dev/null && break # a shim on the PATH may have no Python behind it
-done
+"${PYTHON:-python3}" -m venv "$folder/venv"
 python=$folder/venv/bin/python
 pip() { "$python" -m pip --disable-pip-version-check "$@"; }
 grep -vE '^(numpy|pandas|rich|wandb|wandb-workspaces)=' requirements.lock > "$folder/constraints.txt"
