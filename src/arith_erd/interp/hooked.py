@@ -5,7 +5,7 @@ All of this uses forward hooks, so the networks know nothing of interventions, a
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,9 +48,9 @@ class Provenance:
     """
 
     split: Split | None = None
-    make_network: Callable[[], Network] | None = None
+    make_network: Callable[[], Network] | None = field(default=None, repr=False)
     epoch: int | None = None
-    job: Any = None
+    job: Any = field(default=None, repr=False)  # pages of settings
 
 
 class Hooked(SiteNetwork):

@@ -35,6 +35,12 @@ def logits(model) -> torch.Tensor:
     return model.run(model.task.examples())
 
 
+def test_provenance_prints_on_a_line(trained_pack):
+    printed = repr(load_run(trained_pack.path).provenance)
+    assert "RandomSplit(" in printed
+    assert len(printed) < 120
+
+
 @pytest.mark.parametrize(("index", "seed"), [(0, 3), (1, 5)])
 def test_loaded_network_is_the_trained_replica_and_has_its_reported_accuracy(trained_pack, index, seed):
     model = load_run(trained_pack.path, seed)
