@@ -21,6 +21,7 @@ MIN_PREFIX_EFFECT = 0.01
 """A bit follows its prefix if random prefixes change at least this share of its answers."""
 STEERING_STEPS = {"carry": "an inverted carry", "value": "a shifted sum"}
 NO_VERDICT = "the known algorithms are for addition, so only responses to prefixes were measured"
+NEAREST_COLUMN = f"nearest (fits up to {MAX_DISTANCE:g})"
 UNCALIBRATED = "this verdict was never checked on a known network of this architecture and task"
 
 
@@ -70,13 +71,14 @@ class NetworkProfile:
         if self.distance is None:
             return f"{self.verdict}, since {NO_VERDICT}"
         right = f"{self.accuracy:.1%} of its answers are right"
-        times = f"{self.distance / MAX_DISTANCE:.2f} times the largest distance at which the tests call it near"
-        return f"{self.verdict}; {right}. The nearest algorithm is {self.nearest}, at {times}"
+        fits = "it fits" if self.distance <= MAX_DISTANCE else "it does not fit"
+        distance = f"at a distance of {self.distance:.2f}, and {fits}, since {MAX_DISTANCE:g} is the largest that does"
+        return f"{self.verdict}; {right}. The nearest algorithm is {self.nearest}, {distance}"
 
     def row(self) -> dict[str, str]:
         nearest = "none is known" if self.distance is None else f"{self.nearest}, {self.distance:.3g}"
         right = f"{self.accuracy:.1%}"
-        return {"seed": str(self.seed), "verdict": self.verdict, "right": right, "nearest, distance": nearest}
+        return {"seed": str(self.seed), "verdict": self.verdict, "right": right, NEAREST_COLUMN: nearest}
 
 
 @dataclass(frozen=True)

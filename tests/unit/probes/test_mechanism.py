@@ -101,6 +101,6 @@ def test_what_is_not_known_is_said_in_words() -> None:
     bit = BitResponse(1, None, None, dict.fromkeys(STEERING_STEPS))
     nothing = replace(PROFILE, distance=None, nearest=None, distances={}, bits=(bit,))
     profile = ResponseProfile("mul", 3, (nothing,))
-    assert profile.table()["nearest, distance"].tolist() == ["none is known"]
+    assert profile.table()["nearest (fits up to 1)"].tolist() == ["none is known"]
     assert profile.summary()[1].startswith("Prefix: random tokens before a bit change not measured;")
     assert profile.summary()[2] == "Steering: an inverted carry was not measured; a shifted sum was not measured."
