@@ -102,6 +102,14 @@ def test_documented_options_exist(program: str, line: str) -> None:
     compose(program, [re.sub(r"^([\w.]+=[^'\[,]+),[^']*$", r"\1", word) for word in words])
 
 
+def test_list_of_probes_is_complete_and_says_what_each_works_with() -> None:
+    page = (ROOT / "docs" / "how-to" / "probes.md").read_text()
+    networks, tasks = page.split("Three probes measure the task alone")
+    named = re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", networks, re.M)
+    named += re.findall(r"^\| `(\w+)` \| ([^|]+) \|$", tasks, re.M)
+    assert sorted(name for name, _ in named) == sorted(path.stem for path in (ROOT / "conf" / "probe").glob("*.yaml"))
+
+
 FURTHER = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")]
 
 
