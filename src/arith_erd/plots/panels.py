@@ -92,7 +92,7 @@ def split_rows(rows: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
     """The rows of each value of a column, in their order: ``dec.3``, or ``bit 4`` where it is a number."""
     if not column:
         return {"": rows}
-    groups = rows.groupby(column, sort=False)
+    groups = rows.groupby(column, sort=False, observed=True)
     return {str(value) if isinstance(value, str) else f"{column} {value}": part for value, part in groups}
 
 
@@ -207,7 +207,7 @@ class Dots(Picture):
     bars: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
-        groups = rows.groupby(self.line, sort=False)
+        groups = rows.groupby(self.line, sort=False, observed=True)
         mean, low, high = groups.mean(numeric_only=True), groups.min(numeric_only=True), groups.max(numeric_only=True)
         at = np.arange(len(mean))
         for i, ((start, end), (color, label)) in enumerate(self.bars.items()):

@@ -47,7 +47,7 @@ def summary_table(rows: pd.DataFrame, kinds: Mapping[str, str], across: Sequence
     rows = rows.assign(**{column: rows[column].fillna("").astype(str) for column in keys if kinds[column] == TEXT})
     lines: dict[tuple[Any, ...], dict[str, str]] = {}
     column_keys: dict[str, tuple[Any, ...]] = {}
-    for values, part in rows.groupby(keys, sort=False, dropna=False) if keys else [((), rows)]:
+    for values, part in rows.groupby(keys, sort=False, dropna=False, observed=True) if keys else [((), rows)]:
         key_values = dict(zip(keys, values, strict=True))
         column_key = tuple(key_values.pop(column) for column in across)
         prefix = " ".join(map(str, column_key))

@@ -83,9 +83,9 @@ def test_scaled_bits_follow_the_value_without_any_network() -> None:
     """At seven bits 0.746 on the pairs (A, A), as much as the second and the fourth layer of the authors' decoder."""
     rows = measure(untrained(Add(7)))
     cells = rows[rows["method"] == "pearson"].set_index(["stack", "level", "space"])["correlation"]
-    assert cells["scaled bits", "out", "value"] == pytest.approx(0.746, abs=0.001)
-    assert cells["operand bits", "in", "token"] > 0.98
-    assert cells["input", "in", "value"] == pytest.approx(0.339, abs=0.0005)
+    assert cells["scaled bits", "out", "value"].item() == pytest.approx(0.746, abs=0.001)
+    assert cells["operand bits", "in", "token"].item() > 0.98
+    assert cells["input", "in", "value"].item() == pytest.approx(0.339, abs=0.0005)
 
 
 def test_untrained_network_is_that_of_the_seed_before_training() -> None:
