@@ -43,7 +43,7 @@ tables: .venv/.installed-dev ## write the tables of README and paper/found/ anew
 # Each stamp is written last. Without the first one the environment is made anew, so that an interrupted set-up is
 # repeated. Training needs only the first; tests and documentation add their own tools.
 .venv/.installed: requirements.lock pyproject.toml setup.py
-	@$(find_python); echo 'Setting up .venv (once; a few minutes)...' >&2; \
+	@$(find_python); echo 'Setting up .venv: pip fetches PyTorch and the rest of requirements.lock, once, a few minutes...' >&2; \
 	[ -f $@ ] || "$$python" -m venv --clear .venv || exit 1; rm -f $@; \
 	printf '$(pip_conf)' global install > .venv/pip.conf; $(pip_install) -e . && touch $@
 
