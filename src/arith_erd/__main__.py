@@ -36,7 +36,7 @@ IN_WORDS = {
 }
 NEXT = """
 Next:
-  arith erd                  the same for a network written by hand; or runs/NAME
+  arith erd                  the same of one written by hand; or of runs/NAME
   arith-train model=nanogpt  train a network; a line names its folder, runs/NAME
   arith-probe --help         what else can be measured inside a network"""
 
