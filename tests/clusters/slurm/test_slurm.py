@@ -154,6 +154,15 @@ def test_struck_jobs_end_no_other_and_the_second_command_submits_only_those_that
     assert_all_finished(sweep)
 
 
+def test_node_lacking_a_requirement_is_named_in_the_table(tmp_path: Path, cluster: Cluster) -> None:
+    sweep = Sweep(tmp_path, 2, cluster)
+    status, table, _ = sweep.submit([], "trainer.accelerator=gpu")
+    assert status == 1, sweep.output
+    for job in range(2):
+        assert f"job {job}: trainer.accelerator=gpu: expected cpu or auto" in table
+    assert sweep.finished == 0
+
+
 @pytest.mark.parametrize("attempt", range(PREEMPTIONS))
 @pytest.mark.parametrize("partition", ["debug", "scavenge"])  # Slurm would requeue, or cancel, what outstays its grace
 def test_preempted_job_saves_within_its_grace_and_resumes(
@@ -165,12 +174,3 @@ def test_preempted_job_saves_within_its_grace_and_resumes(
     for word in ("stopped; the same command continues", "requeueing", "resuming from epoch"):
         assert sweep.log("0").count(word) == 1, sweep.output
     assert_all_finished(sweep)
-
-
-def test_node_lacking_a_requirement_is_named_in_the_table(tmp_path: Path, cluster: Cluster) -> None:
-    sweep = Sweep(tmp_path, 2, cluster)
-    status, table, _ = sweep.submit([], "trainer.accelerator=gpu")
-    assert status == 1, sweep.output
-    for job in range(2):
-        assert f"job {job}: trainer.accelerator=gpu: expected cpu or auto" in table
-    assert sweep.finished == 0
