@@ -7,7 +7,7 @@ import os
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -71,7 +71,8 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     if epoch != 0:
         if changed := run.changed_sources(source_hashes(job.resolved)):
             _warn_once(f"{run.path}: the sources of {changed} have changed since it was trained")
-        state, epoch = _load_state(run, job, seed, epoch)
+        shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
+        state, epoch = _load_state(run, job, shapes, seed, epoch)
         network.load_state_dict(state)
     return _hooked(network, job, run.name, seed, epoch)
 
@@ -222,9 +223,10 @@ def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None)
     return Hooked(network, task=job.task, name=name, seed=seed, provenance=Provenance(split, job.network, epoch, job))
 
 
-def _load_state(run: Run, job: Job, seed: int, epoch: int | None) -> tuple[dict[str, Tensor], int | None]:
+def _load_state(
+    run: Run, job: Job, shapes: Mapping[str, torch.Size], seed: int, epoch: int | None
+) -> tuple[dict[str, Tensor], int | None]:
     """Weights and their epoch: those of ``epoch``, or the final ones (None), or those of the last checkpoint."""
-    shapes = weights.state_shapes(job.network)
     file = run.weights_file(seed, epoch if epoch in run.saved_epochs(seed) else None)
     file = file if file.is_file() else run.checkpoint_file
     try:

@@ -79,7 +79,7 @@ def export_network(model: Hooked, num_examples: int = 512, seed: int = 0) -> dic
         "right": model.accuracy(fit),
         "missed": _worst_token(model, num_examples, rng),
         "found": {},
-        "numbers": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode(),
+        "numbers": base64.b64encode(zlib.compress(planes.tobytes())).decode(),
         "shapes": {name: x.shape for name, x in tensors.items()},
     }
 

@@ -15,7 +15,7 @@ one c can be another number: ``3 + 5`` at t = 2 has S = 4, so c is 1 after ``0 0
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -42,8 +42,7 @@ class ColumnSums:
 
     def __init__(self, task: Task) -> None:
         require_binary(task)
-        self.task, self.causal_model = task, CausalModel(task)
-        self.is_addition = type(task) is Add
+        self.task, self.is_addition = task, type(task) is Add
         if not self.is_addition and "column_sum" not in self.causal_model.variables:
             raise UserError(f"task={task.name}: has no columns; expected an addition or a multiplication")
 
@@ -56,6 +55,11 @@ class ColumnSums:
     def answer(self, operands: Array) -> Array:
         """The right answer (N,) to operands (N, 2)."""
         return self.task.answer(*operands.T)
+
+    @cached_property
+    def causal_model(self) -> CausalModel:
+        """The task's own, with a ``carry``."""
+        return CausalModel(self.task)
 
     @cached_property
     def max_total(self) -> Array:
@@ -86,10 +90,15 @@ class Algorithm:
 
     def causal_model(self, task: Task, threshold: float = 0.5) -> CausalModel:
         """What it computes, with ``prefix``. Numbers whose fraction exceeds the threshold are rounded up."""
-        columns = ColumnSums(task)
-        if not columns.is_addition and self.kind == "carries":
-            raise bad_value("task", task.name, f"add in base 2, for the causal model {self.name}")
-        return CausalModel(task, {PREFIX: columns.answer, **self.functions(columns, threshold)})
+        return _causal_model(self, task, threshold)
+
+
+@lru_cache(maxsize=64)  # a profile asks for each many times, and every new one is checked on all examples
+def _causal_model(algorithm: Algorithm, task: Task, threshold: float) -> CausalModel:
+    columns = ColumnSums(task)
+    if not columns.is_addition and algorithm.kind == "carries":
+        raise bad_value("task", task.name, f"add in base 2, for the causal model {algorithm.name}")
+    return CausalModel(task, {PREFIX: columns.answer, **algorithm.functions(columns, threshold)})
 
 
 def _erd(columns: ColumnSums, threshold: float) -> Mapping[str, Function]:

@@ -9,7 +9,7 @@ import numpy as np
 from ..interp.algorithms import POST_HOC
 from ..models import Network, Transformer
 from ..models.references import is_reference_task
-from ..models.weights import state_shapes
+from ..models.weights import initialise
 from ..tasks import Task
 from .responses import STEERING_COMPONENTS, USER_MODEL, ProfileRow
 from .signature import COMPONENTS, POST_HOC_PREFIXES, PREFIX_COMPONENTS, MeasuredSignature, Signature
@@ -108,8 +108,9 @@ def is_calibrated(network: Network, task: Task) -> bool:
     """Whether the verdict was checked on hand-written networks of this task and exactly this architecture."""
     if type(network) is not Transformer or not is_reference_task(task):
         return False
-    paper = state_shapes(lambda: Transformer(task.prompt_length, task.width))
-    return paper == {name: x.shape for name, x in network.state_dict().items()}
+    paper = initialise(lambda: Transformer(task.prompt_length, task.width), 0)
+    shapes, of_paper = ({name: x.shape for name, x in one.state_dict().items()} for one in (network, paper))
+    return shapes == of_paper
 
 
 def _squared_differences(measured: Signature, signature: Signature) -> Squares:
