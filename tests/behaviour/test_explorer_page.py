@@ -147,6 +147,13 @@ def test_examples_of_the_page_change_the_answer(index, unchanged, browser, train
     assert [name for name, changed in answers if changed == tokens] == unchanged
 
 
+def test_heads_count_from_0_as_in_python(browser: Browser, tiny: str) -> None:
+    browser.open(tiny, READY)
+    labels = browser("[...document.querySelectorAll('[id^=head-]')].map(x => [x.id.split('-')[3], x.innerText])")
+    assert {number for number, _ in labels} == {"0", "1"}
+    assert all(text.split()[-1] == number for number, text in labels)
+
+
 def test_foreign_text_shows_as_text(browser: Browser, tiny: str) -> None:
     browser.open(tiny, READY)
     assert browser("document.title") == "Watch it compute"

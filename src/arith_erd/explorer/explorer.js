@@ -363,7 +363,7 @@ function drawHead({ column }, { site, h, x, t }) {
   return element('button', {
     id: `head-${column}-${site}-${h}`, ariaPressed: off, ariaLabel: `${summary} Turn it ${off ? 'on' : 'off'}`,
     onclick: () => toggle(action), onfocus: () => tell(column, summary),
-  }, canvas, `${off ? '✗ ' : ''}${siteShort(site)} ${Number(h) + 1}`)
+  }, canvas, `${off ? '✗ ' : ''}${siteShort(site)} ${h}`)
 }
 
 function drawView(view) {

@@ -62,7 +62,12 @@ class Patching(NetworkProbe):
     def notes(self) -> list[str]:
         right = {model.seed: model.accuracy(self.clean) for model in self.models}
         why = "of the clean answers are right; clean and corrupted runs hardly differ, so recovered means little"
-        return [f"seed {seed}: {share:.0%} {why}" for seed, share in right.items() if share < MIN_CLEAN_ACCURACY]
+        names = self.task.answer_names
+        return [
+            "A number is a mean over the answer's tokens. In the last layer a position carries its own token only, so "
+            f"{names[0]} to {names[-1]} sum to about 100% there.",
+            *(f"seed {seed}: {share:.0%} {why}" for seed, share in right.items() if share < MIN_CLEAN_ACCURACY),
+        ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         return format_cells(100 * self.picture.pivot(self.shown(rows), "site").rename_axis("% recovered"), "z.0f")

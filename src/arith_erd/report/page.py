@@ -43,6 +43,7 @@ def render(
         data=data,
         images={name: b64encode(svg.encode()).decode() for name, svg in svgs.items()},
         experiments=data.replicas.groupby("key", sort=False),
+        shared=shared_settings(data.replicas),
         unfinished=unfinished(data),
         pictures={name: quote(os.fsencode(os.path.relpath(path, out))) for name, path in data.pictures.items()},
     )
@@ -193,10 +194,22 @@ def notes(result: Result) -> list[str]:
     return [*filter(None, [*remarks, claim.erratum])]
 
 
-def experiment_text(first: pd.Series) -> str:
+def experiment_text(first: pd.Series, shared: Sequence[str] = ()) -> str:
     """``addition, transformer, vs_v``: what sets an experiment apart, by its first replica, without the defaults."""
     words = [TASKS.get(first["task"], str(first["task"])).lower(), first["model"]]
     words += [first[key] for key in ("split", "ablation") if first[key] != DEFAULT_OPTIONS[key]]
     words += [f"plain {what}" for what in ("prompt", "completion") if first[f"{what}_order"] == "plain"]
     words += [] if pd.isna(first["stop_at"]) else [f"stop at {first['stop_at']:.0%}"]
-    return ", ".join(map(str, words)) + (f" ({first['unpublished_settings']})" if first["unpublished_settings"] else "")
+    own = ", ".join(setting for setting in _settings(first) if setting not in shared)
+    return ", ".join(map(str, words)) + (f" ({own})" if own else "")
+
+
+def shared_settings(replicas: pd.DataFrame) -> list[str]:
+    """Unpublished settings of all experiments, if there are several: the page says them once."""
+    experiments = [_settings(first) for _, first in replicas.drop_duplicates("key").iterrows()]
+    return [x for x in experiments[0] if all(x in other for other in experiments)] if len(experiments) > 1 else []
+
+
+def _settings(replica: pd.Series) -> list[str]:
+    text = replica["unpublished_settings"]
+    return re.split(r", (?=[\w.]+=)", text) if text else []  # not at a comma within a value

@@ -16,7 +16,14 @@ from arith_erd.report.claims import evaluate_claims, missing_commands
 from arith_erd.report.claims_file import CLAIMS, PaperFigure, load_paper
 from arith_erd.report.collect import collect
 from arith_erd.report.figures import curve_rows, paper_figures
-from arith_erd.report.page import claims_table, markdown, ours_texts, replicas_table
+from arith_erd.report.page import (
+    claims_table,
+    experiment_text,
+    markdown,
+    ours_texts,
+    replicas_table,
+    shared_settings,
+)
 from tests.unit.report.conftest import Synthetic
 
 RUNS = Path("runs")
@@ -75,6 +82,17 @@ def test_line_is_the_median_over_seeds_of_the_papers_settings(synthetic) -> None
     assert line.get_ydata()[-1] == pytest.approx(0.98)
     (panel,) = figures["fig3"].axes  # of multiplication there are no runs
     assert {"random split (seeds: 3)", "VSᵥ (seeds: 1)"} <= {line.get_label() for line in panel.lines}
+
+
+def test_settings_of_all_experiments_are_said_once(synthetic) -> None:
+    for seed, own in enumerate(({"model.net.num_layers": 2}, {"model.net.num_layers": 3}, {})):
+        synthetic.run(seeds=str(seed), settings={"model.net.dropout": 0.5} | own)
+    replicas = collect([synthetic.root], load_paper().setup).replicas
+    assert shared_settings(replicas) == ["model.net.dropout=0.5"]
+    texts = {experiment_text(row, shared_settings(replicas)) for _, row in replicas.iterrows()}
+    layers = (" (model.net.num_layers=2)", " (model.net.num_layers=3)", "")
+    assert texts == {f"addition, transformer{own}" for own in layers}
+    assert shared_settings(replicas[:1]) == []  # of one experiment nothing is shared
 
 
 def test_curves_come_from_finished_runs_that_got_there_and_keep_their_ends(synthetic) -> None:
