@@ -12,7 +12,7 @@ from arith_erd.catalog.loading import load_pretrained
 from arith_erd.explorer import export_network, write_page
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Interchange, Intervention, Replace, Steer, Subspace
-from arith_erd.interp.sites import SitePositions, layers
+from arith_erd.interp.sites import layers
 from arith_erd.models import Transformer
 from arith_erd.models.network import shift_right
 from arith_erd.tasks import Add
@@ -95,7 +95,7 @@ def in_python(model, known, action, prompt, source):
     if kind == "exchange":
         site, name = rest
         _, cache = model.run_with_cache(source, [site], include_prompt=True)
-        row = SitePositions.in_task(site, cache[site], task).by_name(task)[name]
+        row = model.site_positions(site, cache[site]).by_name(task)[name]
         return [Replace(site, name, cache[site][:, row])]
     if kind == "steer":
         site, name, along, amount = rest

@@ -24,7 +24,6 @@ from .erasure import MIN_RELATIVE_DEVIATION, mean_projection, whiten
 from .hooked import Hooked
 from .interchange_accuracy import PairEvaluation, finite_cache, prepare_pairs, select_position
 from .interventions import Position, Subspace
-from .sites import SitePositions
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,8 @@ class DASSearch:
 
     def __post_init__(self) -> None:
         activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site], True)[self.site]
-        task, positions = self.model.task, SitePositions.in_task(self.site, activations, self.model.task)
-        selected = select_position(activations, self.site, self.position, task)
+        task, positions = self.model.task, self.model.site_positions(self.site, activations)
+        selected = select_position(self.model, activations, self.site, self.position)
         self.whitened = whiten(selected, MIN_RELATIVE_DEVIATION)
         self.scored_positions = positions.scored(self.position, task)
         self.at_prompt = self.position in task.prompt_names or positions.hold_only_prompt(task)

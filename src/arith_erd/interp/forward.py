@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,12 @@ class SiteNetwork:
     """A network with named sites, and its task, if one is known; the arguments are those of `interp.hooked.Hooked`."""
 
     def __init__(
-        self, network: nn.Module, sites: Mapping[str, nn.Module] | None, task: Task | None, name: str = ""
+        self,
+        network: nn.Module,
+        sites: Mapping[str, nn.Module] | None,
+        task: Task | None,
+        name: str = "",
+        positions: Mapping[str, Literal["prompt", "answer"]] | None = None,
     ) -> None:
         require_type("Hooked: network", network, nn.Module)
         network = getattr(network, "_orig_mod", network)  # of torch.compile
@@ -40,6 +45,11 @@ class SiteNetwork:
         if outside := [site for site, module in modules.items() if id(module) not in submodules]:
             raise UserError(f"sites: {outside[0]}: expected a submodule of {type(network).__name__}")
         self.sites: dict[str, nn.Module] = dict(modules)
+        require_sites(self.sites, positions := dict(positions or {}), "positions")
+        for site, owned in positions.items():
+            if owned not in ("prompt", "answer"):
+                raise bad_value(f"positions[{site!r}]", owned, "prompt or answer")
+        self.positions = positions
         self._task = task
         self.name = name or type(network).__name__
 
@@ -49,6 +59,14 @@ class SiteNetwork:
         if self._task is None:
             raise UserError(f"Hooked: {self.name} has no task; expected task=, such as task=Add(bits=7)")
         return self._task
+
+    def site_positions(self, site: str, x: Tensor) -> SitePositions:
+        """The positions of activations x, cached while the network read all tokens of its task's prompts and answers.
+
+        They are those of the argument ``positions``, if it has the site.
+        """
+        lengths = x.shape[1], self.task.prompt_length, self.task.answer_length
+        return SitePositions.from_lengths(site, *lengths, self.positions.get(site, ""))
 
     @property
     def answer_length(self) -> int:
@@ -81,7 +99,7 @@ def run_batch(
         for intervention in interventions:
             site, position = intervention.site, intervention.position
             m = model.answer_length
-            positions = SitePositions.in_run(site, x, inputs, m)
+            positions = SitePositions.in_run(site, x, inputs, m, model.positions.get(site, ""))
             prompt, own = positions.num_prompt, positions.num_own
             index = None if position is None else positions.index(position, model.task if m else None)
             place = slice(prompt, None) if index is None else prompt + index

@@ -6,7 +6,7 @@ All of this uses forward hooks, so the networks know nothing of interventions, a
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -70,9 +70,11 @@ class Hooked(SiteNetwork):
             with t = m; `predict` with t = 1, 2, .. m, or with t = m under interventions. It is put into evaluation
             mode, here and at every run.
         sites: name -> submodule whose output is read and replaced: examples on axis 0, positions on axis 1; of a tuple
-            only the first element. By default ``network.sites()``.
+            only the first element (a warning says so if others are tensors). By default ``network.sites()``.
         task: the task of the network; needed for `Examples`, names of positions and `predict`.
         name: name of the run, or of the file of weights.
+        positions: site -> whether its own positions are those of the ``prompt``, all T then, or of the ``answer``, the
+            last m of them; by default the site's name and T tell (`docs/how-to/sites.md`).
         seed: seed of the replica.
         provenance: what is known of its training: an `interp.hooked.Provenance`.
     """
@@ -84,10 +86,11 @@ class Hooked(SiteNetwork):
         *,
         task: Task | None = None,
         name: str = "",
+        positions: Mapping[str, Literal["prompt", "answer"]] | None = None,
         seed: int = 0,
         provenance: Provenance = Provenance(),
     ) -> None:
-        super().__init__(network, sites, task, name)
+        super().__init__(network, sites, task, name, positions)
         self.seed, self.provenance = seed, provenance
         self._is_causal = False  # until it is checked
 
@@ -221,7 +224,8 @@ class Hooked(SiteNetwork):
                     logits.append(run_batch(self, interventions, batch, tensors))
                 for site, x in outputs.items():
                     require_layout(site, x, tensors)
-                    positions = SitePositions.in_run(site, x, tensors, self.answer_length)
+                    told = self.positions.get(site, "")
+                    positions = SitePositions.in_run(site, x, tensors, self.answer_length, told)
                     own = x.shape[1] if include_prompt else positions.num_own
                     cached[site].append(x[:, -own:].clone())  # a view would keep the rest in memory
             return torch.cat(logits), {site: torch.cat(batches) for site, batches in cached.items()}

@@ -1,5 +1,6 @@
 """Hooks on the modules of sites: edit, cache, record or store their outputs during a forward pass."""
 
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -8,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ..errors import UserError
 from ..models.network import position_axis
@@ -38,6 +39,9 @@ def edit_outputs(
             return None
         if isinstance(output, Tensor):
             return x.movedim(1, axis)
+        if others := [y for y in tree_leaves(output[1:]) if isinstance(y, Tensor)]:
+            what = f"its output has {1 + len(others)} tensors; only the first is replaced"
+            warnings.warn(f"site={site}: {what}", stacklevel=1)  # torch calls this, and its warnings may be off
         parts = (x.movedim(1, axis), *output[1:])
         return output._make(parts) if hasattr(output, "_make") else type(output)(parts)  # a named tuple, or a list
 

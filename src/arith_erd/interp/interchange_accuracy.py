@@ -32,13 +32,13 @@ from torch import Tensor
 from ..errors import UserError, require_type
 from ..models.network import Network
 from ..system.isolation import isolated
-from ..tasks import Examples, Task
+from ..tasks import Examples
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .forward import ResumedRun
 from .hooked import Cache, Hooked
 from .interventions import Interchange, Position, Subspace
-from .sites import SitePositions, expand_sites
+from .sites import expand_sites
 
 
 @isolated()
@@ -86,7 +86,7 @@ def interchange_accuracy(
     scored = answer_names if data.digit is None else [answer_names[model.task.answer_positions[data.digit]]]
     rows = []
     for site, source in cache.items():
-        positions = SitePositions.in_task(site, source, model.task).by_name(model.task)
+        positions = model.site_positions(site, source).by_name(model.task)
         tested = [*(name for name in positions if name in scored or name not in answer_names), None]
         resumed = model.resume_from(site, data.base_examples)
         tokens_before = resumed().argmax(dim=-1)
@@ -162,8 +162,8 @@ class PairEvaluation:
     ) -> None:
         self.site, self.position, self.head, base = site, position, head, data.base_examples
         self.source = finite_cache(model, data.source_examples, [site], True)[site] if source is None else source
-        select_position(self.source, site, position, model.task)  # refuses a position that is not there
-        self.scored_positions = SitePositions.in_task(site, self.source, model.task).scored(position, model.task)
+        select_position(model, self.source, site, position)  # refuses a position that is not there
+        self.scored_positions = model.site_positions(site, self.source).scored(position, model.task)
         predicted = model.task.to_tokens(data.expected(variable))
         self.expected, self.base_tokens = (
             torch.as_tensor(tokens, device=model.device)[:, self.scored_positions]
@@ -215,8 +215,8 @@ def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], includ
     return cache
 
 
-def select_position(x: Tensor, site: str, position: Position, task: Task) -> Tensor:
+def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
     """Activations x (n, T, ...) of a site at one position, or at all of its own, as vectors (n, d)."""
-    positions = SitePositions.in_task(site, x, task)
+    positions = model.site_positions(site, x)
     own = x[:, positions.num_prompt :]
-    return (own if position is None else x[:, positions.num_prompt + positions.index(position, task)]).flatten(1)
+    return (own if position is None else x[:, positions.num_prompt + positions.index(position, model.task)]).flatten(1)

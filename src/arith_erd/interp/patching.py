@@ -21,7 +21,7 @@ from ..tasks import Examples
 from .hooked import Hooked
 from .interchange_accuracy import finite_cache
 from .interventions import Replace
-from .sites import SitePositions, expand_sites
+from .sites import expand_sites
 
 Metric = Callable[[Tensor], Any]
 """Logits (N, m, V) -> one number, or one for each example (N,), whose mean counts."""
@@ -111,7 +111,7 @@ def patched_runs(
     """Site, position and logits (N, m, V) of each run of ``corrupted`` with one activation of ``clean``."""
     for site, x in finite_cache(model, clean, sites, include_prompt=True).items():
         forward = model.resume_from(site, corrupted)
-        for name, index in SitePositions.in_task(site, x, model.task).by_name(model.task).items():
+        for name, index in model.site_positions(site, x).by_name(model.task).items():
             yield site, name, forward(Replace(site, name, x[:, index]))
 
 

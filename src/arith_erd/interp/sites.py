@@ -83,21 +83,29 @@ def our_site(name: str) -> str:
 
 @dataclass(frozen=True)
 class SitePositions:
-    """The positions T of a site's output (B, T, ...): ``num_prompt`` of the prompt, then ``num_own`` that it owns."""
+    """The positions T of a site's output (B, T, ...): ``num_prompt`` of the prompt, then ``num_own`` that it owns.
+
+    ``owned`` says whether its own are those of the ``prompt`` or of the ``answer``; empty where T alone tells.
+    """
 
     site: str
     num_prompt: int
     num_own: int
+    owned: str = ""
 
     @classmethod
-    def from_lengths(cls, site: str, length: int, prompt: int, answer: int) -> Self:
+    def from_lengths(cls, site: str, length: int, prompt: int, answer: int, owned: str = "") -> Self:
         """``length`` is T; the network has read ``prompt`` tokens and then ``answer``: P, and m or fewer."""
-        owns_all = site.startswith("enc.") or length < answer or length == prompt
+        of_answer = owned == "answer"
+        owned = owned or {"enc": "prompt", "dec": "answer"}.get(site.partition(".")[0], "")
+        owns_all = owned == "prompt" or length < answer or (length == prompt and not of_answer)
         own = length if owns_all else answer
-        return cls(site, length - own, own)
+        return cls(site, length - own, own, owned)
 
     @classmethod
-    def in_run(cls, site: str, x: "Tensor", inputs: "Sequence[Tensor]", answer_length: int = 0) -> Self:
+    def in_run(
+        cls, site: str, x: "Tensor", inputs: "Sequence[Tensor]", answer_length: int = 0, owned: str = ""
+    ) -> Self:
         """Those of an output x in a forward pass, with inputs prompt (B, P) and decoder's (B, t), or others.
 
         A `UserError` if t is less than ``answer_length`` and T does not tell what the positions are.
@@ -105,20 +113,15 @@ class SitePositions:
         length, prompt = x.shape[1], inputs[0].shape[1]
         answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else length
         unknown = answer < length < answer_length and length not in (prompt, prompt + answer)
-        if unknown and not site.startswith("enc."):  # in a run of the whole answer it owns them all, or the last
+        if unknown and not owned and not site.startswith("enc."):  # in a whole run it owns them all, or the last
             received = f"{length} positions in a run of {answer} of the {answer_length} answer tokens"
             raise UserError(f"site={site}: has {received}; expected a run of all, which tells what the positions are")
-        return cls.from_lengths(site, length, prompt, answer)
-
-    @classmethod
-    def in_task(cls, site: str, x: "Tensor", task: "Task") -> Self:
-        """Those of activations x, cached while the network read all tokens of a task's prompts and answers."""
-        return cls.from_lengths(site, x.shape[1], task.prompt_length, task.answer_length)
+        return cls.from_lengths(site, length, prompt, answer, owned)
 
     def hold_only_prompt(self, task: "Task") -> bool:
         """Whether they are those of the prompt alone, as in an encoder."""
         as_many = self.num_own == task.prompt_length and self.num_own != task.answer_length
-        return self.site.startswith("enc.") or (as_many and not self.site.startswith("dec."))
+        return self.owned == "prompt" or (as_many and not self.owned)
 
     def by_name(self, task: "Task") -> dict[int | str, int]:
         """Name -> index among all T: of the prompt (in an encoder), of the answer, or of both (decoder-only).
@@ -129,7 +132,7 @@ class SitePositions:
         names: list[int | str] = [*(task.prompt_names if self.hold_only_prompt(task) else task.answer_names)]
         if length == task.prompt_length + task.answer_length:
             names = [*task.prompt_names, *task.answer_names]
-        if len(names) > length or (self.site.startswith("enc.") and len(names) < length):
+        if len(names) > length or (self.owned == "prompt" and len(names) < length):
             names = [*range(length)]
         return {name: length - len(names) + i for i, name in enumerate(names)}
 

@@ -10,7 +10,7 @@ import torch
 from ..errors import UserError
 from ..interp.hooked import Hooked
 from ..interp.interventions import Replace
-from ..interp.sites import SitePositions, layers
+from ..interp.sites import layers
 from ..interp.slopes import token_means
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
@@ -50,7 +50,7 @@ class EncoderTable(NetworkProbe):
         logits, cache = model.run_with_cache(examples, self.sites)
         prompt, completion = (torch.as_tensor(x, device=logits.device) for x in (examples.prompt, examples.completion))
         for site, x in cache.items():
-            if not SitePositions.in_task(site, x, self.task).hold_only_prompt(self.task):
+            if not model.site_positions(site, x).hold_only_prompt(self.task):
                 raise UserError(f"probe.site={site}: expected a site that holds the prompt alone")
             means = token_means(x[in_training], prompt[in_training], self.task.vocab_size)  # (P, V, C)
             x = means[torch.arange(prompt.shape[1]), prompt]  # (N, P, C)

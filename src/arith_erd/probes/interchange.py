@@ -22,7 +22,6 @@ from ..interp.families import (
 from ..interp.hooked import Hooked
 from ..interp.interchange_accuracy import finite_cache
 from ..interp.interventions import Replace
-from ..interp.sites import SitePositions
 from ..plots.panels import HeatMaps
 from ..tasks import Examples
 from .patching import position_panels
@@ -109,7 +108,7 @@ class VariablePatching(NetworkProbe):
             digit, has_source, source = pairs.digit, pairs.base != pairs.source, pairs.source_examples
             scored = range(self.task.width) if digit is None else [self.task.answer_positions[digit]]
             for site, x in finite_cache(model, source, self.sites).items():
-                positions = SitePositions.in_task(site, x, self.task)
+                positions = model.site_positions(site, x)
                 own_token = len(positions.scored(0, self.task)) == 1
                 for name, position in positions.by_name(self.task).items():
                     if own_token and position not in scored:

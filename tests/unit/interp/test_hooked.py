@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -30,6 +31,7 @@ from tests.unit.interp.toys import InDirections
 from tests.unit.tasks.test_tasks import Square
 
 TASK = Add(3)
+ONES = torch.ones(8)
 SIZE = {"prompt_length": 7, "answer_length": 4, "d_model": 16, "num_heads": 2, "num_layers": 3}
 KINDS = {
     "transformer": lambda: Transformer(**SIZE),
@@ -522,6 +524,42 @@ def test_an_edited_output_is_of_the_kind_that_the_site_returns(kind: type) -> No
     before = model.run(CLEAN)
     assert not equal(model.run(CLEAN, Steer("site", "r1", torch.ones(8))), before)
     assert type(network.returned) is kind
+
+
+def test_a_warning_says_which_tensors_beside_an_edited_output_stay() -> None:
+    network = Plain()
+    model = Hooked(network, sites={"block": network.block})
+    with pytest.warns(UserWarning, match=r"^site=block: its output has 2 tensors; only the first is replaced$"):
+        model.run([torch.zeros(1, 4, dtype=torch.long)], Steer("block", 0, torch.ones(6)))
+
+
+class Complement(Task):
+    """Prompt and answer have equal lengths."""
+
+    num_operands = 1
+
+    def answer(self, a: np.ndarray) -> np.ndarray:
+        return self.limit - 1 - a
+
+
+def test_positions_of_a_site_may_be_told() -> None:
+    """Prompt and answer are equally long, so names other than enc. and dec. do not tell them apart."""
+    task = Complement(bits=4)
+    network = Transformer(task.prompt_length, task.answer_length, d_model=8, num_heads=2, num_layers=1)
+    model = Hooked(network, task=task)
+    own = {"memory": model.sites["enc.1"], "mid": model.sites["dec.1"]}
+    told = Hooked(network, own, task=task, positions={"memory": "prompt", "mid": "answer"})
+    examples = task.examples()
+    for site, same, name, other in ("memory", "enc.1", "a1", "r1"), ("mid", "dec.1", "r1", "a1"):
+        assert torch.equal(told.run(examples, Steer(site, name, ONES)), model.run(examples, Steer(same, name, ONES)))
+        with pytest.raises(UserError, match=f"position={other}: "):
+            told.run(examples, Steer(site, other, ONES))
+    assert told.site_positions("memory", torch.zeros(1, 4, 8)).hold_only_prompt(task)
+    assert not told.site_positions("mid", torch.zeros(1, 4, 8)).hold_only_prompt(task)
+    with pytest.raises(UserError, match=r"^positions=middle: this model has memory, mid; did you mean mid\?$"):
+        Hooked(network, own, task=task, positions={"middle": "answer"})
+    with pytest.raises(UserError, match=r"^positions\['mid'\]=decoder: expected prompt or answer$"):
+        Hooked(network, own, task=task, positions={"mid": "decoder"})
 
 
 @pytest.mark.parametrize("compiled", ["whole", "in place", "part"])
