@@ -1,0 +1,70 @@
+"""The fingerprints of the third preregistration, on answers whose algorithm and noise are known."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from arith_erd.digits import Array
+from arith_erd.mechanism.certificate import RIVAL, RULE, Block, Certificate, blocks
+from arith_erd.tasks import Add
+from paper.studies import thousand
+
+TASK = Add(bits=5)
+
+
+def answering(answer: Callable[[Block], Array]) -> Certificate:
+    answers: list[list[Array]] = [[] for _ in range(TASK.width)]
+    for block in blocks(TASK):
+        answers[block.inputs.t].append(answer(block).astype(np.uint8).reshape(-1, 2**block.inputs.t))
+    return Certificate(TASK, [np.concatenate(parts) for parts in answers])
+
+
+def noisy_carry(threshold: float, sigma: float, rng: np.random.Generator) -> Callable[[Block], Array]:
+    def answer(block: Block) -> Array:
+        x = block.inputs
+        return x.column_sum % 2 ^ (x.c + sigma * rng.standard_normal(len(x.c)) > threshold)
+
+    return answer
+
+
+@pytest.mark.parametrize(("algorithm", "rule"), [(RULE, 1), (RIVAL, 0)])
+def test_algorithms_have_their_own_fingerprints(algorithm: str, rule: int) -> None:
+    found = thousand.fingerprints(answering(lambda block: block.predicted[algorithm])).set_index("bit")
+    assert (found["right"] == 1).all()
+    assert (found.loc[list(thousand.BITS), "rule"] == rule).all()
+    assert found.loc[list(thousand.BITS), "slope"].between(0.4, 0.6).all()  # a number with exact place values
+
+
+def test_the_last_column_alone_has_no_slope() -> None:
+    found = thousand.fingerprints(answering(lambda block: block.predicted["prefix_carry"])).set_index("bit")
+    np.testing.assert_allclose(found.loc[list(thousand.BITS), "slope"], 0, atol=0.05)
+
+
+def test_threshold_and_noise_of_a_carry_are_recovered() -> None:
+    """A carry differs from the rule below -1/2 and above 3/2, which adds to sigma where the noise is small."""
+    sigmas = []
+    for threshold, sigma in ((0.4, 0.05), (0.5, 0.1), (0.6, 0.2)):
+        found = answering(noisy_carry(threshold, sigma, np.random.default_rng(0)))
+        of_bit = thousand.fingerprints(found).set_index("bit").loc[4]
+        assert of_bit["threshold"] == pytest.approx(threshold, abs=0.04)
+        sigmas.append(of_bit["sigma"])
+    assert sigmas == sorted(sigmas)
+    assert sigmas[2] == pytest.approx(0.2, rel=0.25)
+
+
+def made_up(rng: np.random.Generator, count: int, gap: float) -> pd.DataFrame:
+    """Networks of one kind, or of two whose thresholds are ``gap`` standard deviations apart."""
+    seeds, bits = np.repeat(np.arange(count), 6), np.tile(np.arange(6), count)
+    threshold = 0.5 + 0.02 * (rng.standard_normal(count) + gap * (np.arange(count) % 2))
+    columns = {"sigma": np.exp(rng.normal(-2, 0.3, len(seeds))), "slope": rng.normal(0.4, 0.05, len(seeds))}
+    columns |= {"threshold": threshold[seeds], "rule": 0.01, "right": 1.0, "epochs_to_95": 20.0 + seeds % 7}
+    return pd.DataFrame({"seed": seeds, "bit": bits} | columns)
+
+
+def test_two_kinds_refute_the_prediction_and_one_does_not() -> None:
+    rng = np.random.default_rng(1)
+    for gap, verdict in ((0.0, "holds"), (6.0, "refuted")):
+        table = thousand.predictions(made_up(rng, 200, gap)).splitlines()
+        assert table[2].endswith(f"| {verdict} |"), table[2]
