@@ -26,22 +26,10 @@ LATER = {  # measured after the two post-hoc algorithms had been written
     "later_five_bits": "nanoGPTs of five bits",
 }
 POST_HOC = {name: f"control, `{name}`" for name in ("local_remainder", "graded_carry")}
-CONTROLS = POST_HOC | {name: f"control, `{name}`" for name in ("remainder", "prefix_carry", "erd")}
 COMPONENTS = {
-    "remainder": "after random prefixes: answers that `remainder` predicts",
-    "prefix_carry": "after random prefixes: answers that `prefix_carry` predicts",
-    "erd": "after random prefixes: answers that `erd` predicts, which ignores the prefix",
-    "local_remainder": "after random prefixes: answers that `local_remainder` predicts (found afterwards)",
-    "graded_carry": "after random prefixes: answers that `graded_carry` predicts (found afterwards)",
-    "remainder_over_prefix_carry": "random prefixes where `remainder` and `prefix_carry` differ: `remainder` is right",
     "mean_ablation": "mean ablation of the last answer token: answers that change",
     "carry": "carry inverted: answers that follow, minus those that follow a random direction",
     "value": "sum shifted: bits that flip where the new sum says so, minus those that flip where it does not",
-}
-RULE_PAIRS = {
-    "local_remainder_over_graded_carry": "`local_remainder` against `graded_carry`",
-    "local_remainder_over_remainder": "`local_remainder` against `remainder`",
-    "graded_carry_over_prefix_carry": "`graded_carry` against `prefix_carry`",
 }
 ATTENTIONS = {
     f"dec.{n}.{site}": f"{n}, {kind}"
@@ -140,7 +128,6 @@ def profile_tables(rows: pd.DataFrame) -> dict[str, str]:
 
     return {
         "signature": grid("bits 2 to 6", COMPONENTS, NETWORKS | POST_HOC, lambda what, one: of_bits(one, what)),
-        "range": grid("network", NETWORKS | LATER | CONTROLS, RULE_PAIRS, of_bits),
         "distances": grid(
             "distance of the profile",
             NETWORKS | LATER,

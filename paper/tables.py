@@ -178,7 +178,7 @@ def tables() -> dict[str, str]:
     found |= {"lengths": lengths("length-14.csv", 6), "lengths_short": lengths("length.csv", 4)}
     found |= {"positions": positions("positions.csv"), "positions_full": positions("positions-full.csv")}
     found |= {"methods": methods.table(methods.read_results(RESULTS / "methods.csv"))}
-    found |= {"zoo": zoo.table(), "angles": angles.table(), "certificates": certificates.table()}
+    found |= {"zoo": zoo.table(), "angles": angles.table()} | certificates.tables()
     return verdicts() | found | mechanism_tables.tables() | one_sentence.tables()
 
 

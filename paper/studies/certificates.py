@@ -8,6 +8,7 @@ puts what the probe wrote into FOLDER into ``certificates.csv`` (shares and cont
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from arith_erd.bundled import RESULTS
-from arith_erd.mechanism.certificate import CLEAR, RIVAL, RULE
+from arith_erd.mechanism.certificate import CLEAR, CONTRASTS, RIVAL, RULE
 from arith_erd.plots.style import BLUE, GREEN, GREY, INK, ORANGE, format_axes, save_png, set_panel_title, subplots
 from arith_erd.probes.certificate import mean_over_bits
 from paper.formats import format_range, grid
@@ -110,6 +111,24 @@ def table() -> str:
         return len(own) if column == "n" else format_range(measured, FORMS[column])
 
     return grid("network", known, COLUMNS, cell)
+
+
+def range_table(columns: Mapping[tuple[str, str], str], min_distance: float) -> str:
+    """Ranges over bits 2 to 6 and seeds of shares (``algorithm``, "") or contrasts (``algorithm``, ``against``)."""
+    shares = read()[0]
+    shares = shares[(shares["distance"] >= min_distance - STEP / 2) & shares["bit"].between(2, 6)]
+    shares = shares.assign(right=shares["right"] * shares["n"])
+    sums = shares.groupby(["network", "algorithm", "against", "seed", "bit"])[["right", "n"]].sum()
+    right = sums["right"] / sums["n"]
+    known = {name: label for name, label in LABELS.items() if name in right.index.unique("network")}
+    return grid("network", known, columns, lambda name, pair: format_range(right[name, *pair], ".0%"))
+
+
+def tables() -> dict[str, str]:
+    agreements = {(name, ""): f"`{name}`" for name in (RULE, RIVAL, "remainder", "prefix_carry", "erd")}
+    contrasts = {pair: "`{}` against `{}`".format(*pair) for pair in CONTRASTS}
+    found = {"agreements": range_table(agreements, STEP), "contrasts": range_table(contrasts, CLEAR)}
+    return found | {"certificates": table()}
 
 
 def draw(shares: pd.DataFrame) -> Figure:
