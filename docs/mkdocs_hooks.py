@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import subprocess
+from inspect import Parameter, Signature, getdoc, isclass, isfunction, signature
 from pathlib import Path
+from pydoc import locate
 from typing import Any
 from urllib.parse import unquote
 
@@ -94,11 +96,47 @@ def probe_sections() -> str:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Probes, from their YAML files. On the site ``docs/`` is the top folder, and what is outside of it is in it."""
+    page.meta["summary"] = first_sentence(markdown)
     if page.file.src_dir == str(ROOT):
         return markdown.replace("../docs/", "../")
     markdown = markdown.replace("<!-- probes -->", probe_sections())
     markdown = re.sub(r"\.\./notebooks/(\w+)\.ipynb", r"\1.md", markdown)
     return re.sub(r"\.\./(paper/|benchmarks/|SECURITY\.md)", r"\1", markdown)
+
+
+def first_sentence(markdown: str) -> str:
+    """What a page says first, without links and emphasis. Headings, badges and code have no sentences."""
+    for block in re.findall(r"^(?!```)[\w`*\[](?:.+\n)+", markdown, re.MULTILINE):
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)|\*", r"\1", " ".join(block.split()))
+        if sentence := re.match(r".{20,}?[.?!](?=\s|$)", text):
+            return sentence[0]
+    raise PluginError(f"no sentence for llms.txt in {markdown[:80]!r}")
+
+
+def on_page_content(html: str, page: Any, config: Any, **_: Any) -> str:
+    """Write the page as Markdown too, for ``llms.txt``. It keeps its path, so its links to other pages work."""
+    page.markdown = re.sub(r"^::: (\S+)(?:\n    .*)*", documentation, page.markdown, flags=re.MULTILINE)
+    file = Path(config["site_dir"]) / page.file.src_uri
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(page.markdown, encoding="utf-8")
+    return html
+
+
+def documentation(directive: re.Match[str]) -> str:
+    """What mkdocstrings makes of a directive, as text: arguments and docstring, of a class those of its methods too."""
+    name, thing = directive[1], locate(directive[1])
+    named = {name: thing}
+    if isclass(thing) and "members: false" not in directive[0]:
+        methods = {key: x for key, x in vars(thing).items() if isfunction(x) and not key.startswith("_")}
+        named |= {f"{name}.{key}": x for key, x in methods.items()}
+    return "\n\n".join(f"### {name}{arguments(x)}\n\n```text\n{getdoc(x)}\n```" for name, x in named.items())
+
+
+def arguments(function: Any) -> Signature:
+    """Without types, which pydantic makes long."""
+    whole = signature(function)
+    bare = [argument.replace(annotation=Parameter.empty) for argument in whole.parameters.values()]
+    return whole.replace(parameters=bare, return_annotation=Signature.empty)
 
 
 def on_post_build(config: Any) -> None:

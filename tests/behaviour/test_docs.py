@@ -123,6 +123,25 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
     assert [target for target in targets if not page.parent.joinpath(target).exists()] == []
 
 
+@pytest.mark.slow
+def test_site_lists_every_page_for_language_models(tmp_path: Path) -> None:
+    """In ``llms.txt``, with a sentence and a link to its Markdown, whose links work; ``llms-full.txt`` has its text."""
+    pytest.importorskip("mkdocs")
+    build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, check=True, timeout=240)
+    listed = re.findall(r"^- \[.+\]\((\S+)\): \S.+[.?!]$", (tmp_path / "llms.txt").read_text(), re.M)
+    pages = [re.sub(r"(^|/)(index|README)?\.md$|\.md$", "", name) for name in listed]
+    assert sorted(map(tmp_path.joinpath, pages)) == sorted(page.parent for page in tmp_path.rglob("index.html"))
+    everything = (tmp_path / "llms-full.txt").read_text()
+    for page in map(tmp_path.joinpath, listed):
+        text = page.read_text()
+        links = re.findall(r"\]\((?!\w+:)([^)#]+)(?:#[^)]*)?\)", text)
+        assert [link for link in links if not page.parent.joinpath(link).exists()] == [], page
+        assert len(text) > 200
+        assert text in everything
+    assert "### arith_erd.Hooked.accuracy(self, examples=None" in everything
+
+
 SOURCE = ROOT / "src" / "arith_erd"
 PATHS = [path.relative_to(SOURCE.parent) for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text()]
 MODULES = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in PATHS]
