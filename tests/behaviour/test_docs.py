@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,11 @@ from arith_erd.config.compose import compose
 pytestmark = pytest.mark.slow_after(8)
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted(path for name in ("docs", "paper") for path in (ROOT / name).rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "AGENTS.md",
+    *sorted(path for name in ("docs", "paper") for path in (ROOT / name).rglob("*.md")),
+]
 # A line that ends with a path, then a code block: (what the line says, the path, the file's text).
 BLOCK = re.compile(r"^([^\n]*)`((?:src|conf|my_package|my_conf)/\S+)`:\n\n```\w+\n(.*?)^```", re.M | re.S)
 SMALL = ("seed=0", "model.net.d_model=16", "model.net.num_heads=2", "trainer.accelerator=cpu")
@@ -103,6 +108,19 @@ def test_documented_options_exist(program: str, line: str) -> None:
     """Composed with the first value of each sweep, and checked as the program does before it trains."""
     words = [word for word in shlex.split(line) if not word.startswith(("-", "hydra/", "hydra."))]
     compose(program, [re.sub(r"^([\w.]+=[^'\[,]+),[^']*$", r"\1", word) for word in words])
+
+
+def test_page_for_agents_has_ten_commands_that_print_what_it_shows() -> None:
+    text = (ROOT / "AGENTS.md").read_text()
+    assert len(text.splitlines()) <= 60
+    shell = re.findall(r"^(\w[^#\n]*?)(?: +#.*)?\n  \S", text, re.M)  # what it prints is indented
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    documented = {f"python {program}.py {line}" for program, line in DOCUMENTED}
+    assert [line for line in shell if line.split()[0] not in scripts and line not in documented] == []
+    parsed = doctest.DocTestParser().get_doctest(re.sub("```.*", "", text), {}, "AGENTS.md", None, None)
+    assert doctest.DocTestRunner().run(parsed).failed == 0
+    printing = [example for example in parsed.examples if example.want]
+    assert len(shell) + len(printing) == 10
 
 
 def test_list_of_probes_is_complete_and_says_what_each_works_with() -> None:
