@@ -30,9 +30,9 @@ from arith_erd.models.weights import initialise
 Verdict = tuple[bool, str]
 """Whether the answer is right, and what was measured."""
 INTRODUCTION = """\
-`import arith_erd as ae` works here, and `ae.load_pretrained("network")` loads the folder `network`. Its `config.json`
-says which shape the network has, not how its weights were made. Write your answer to `answer.json` in this folder, in
-the form shown. If nothing fits the question, give null as the value.
+`import arith_erd as ae` works here, and `ae.load_pretrained("network")` loads the folder `network`. Its files say which
+shape the network has and how accurate it is, not how its weights were made. Write your answer to `answer.json` in this
+folder, in the form shown. If nothing fits the question, give null as the value.
 
 """
 
