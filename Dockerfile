@@ -12,7 +12,7 @@ FROM ${BASE}
 
 LABEL org.opencontainers.image.title="arith_erd" \
       org.opencontainers.image.description="Train, probe and dissect tiny Transformers on binary arithmetic" \
-      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.version="1.0.0" \
       org.opencontainers.image.licenses="MIT"
 
 WORKDIR /app

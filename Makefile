@@ -2,7 +2,7 @@
 # Options go through ARGS:  make train ARGS="task=mul seed=0-4"   make test ARGS="-k dropout"
 
 .DEFAULT_GOAL := help
-.PHONY: help train mini test lint docs tables lock clean
+.PHONY: help train mini test lint docs tables dist lock clean
 
 # A python3.x on the PATH may not work (a pyenv shim, for example), so each is tried. PYTHON=... is tried first.
 define find_python
@@ -40,6 +40,9 @@ docs: .venv/.installed-docs ## build the documentation into site/ (AUTHORS=add_m
 tables: .venv/.installed-dev ## write the tables of README and paper/found/ anew from paper/results/ (ARGS=--check: only compare)
 	@.venv/bin/python -m paper.tables $(ARGS)
 
+dist: ## build wheel and sdist of the last commit into dist/, and check them (ARGS=v1.0.0: of this tag)
+	@tests/release.sh $(ARGS)
+
 # Each stamp is written last. Without the first one the environment is made anew, so that an interrupted set-up is
 # repeated. Training needs only the first; tests and documentation add their own tools.
 .venv/.installed: requirements.lock pyproject.toml setup.py
@@ -60,6 +63,6 @@ lock: ## resolve the lock files, keeping existing pins (ARGS=--upgrade: newest v
 	compile -c requirements.lock --extra dashboard --python-version 3.12 --python-platform x86_64-manylinux_2_28 --generate-hashes \
 		-o deploy/requirements.docker.txt $(ARGS)
 
-clean: ## remove .venv, site/ and all caches; keep runs/
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build site src/*.egg-info
+clean: ## remove .venv, dist/, site/ and all caches; keep runs/
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site src/*.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

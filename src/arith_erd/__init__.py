@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from .training.fit import fit
     from .training.train import train
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = ["__version__"]
 __all__ += ["GRU", "LSTM", "MLP", "Add", "Add3", "AddScratchpad", "CausalModel", "CounterfactualDataset", "Erase"]

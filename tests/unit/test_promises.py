@@ -1,9 +1,11 @@
 """What `docs/promises.md` promises."""
 
 from difflib import unified_diff
+from pathlib import Path
 
 import pytest
 
+import arith_erd as ae
 from tests.public_names import FILE, text
 
 
@@ -12,3 +14,17 @@ def test_public_names_are_those_of_the_list():
     """A line with ``-`` breaks a promise; one with ``+`` is new: ``python -m tests.public_names`` writes the list."""
     changed = unified_diff(FILE.read_text(encoding="utf-8").splitlines(), text().splitlines(), n=0, lineterm="")
     assert "\n".join(changed) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "written"),
+    [
+        ("CHANGELOG.md", "\n## {} ("),
+        ("CITATION.cff", "\nversion: {}\n"),
+        ("Dockerfile", 'image.version="{}"'),
+        ("deploy/k8s/sweep.yaml", "arith-erd:{} "),
+        ("docs/how-to/kubernetes.md", "arith-erd:{} "),
+    ],
+)
+def test_version_is_the_same_everywhere(root: Path, file: str, written: str) -> None:
+    assert written.format(ae.__version__) in (root / file).read_text(encoding="utf-8")
