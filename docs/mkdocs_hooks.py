@@ -68,6 +68,7 @@ def notebook_page(notebook: Path) -> tuple[str, dict[str, bytes]]:
     pictures: dict[str, bytes] = {}
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         source = re.sub(r"!\[([^]]*)\]\(https:[^)]*\)", r"\1", "".join(cell["source"]))  # no requests to other servers
+        source = source.replace("](../docs/", "](")  # on the site it is in the top folder
         parts.append(f"```python\n{source}\n```" if cell["cell_type"] == "code" else source)
         for output in cell.get("outputs", []):
             if output["output_type"] == "stream":

@@ -11,7 +11,8 @@ mkdir "$folder"/{source,unpacked,elsewhere}
 "${PYTHON:-python3}" -m venv "$folder/build" "$folder/clean"
 "$folder/build/bin/python" -m pip --disable-pip-version-check install -qq 'setuptools>=77'
 build() { # wheel|sdist FOLDER, from the current folder
-    "$folder/build/bin/python" -c "from setuptools import build_meta; build_meta.build_$1('$2')" >/dev/null
+    "$folder/build/bin/python" -c "from setuptools import build_meta; build_meta.build_$1('$2')" >"$folder/log" 2>&1 ||
+        fail "$(cat "$folder/log")"
 }
 
 git archive HEAD | tar -x -C "$folder/source" # the commit alone: setuptools packs what an earlier build left behind

@@ -1,5 +1,6 @@
 """Documentation works: the pages' worked examples, commands and links, the examples in docstrings, and the notebook."""
 
+import ast
 import doctest
 import importlib
 import json
@@ -15,6 +16,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import pytest
+from matplotlib.figure import Figure
 
 import arith_erd
 from arith_erd.config.compose import compose
@@ -203,10 +205,12 @@ def numbers(text: str) -> list[float]:
 def test_notebook_runs_and_prints_what_it_shows(capsys, monkeypatch):
     shown: list[int] = []
     monkeypatch.setattr(plt, "show", lambda: shown.append(len(plt.get_fignums())) or plt.close("all"))
+    monkeypatch.setattr(sys, "displayhook", lambda value: shown.append(isinstance(value, Figure)))
     namespace: dict[str, Any] = {}
     plt.switch_backend("agg")
     for number, (source, printed, drawn) in enumerate(cells(), start=1):
-        exec(compile(source, f"code cell {number}", "exec"), namespace)
+        interactive = ast.Interactive(ast.parse(source).body)  # as in Jupyter, a figure at the end is shown
+        exec(compile(interactive, f"code cell {number}", "single"), namespace)
         now = capsys.readouterr().out
         assert NUMBER.sub("#", now) == NUMBER.sub("#", printed), f"code cell {number}"
         assert numbers(now) == pytest.approx(numbers(printed), abs=NEAR), f"code cell {number}"
