@@ -132,6 +132,32 @@ def require_layout(site: str, x: Tensor, inputs: Sequence[Tensor]) -> None:
         raise UserError(f"site={site}: its output has the shape {tuple(x.shape)}; {accepted}")
 
 
+Recorded = list[tuple[InterventionContext, tuple[Tensor, ...], dict[str, list[Any]]]]
+"""Of each batch: its inputs, and the outputs of layers and sites, in the order in which they ended."""
+
+
+def record_run(model: SiteNetwork, sites: Sequence[str], inputs: Sequence[Tensor], batch_size: int) -> Recorded:
+    """Run once and record the layers, whatever lies outside of them, and ``sites``. Without sites nothing runs."""
+    require_sites(model.sites, sites)
+    recorded: Recorded = []
+    with isolated(False, model.network):
+        for batch, tensors in split_batches(inputs, batch_size):
+            wanted = {*_stored(model), *_outside(model), *sites} if sites else set()
+            with record_outputs(model.sites, wanted) as outputs, eager():
+                if sites:
+                    model.network.eval()(*tensors)
+            recorded.append((batch, tensors, outputs))
+    return recorded
+
+
+def _stored(model: SiteNetwork) -> list[str]:
+    return layers(model.sites) or [*model.sites]  # every site of a network without layers
+
+
+def _outside(model: SiteNetwork) -> list[str]:
+    return [name for name in model.sites if layer_of(model.sites, name) is None]
+
+
 class ResumedRun:
     """The forward pass from ``site`` on, the whole pass if it is None; see `Hooked.resume_from`.
 
@@ -139,16 +165,18 @@ class ResumedRun:
     used again. A layer that runs more than once in a forward pass is run every time.
     """
 
-    def __init__(self, model: SiteNetwork, site: str | None, inputs: Sequence[Tensor], batch_size: int) -> None:
-        require_sites(model.sites, [site] if site else [])
+    def __init__(self, model: SiteNetwork, site: str | None, recorded: Recorded) -> None:
         self.model, self.site = model, site
         self.finished: set[str] = set()  # stored layers, and sites outside the layers that end before the last of them
-        batches = split_batches(inputs, batch_size)
-        with isolated(False, model.network):
-            self.batches = [(batch, x, self._run_up_to(site, x) if site else {}) for batch, x in batches]
+        self.batches = [(batch, x, self._finish(site, outputs) if site else {}) for batch, x, outputs in recorded]
 
-    def __call__(self, interventions: Intervention | Sequence[Intervention] = ()) -> Tensor:
-        """Logits (N, m, V) with interventions at the site or after it. Gradients pass to values that require them."""
+    def __call__(
+        self, interventions: Intervention | Sequence[Intervention] = (), answer_in: Tensor | None = None
+    ) -> Tensor:
+        """Logits (N, m, V) with interventions at the site or after it. Gradients pass to values that require them.
+
+        ``answer_in`` are other decoder inputs (N, t), for a site before which no layer reads them.
+        """
         interventions = as_interventions(interventions)
         for site in (intervention.site for intervention in interventions):
             if site != self.site and (layer_of(self.model.sites, site) or site) in self.finished:
@@ -160,19 +188,17 @@ class ResumedRun:
         logits = []
         with isolated(torch.is_grad_enabled() and differentiable, self.model.network):
             for batch, tensors, outputs in self.batches:
+                if answer_in is not None:
+                    tensors = (tensors[0], answer_in[batch.rows])
                 with replay_outputs({self.model.sites[layer]: output for layer, output in outputs.items()}):
                     logits.append(run_batch(self.model, interventions, batch, tensors))
             return torch.cat(logits)
 
-    def _run_up_to(self, site: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
+    def _finish(self, site: str, outputs: dict[str, list[Any]]) -> dict[str, Any]:
         """Layer -> output, for the layers that end before the site or with it."""
-        sites = self.model.sites
-        stored = layers(sites) or [*sites]  # every site of a network without layers
-        outside = [name for name in sites if layer_of(sites, name) is None]
-        with record_outputs(sites, {*stored, *outside, site}) as outputs, eager():
-            self.model.network.eval()(*tensors)
         names = [*outputs]
         before = names[: names.index(site) + 1] if site in names else []
+        stored, outside = _stored(self.model), _outside(self.model)
         ran_once = [name for name in before if name in stored and len(outputs[name]) == 1]
         last = max(map(names.index, ran_once), default=0)
         self.finished = {*ran_once, *(name for name in outside if name in names[:last])}

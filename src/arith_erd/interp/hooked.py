@@ -27,7 +27,7 @@ from ..models.network import (
 from ..splits import Split
 from ..system.isolation import isolated
 from ..tasks import Examples, Task
-from .forward import ResumedRun, SiteNetwork, require_layout, run_batch, split_batches
+from .forward import ResumedRun, SiteNetwork, record_run, require_layout, run_batch, split_batches
 from .hooks import cache_outputs
 from .interventions import Intervention, as_interventions
 from .sites import SitePositions, expand_sites
@@ -183,7 +183,7 @@ class Hooked(SiteNetwork):
             return
         examples = self.task.examples(*[0] * self.task.num_operands) if examples is None else examples
         prompt, answer_in = (x[:8] for x in self.inputs(examples))
-        if not is_causal(lambda x: ResumedRun(self, None, (prompt, x), BATCH_SIZE)(), answer_in):
+        if not is_causal(lambda x: ResumedRun(self, None, record_run(self, [], (prompt, x), BATCH_SIZE))(), answer_in):
             raise UserError(f"{self.name}: its logits depend on later tokens of the answer; expected a causal network")
         self._is_causal = True
 
@@ -198,7 +198,7 @@ class Hooked(SiteNetwork):
         Raises:
             UserError: if the network lacks a site or a position, or a value does not fit.
         """
-        return ResumedRun(self, None, self.inputs(inputs), batch_size)(interventions)
+        return ResumedRun(self, None, record_run(self, [], self.inputs(inputs), batch_size))(interventions)
 
     def run_with_cache(
         self,
@@ -232,4 +232,11 @@ class Hooked(SiteNetwork):
 
     def resume_from(self, site: str, inputs: Inputs, batch_size: int = BATCH_SIZE) -> ResumedRun:
         """Run once up to a site. The result is a function that runs the rest of the network, with any interventions."""
-        return ResumedRun(self, site, self.inputs(inputs), batch_size)
+        return self.resume_from_each([site], inputs, batch_size)[site]
+
+    def resume_from_each(
+        self, sites: Sequence[str], inputs: Inputs, batch_size: int = BATCH_SIZE
+    ) -> dict[str, ResumedRun]:
+        """`resume_from` for each of several sites, after one run for all."""
+        recorded = record_run(self, sites, self.inputs(inputs), batch_size)
+        return {site: ResumedRun(self, site, recorded) for site in sites}

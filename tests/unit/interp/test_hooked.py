@@ -87,6 +87,22 @@ def test_patched_with_itself_nothing_changes_and_with_another_run_it_equals_a_wh
     assert untouched(model)
 
 
+def test_one_run_serves_several_sites_and_other_decoder_inputs() -> None:
+    model, calls = hooked("transformer"), []
+    sites = ["enc.1", "enc.2.resid_mid", "dec.1", "dec.2.resid_mid_cross"]
+    hook = model.network.register_forward_hook(lambda *_: calls.append(1))
+    resumed = model.resume_from_each(sites, CLEAN)
+    assert len(calls) == 1
+    for site in sites:
+        steer = Steer(site, None, ONES.repeat(2))
+        assert torch.equal(resumed[site](steer), model.run(CLEAN, steer))
+    hook.remove()
+    prompt, answer_in = model.inputs(CLEAN)
+    other = model.inputs(OTHER)[1][:, :3]
+    steer = Steer("dec.1", "r1", ONES.repeat(2))
+    assert torch.equal(model.resume_from("enc.3", CLEAN)(steer, other), model.run((prompt, other), steer))
+
+
 def test_positions_by_name_and_number_and_in_the_prompt_of_a_decoder_only_network() -> None:
     model = hooked("nanogpt")
     _, other = model.run_with_cache(OTHER, ["dec.1"], include_prompt=True)
