@@ -22,6 +22,7 @@ from .counterfactuals import CounterfactualDataset, sample_balanced_pairs, split
 from .das import DASConfig, DASSearch
 from .erasure import Whitened, flip_signs, leace, project_away, random_basis
 from .hooked import Hooked
+from .interchange_accuracy import PairEvaluation, balanced_outcomes
 from .interventions import Position, Subspace
 
 SPLIT_SHARES = (0.5, 0.25, 0.25)  # shares of the operands' values, for training, validation and test pairs
@@ -90,9 +91,18 @@ class ControlledDAS(DASSearch):
 
     def score(self, variable: str, rank: int) -> float:
         """Test accuracy of the best subspace of a rank, or of the largest possible rank."""
+        evaluation, subspace = self._tested(variable, rank)
+        return evaluation.accuracy(subspace)
+
+    def outcomes(self, variable: str, rank: int) -> Tensor:
+        """`balanced_outcomes` of the test pairs (n,), whose mean is the `score`."""
+        evaluation, subspace = self._tested(variable, rank)
+        return balanced_outcomes(evaluation.tokens(subspace), evaluation.expected, evaluation.base_tokens)
+
+    def _tested(self, variable: str, rank: int) -> tuple[PairEvaluation, Subspace]:
         train, validation, test = self.sample_pairs(variable)
         subspace = self.fit(train, validation, variable, min(rank, self.whitened.rank))
-        return self.evaluation(test, variable).accuracy(subspace)
+        return self.evaluation(test, variable), subspace
 
     def score_controls(self, test: CounterfactualDataset, variable: str, subspace: Subspace) -> dict[str, float]:
         """Scores of interchanges that cannot transfer the variable.

@@ -200,6 +200,13 @@ def balanced_accuracy(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> 
     return changed if math.isnan(kept) else (changed + kept) / 2
 
 
+def balanced_outcomes(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> Tensor:
+    """Right tokens of each pair (n,), so weighted that their mean is the `balanced_accuracy`, up to rounding."""
+    right, should_change = (tokens == expected).double(), (expected != base_tokens).double()
+    changed, kept = ((right * group).sum(1) * len(tokens) / group.sum() for group in (should_change, 1 - should_change))
+    return changed if should_change.all() else (changed + kept) / 2
+
+
 def changed_and_kept(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> tuple[float, float]:
     """The accuracy on tokens that should change, and on those that should not; NaN where there are none."""
     right, should_change = tokens == expected, expected != base_tokens
