@@ -2,14 +2,17 @@
 
     python -m paper.studies.methods paper/results/methods.csv runs/add-random-*-none-bits5-*
 
-The networks are those of `arith_erd.zoo`: written by hand, and trained ones (`zoo.py` has the commands). Each function
-of `METHODS` gives a network a score, larger where the method's evidence is for the sum. The sites are the residual
+The networks are those of `arith_erd.zoo`: written by hand, trained ones (`zoo.py` has the commands), and null networks.
+Each function of `METHODS` gives the method's evidence for the sum and for carries, as outcomes per example where it has
+such; the score is their difference. The sites are the residual
 stream of the decoder after attention to the prompt and after each layer, except for the last layer; `middle` is the
-decoder's middle layer, as in the paper. Thresholds: `catalog.scoring.add_verdicts`. Rows that the file already holds
-are not measured again, but judged again. `METHODS` and the split were committed before anything was counted.
+decoder's middle layer, as in the paper. Thresholds and bars: `catalog.scoring.add_verdicts`. Rows whose two terms the
+file already holds are not measured again, but judged again. `METHODS`, and what they find in null networks
+(`preregistration-nulls.md`), were committed before anything was counted.
 """
 
 import argparse
+import re
 from functools import cache, lru_cache, partial
 from itertools import product
 from pathlib import Path
@@ -21,7 +24,17 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 import arith_erd as ae
-from arith_erd.catalog.scoring import SCORE_COLUMNS, Method, add_verdicts, score_row
+from arith_erd.catalog.scoring import (
+    NAMES,
+    SCORE_COLUMNS,
+    Method,
+    add_verdicts,
+    bits_of,
+    board,
+    format_share,
+    names_by_threshold,
+    score_row,
+)
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import algorithm_kind
 from arith_erd.interp.das import DASConfig
@@ -30,17 +43,18 @@ from arith_erd.interp.erasure import probe_predictions, whiten
 from arith_erd.interp.sites import layer_of, layers, residual_stream
 from arith_erd.mechanism.signature import Signature, expected_signatures, measure_signature
 from arith_erd.mechanism.verdict import classify
-from arith_erd.models.references import PROGRAMS
 from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots
 from arith_erd.probes.probe import select_sites
-from arith_erd.stats import clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
 from paper.formats import markdown
 
 DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20, batch_size=64)
 RANKS = (1, 2)
-ROW_LABELS = {"sum": "sum", "carries": "carries", "": "not known"}
-KINDS = ("sum", "carries")
+LEAST_ACCURACY = {"DAS, rank 1": 0.75, "DAS, rank 2": 0.75}
+DEAR = ("INLP", "LEACE", *LEAST_ACCURACY)
+DEAR_SEEDS = {5: 8, 7: 1}  # null networks of each kind in which the dear methods are measured, by bits
+COLUMNS = [*SCORE_COLUMNS[:6], "named", "right", *SCORE_COLUMNS[6:]]
+PREDICTIONS = Path(__file__).parents[1] / "preregistration-nulls.md"
 DIFFERENCES = ("distances", "probes", "DAS, rank 1", "DAS, rank 2", "steering", "prefixes", "profile")
 """Methods whose score is the evidence for the sum minus that for carries, so that 0 has a meaning."""
 
@@ -51,18 +65,24 @@ def scored_sites(model: ae.Hooked) -> list[str]:
     return [s for s in decoder if layer_of(decoder, s) != last and f"{s}_cross" not in decoder]
 
 
-def score_distances(model: ae.Hooked) -> float:
+Terms = tuple[float | np.ndarray, float | np.ndarray]
+
+
+def score_distances(model: ae.Hooked) -> Terms:
     """The paper's section 4.5: does the decoder's middle follow the value of the output more than its tokens?"""
     rows = ae.probe("distance_correlation", model).rows
     rows = rows.query("stack == 'dec' and level == 'out' and method == 'pearson'")
     table = rows.pivot_table(index="layer", columns="space", values="correlation")
-    return float((table["value"] - table["token"]).iloc[:-1].max())
+    best = (table["value"] - table["token"]).iloc[:-1].fillna(-np.inf).argmax()
+    return float(table["value"].iloc[best]), float(table["token"].iloc[best])
 
 
-def score_erasure(model: ae.Hooked, method: str) -> float:
-    """The paper's appendix D: accuracy lost without the value, beyond that of the same erasure of a random concept."""
+def score_erasure(model: ae.Hooked, method: str) -> Terms:
+    """The paper's appendix D: right answers after the erasure of a random concept, and after that of the value."""
     row = run_erasures(model).loc[method]
-    return float(row["control_signs_mean"] - row["seq_acc_after"])
+    every = np.arange(model.task.size)
+    of_random, of_value = (np.clip(row[x] * len(every) - every, 0, 1) for x in ("control_signs_mean", "seq_acc_after"))
+    return of_random, of_value
 
 
 @lru_cache(maxsize=1)
@@ -73,19 +93,21 @@ def run_erasures(model: ae.Hooked) -> pd.DataFrame:
     return ae.probe("amnesic", model, **options).rows.set_index("method")
 
 
-def score_probes(model: ae.Hooked) -> float:
-    """R² of linear probes at a position t: of the sum, less the mean of carry and xor; each at its best site."""
-    examples, best = model.task.examples().sample(1024, seed=0), []
+def score_probes(model: ae.Hooked) -> Terms:
+    """R² of linear probes at a position t: of the sum, and the mean of carry and xor; each at its best site."""
+    examples, by_site = model.task.examples().sample(1024, seed=0), []
     values = ae.CausalModel(model.task).values(examples)
     _, found = model.run_with_cache(examples, scored_sites(model))
     for x in found.values():
         shares = []
         for t in range(1, model.task.width - 1):
             z = np.stack([values["sum"], values["carry"][:, t], values["xor"][:, t]], axis=1).astype(float)
-            shares.append(1 - (z - probe_predictions(whiten(x[:, t]), torch.as_tensor(z)).numpy()).var(0) / z.var(0))
-        best.append(np.mean(shares, axis=0))
-    of_sum, carry, xor = np.max(best, axis=0)
-    return float(of_sum - (carry + xor) / 2)
+            error = z - probe_predictions(whiten(x[:, t]), torch.as_tensor(z)).numpy()
+            shares.append(1 - (error - error.mean(0)) ** 2 / z.var(0))  # (n, 3): their mean is R²
+        by_site.append(np.mean(shares, axis=0))
+    best = np.argmax(np.mean(by_site, axis=1), axis=0)
+    of_sum, carry, xor = (by_site[site][:, i] for i, site in enumerate(best))
+    return of_sum, (carry + xor) / 2
 
 
 def score_patching(model: ae.Hooked) -> float:
@@ -109,43 +131,45 @@ def score_attention(model: ae.Hooked) -> float:
     return float(1 - rows.groupby("query")["weight"].max().mean())
 
 
-def score_das(model: ae.Hooked, rank: int) -> float:
-    """Interchange accuracy at the best site: of the sum at all positions, less that of a middle bit's carry."""
-    scores = run_das(model)
-    return scores["sum", rank] - scores["carry", rank]
+def score_das(model: ae.Hooked, rank: int) -> Terms:
+    """Interchange accuracy at the best site: of the sum at all positions, and of a middle bit's carry."""
+    outcomes = run_das(model)
+    return outcomes["sum", rank], outcomes["carry", rank]
 
 
 @lru_cache(maxsize=1)
-def run_das(model: ae.Hooked) -> dict[tuple[str, int], float]:
-    """Variable and rank -> accuracy. Both ranks are searched at once; the table counts the time as that of rank 1."""
-    adder, found = ae.CausalModel(model.task), dict.fromkeys(product(("sum", "carry"), RANKS), 0.0)
+def run_das(model: ae.Hooked) -> dict[tuple[str, int], np.ndarray]:
+    """Variable and rank -> outcomes (n,). Both ranks are searched at once, whose time counts as that of rank 1."""
+    adder, found = ae.CausalModel(model.task), dict.fromkeys(product(("sum", "carry"), RANKS), np.zeros(1))
     for site, (variable, at) in product(scored_sites(model), (("sum", None), ("carry", model.task.width // 2))):
         search = ControlledDAS(model, adder, site, at, DAS_CONFIG)
         for rank in RANKS:
-            found[variable, rank] = max(found[variable, rank], search.score(variable, rank))
+            outcomes = search.outcomes(variable, rank).numpy()
+            found[variable, rank] = max(found[variable, rank], outcomes, key=np.mean)
     return found
 
 
-def score_steering(model: ae.Hooked) -> float:
-    """How well bits follow a shifted sum, less how well they follow an inverted carry, each at its best site."""
+def score_steering(model: ae.Hooked) -> Terms:
+    """How well bits follow a shifted sum, and how well they follow an inverted carry, each at its best site."""
     found = measure_signature(model, 64, 128).components
     sums = np.fmax(found["value"], found["value_of_remainder"])
-    return float(np.nanmean(sums) - np.nanmean(found["carry"]))
+    return float(np.nanmean(sums)), float(np.nanmean(found["carry"]))
 
 
-def score_prefixes(model: ae.Hooked) -> float:
-    """After random prefixes, answers that ignore them, less those that take the carry from the last token."""
+def score_prefixes(model: ae.Hooked) -> Terms:
+    """After random prefixes, answers that ignore them, and those that take the carry from the last token."""
     found = measure_signature(model, 256, 16).components
-    return float(np.nanmean(found["erd_of_all"]) - np.nanmean(found["prefix_carry_of_all"]))
+    return float(np.nanmean(found["erd_of_all"])), float(np.nanmean(found["prefix_carry_of_all"]))
 
 
-def score_profile(model: ae.Hooked) -> float:
-    """`probe=mechanism`: distance to the nearest algorithm by carries, less that to the nearest by a sum."""
+def score_profile(model: ae.Hooked) -> Terms:
+    """`probe=mechanism`: minus the distance to the nearest algorithm by a sum, and by carries."""
     classification = classify(measure_signature(model, 128, 128), cached_signatures(model.task.bits))
     every = classification.distances | classification.post_hoc
-    of_kind = {kind: [name for name in every if algorithm_kind(name) == kind] for kind in KINDS}
-    least = {kind: np.nanmin([every[name] for name in names]) for kind, names in of_kind.items()}
-    return float(least["carries"] - least["sum"])
+    of_sum, of_carries = (
+        -float(np.nanmin([every[name] for name in every if algorithm_kind(name) == kind])) for kind in NAMES
+    )
+    return of_sum, of_carries
 
 
 @cache
@@ -173,16 +197,13 @@ def draw_confusion(found: pd.DataFrame) -> Figure:
     figure, axes = subplots(9.6, 6.2, 3, 4)
     for ax in axes.flat[len(METHODS) :]:
         ax.set_visible(False)
-    for ax, (name, of_method) in zip(axes.flat, found.groupby("method", sort=False), strict=False):
-        table = pd.crosstab(of_method["algorithm"], of_method["named"]).reindex(
-            index=[one for one in ROW_LABELS if one in set(of_method["algorithm"])],
-            columns=[*KINDS],
-            fill_value=0,
-        )
-        shares = table.div(table.sum(axis=1), axis=0).rename(index=ROW_LABELS)
+    judged, lines = found[found["named"].isin([*NAMES, "abstains"])], board(found)
+    for ax, (name, of_method) in zip(axes.flat, judged.groupby("method", sort=False), strict=False):
+        table = pd.crosstab(of_method["algorithm"], of_method["named"])
+        table = table.reindex(index=[*NAMES, "none"], columns=[*NAMES, "abstains"], fill_value=0)
+        shares = table.div(table.sum(axis=1), axis=0).fillna(0)
         heat_map(ax, shares, Normalize(0, 1), "Blues", table.map(str), 9)
-        known = of_method[of_method["algorithm"] != ""]
-        set_panel_title(ax, str(name), f"{known['right'].sum()} of {len(known)}")
+        set_panel_title(ax, str(name), f"{lines['right'][name]} right, {lines['wrong'][name]} wrong")
         ax.set_xlabel("named", fontsize=8, color=GREY)
     for ax in axes[:, 0]:
         ax.set_ylabel("true algorithm", fontsize=8, color=GREY)
@@ -190,19 +211,21 @@ def draw_confusion(found: pd.DataFrame) -> Figure:
 
 
 def table(found: pd.DataFrame) -> str:
-    """A row for each method, in Markdown: networks named right, by origin and algorithm; and without a threshold."""
-    lines = [["method", "right", "written by hand", "trained", "sum networks", "carry networks", "above 0", "AUC"]]
-    for name, of_method in found[found["algorithm"] != ""].groupby("method", sort=False):
-        written = of_method["network"].isin(PROGRAMS)
-        parts = [written, ~written, of_method["algorithm"] == "sum", of_method["algorithm"] == "carries"]
-        hits, n = int(of_method["right"].sum()), len(of_method)
-        low, high = clopper_pearson(hits, n)
-        shares = [f"{int(of_method['right'][part].sum())} of {int(part.sum())}" for part in parts]
+    """A row for each method, in Markdown: if it must answer, and then with abstention, beside the predictions."""
+    lines = [["method", "right if it must answer", "written by hand", "trained", "above 0", "AUC"]]
+    lines[0] += ["may abstain: right", "wrong", "abstained", "named in nulls", "predicted"]
+    with_abstention, forced = board(found), names_by_threshold(found)
+    predicted = dict(re.findall(r"^\| (.+?) \| 100% \| (\d+%) ", PREDICTIONS.read_text(encoding="utf-8"), re.M))
+    for name, of_method in found[found["algorithm"].isin(NAMES)].groupby("method", sort=False):
+        right, n = forced[of_method.index] == of_method["algorithm"], len(of_method)
+        written = of_method["origin"] == "handcoded"
+        shares = [f"{int(right[part].sum())} of {int(part.sum())}" for part in (written, ~written)]
         at_zero = ((of_method["score"].astype(float) > 0) == (of_method["algorithm"] == "sum")).sum()
         natural = f"{at_zero} of {n}" if name in DIFFERENCES else ""
         area, least, most = area_under_curve(of_method)
-        areas = f"{area:.2f} [{least:.2f}, {most:.2f}]"
-        lines.append([str(name), f"{hits} of {n} [{low:.0%}, {high:.0%}]", *shares, natural, areas])
+        line = [str(name), format_share(int(right.sum()), n), *shares, natural, f"{area:.2f} [{least:.2f}, {most:.2f}]"]
+        rest = map(str, with_abstention.loc[name]) if name in with_abstention.index else [""] * 4
+        lines.append([*line, *rest, predicted[str(name)]])
     return markdown(*lines)
 
 
@@ -212,9 +235,10 @@ def area_under_curve(rows: pd.DataFrame, resamples: int = 2000) -> tuple[float, 
     No threshold is involved. 1/2 is chance, ties count one half, and rows without a number or an algorithm are left
     out. Kinds are drawn among those of the sum and among those of carries.
     """
-    known = rows[rows["algorithm"] != ""].assign(score=pd.to_numeric(rows["score"], errors="coerce")).dropna()
+    known = rows[rows["algorithm"].isin(NAMES)].assign(score=pd.to_numeric(rows["score"], errors="coerce"))
+    known = known.dropna(subset="score")
     by_kind = {
-        algorithm: [kind["score"].to_numpy() for _, kind in part.groupby("network")]
+        algorithm: [kind["score"].to_numpy() for _, kind in part.groupby("kind")]
         for algorithm, part in known.groupby("algorithm")
     }
     if {*by_kind} != {"sum", "carries"}:
@@ -233,7 +257,9 @@ def area_under_curve(rows: pd.DataFrame, resamples: int = 2000) -> tuple[float, 
 
 def read_results(path: Path) -> pd.DataFrame:
     """The rows of a table that `main` wrote, judged again."""
-    return add_verdicts(pd.read_csv(path, keep_default_na=False)[SCORE_COLUMNS])
+    rows = pd.read_csv(path, keep_default_na=False)[SCORE_COLUMNS]
+    numbers = SCORE_COLUMNS[SCORE_COLUMNS.index("score") :]
+    return add_verdicts(rows.assign(**rows[numbers].apply(pd.to_numeric)), LEAST_ACCURACY)
 
 
 def main() -> None:
@@ -242,21 +268,22 @@ def main() -> None:
     parser.add_argument("runs", nargs="*", help="directories of trained networks, or globs")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows = pd.DataFrame(columns=SCORE_COLUMNS)
-    if options.out.is_file():
-        rows = pd.read_csv(options.out, keep_default_na=False)[SCORE_COLUMNS]
-    done = set(zip(rows["method"], rows["network"], rows["seed"], strict=True))
-    for one in sorted(ae.zoo(*options.runs), key=lambda one: one.seed % 100):
-        missing = {name: method for name, method in METHODS.items() if (name, one.name, one.seed) not in done}
-        if missing:
+    rows = read_results(options.out) if options.out.is_file() else pd.DataFrame(columns=SCORE_COLUMNS)
+    rows = rows[SCORE_COLUMNS]
+    for one in sorted(ae.zoo(*options.runs, nulls=True), key=lambda one: (bits_of(one.name), one.seed % 100)):
+        own = (rows["network"] == one.name) & (rows["seed"] == one.seed)
+        done = {*rows.loc[own & rows["sum"].notna(), "method"]}
+        if one.origin == "null" and one.seed >= DEAR_SEEDS[bits_of(one.name)]:
+            done |= {*DEAR}
+        if missing := {name: method for name, method in METHODS.items() if name not in done}:
             model = one.load()
-            for name, method in missing.items():
-                rows.loc[len(rows)] = [name, *score_row(method, one, model)[1:]]
+            new = pd.DataFrame([[n, *score_row(m, one, model)[1:]] for n, m in missing.items()], columns=SCORE_COLUMNS)
+            rows = pd.concat([rows[~(own & rows["method"].isin(missing))], new], ignore_index=True)
             rows.to_csv(options.out, index=False, float_format="%.4g")
-            print(one.name, one.seed, f"{rows['seconds'].tail(len(missing)).sum():.0f} s", flush=True)
-    found = add_verdicts(rows)
-    columns = ["method", "network", "seed", "algorithm", "named", "score", "right", "seconds"]
-    found[columns].to_csv(options.out, index=False, float_format="%.4g")
+            print(one.name, one.seed, f"{new['seconds'].sum():.0f} s", flush=True)
+    found = add_verdicts(rows, LEAST_ACCURACY)
+    found = found.sort_values("method", key=lambda x: x.map([*METHODS].index), kind="stable")
+    found[COLUMNS].to_csv(options.out, index=False, float_format="%.4g")
     save_png(draw_confusion(found), options.out.with_suffix(".png"))
     print(table(found))
 

@@ -1,13 +1,15 @@
-"""Score a method that names a network's algorithm, on networks whose algorithm is known.
+"""Score a method that names a network's algorithm, on networks whose algorithm is known and on some that have none.
 
-There are two answers, since not every method can tell more: ``sum``, if the network forms the sum as one number and
-reads the digits from it (the paper's ERD), and ``carries``, if it forms the digits from carries and uses no sum.
+There are three answers, since not every method can tell more: ``sum``, if the network forms the sum as one number and
+reads the digits from it (the paper's ERD), ``carries``, if it forms the digits from carries and uses no sum, and
+``abstains``. Null networks (`catalog.nulls`) have no algorithm, so any name for one is a false discovery.
 """
 
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,114 +17,233 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from ..bundled import RESULTS
 from ..errors import UserError
 from ..interp.algorithms import algorithm_kind
 from ..interp.hooked import Hooked
 from ..models.references import PROGRAMS
 from ..runs.directory import Run
+from ..stats import clopper_pearson
 from ..system.files import run_path
+from ..tasks import Add
 from .loading import load_references, load_run, require_runs
+from .nulls import NULLS, make_null
 
 ALGORITHM_VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
+NAMES = tuple(ALGORITHM_VARIABLES)
 REFERENCE_SEEDS = range(2000, 2003)  # of references, as in paper/results/methods.csv; nothing was tuned on these
 MIN_INTERCHANGE_ACCURACY = 0.99  # for every token, of a network that was trained to compute by variables
-SCORE_COLUMNS = ["method", "network", "seed", "algorithm", "score", "seconds"]
-Method = Callable[[Hooked], float | str]
+NUM_RESAMPLES = 1000  # of the outcomes behind an interval
+SCORE_COLUMNS = ["method", "network", "kind", "origin", "seed", "algorithm"]
+SCORE_COLUMNS += ["score", "sum", "carries", "low", "high", "seconds"]
+Method = Callable[[Hooked], float | str | tuple[npt.ArrayLike, npt.ArrayLike]]
 
 
 @dataclass(frozen=True)
 class LabelledNetwork:
-    """A network that answers all pairs right, and its algorithm: ``sum``, ``carries``, or empty if it is not known.
+    """A network and its algorithm: ``sum``, ``carries``, ``none`` of a null network, or empty if it is not known.
 
-    ``sites`` hold the variables of a trained network. In a reference they depend on the seed:
+    All but null networks answer all pairs right. ``kind`` is shared by networks that resemble each other, and
+    ``origin`` is ``handcoded``, ``interchange`` (trained to compute by ``variables``), ``free`` or ``null``. ``sites``
+    hold the variables of a trained network. In a reference they depend on the seed:
     ``models.references.reference(name, seed)`` has their directions.
     """
 
     name: str
     seed: int
     algorithm: str
-    variables: tuple[str, ...]
-    sites: tuple[str, ...]
-    run: Path | None = None
-    """The run directory of a trained network."""
-
-    def load(self) -> Hooked:
-        return load_run(self.run, self.seed) if self.run else load_references(self.name, self.seed)[0]
+    kind: str
+    origin: str
+    load: Callable[[], Hooked] = field(repr=False, compare=False)
+    variables: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
 
 
-def zoo(*runs: str | Path) -> list[LabelledNetwork]:
-    """Networks written by hand for seven-bit addition, and trained networks of the given runs.
+def zoo(*runs: str | Path, nulls: bool = False) -> list[LabelledNetwork]:
+    """Networks written by hand for seven-bit addition, trained networks of the given runs, and null networks.
 
     Args:
         runs: directories or globs. A run with ``loss=interchange`` on the sum counts as ``sum``, on carry and xor as
             ``carries``, any other loss as unknown. A seed is included if it answers all pairs right and every token
-            follows at least 99% of the interchanges (`paper/scripts/zoo.sh` has the commands).
+            follows at least 99% of the interchanges (`paper/scripts/zoo.sh` has the commands). Networks trained on
+            random answers (``task=random_output``) count as null networks.
+        nulls: whether to add 100 null networks of five bits and 20 of seven, made from seeds (`catalog.nulls`).
 
     Raises:
         UserError: if there is no such run, or it is not finished.
     """
     networks = [
-        LabelledNetwork(name, seed, kind, ALGORITHM_VARIABLES[kind], ())
+        LabelledNetwork(name, seed, algorithm, name, "handcoded", partial(_reference, name, seed), variables)
         for name in PROGRAMS
-        if (kind := algorithm_kind(name))  # ``mixed`` uses both, ``local_remainder`` neither
+        if (algorithm := algorithm_kind(name))  # ``mixed`` uses both, ``local_remainder`` neither
+        for variables in [ALGORITHM_VARIABLES[algorithm]]
         for seed in REFERENCE_SEEDS
     ]
     paths = [path for pattern in runs for path in require_runs(str(pattern), "runs")]
-    return [*networks, *(network for path in paths for network in _labelled_networks(Run(path)))]
+    networks += [network for path in paths for network in _labelled_networks(Run(path))]
+    if nulls:
+        networks += [
+            LabelledNetwork(f"{bits}-bit {model} {kind}", seed, "none", kind, "null", make)
+            for kind, architectures in NULLS.items()
+            for model, by_bits in architectures.items()
+            for bits, seeds in by_bits.items()
+            for seed in seeds
+            for make in [partial(make_null, kind, model, bits, seed)]
+        ]
+    return networks
 
 
 def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = None) -> pd.DataFrame:
-    """Ask a method for the algorithm of each network: a table with one row of `add_verdicts` per network.
+    """Ask a method for the algorithm of each network, and print its row of `board` under those of other methods.
 
     Args:
-        method: network -> ``sum`` or ``carries``; or a number, larger if the network computes by the sum. A threshold
-            for the numbers of a kind of networks is fixed on the other kinds. NaN is an abstention: it names no
-            algorithm, and counts as wrong.
-        networks: networks of `zoo`; None for all of ``zoo()``.
+        method: network -> its evidence for the sum and that for carries, each a number, or outcomes per example (n,)
+            with that mean; or one number x, which stands for x and -x; or a name. NaN names no algorithm.
+        networks: networks of `zoo`; None for all of ``zoo(nulls=True)``.
+
+    Returns:
+        A row for each network, as `add_verdicts` judges them. ``score`` is the evidence for the sum minus that for
+        carries, and ``low`` and ``high`` are its 95% interval, if there are outcomes per example.
 
     Raises:
         UserError: if an argument has another type, or the method returns something else.
     """
     if not callable(method):
         raise UserError(f"score_method: received {method!r}; expected a function of a network")
-    networks = zoo() if networks is None else [networks] if isinstance(networks, LabelledNetwork) else [*networks]
+    if networks is None:
+        networks = zoo(nulls=True)
+    networks = [networks] if isinstance(networks, LabelledNetwork) else [*networks]
     if others := [network for network in networks if not isinstance(network, LabelledNetwork)]:
         raise UserError(f"score_method: received a {type(others[0]).__name__}; expected networks from zoo()")
     rows = [score_row(method, network, network.load()) for network in networks]
-    return add_verdicts(pd.DataFrame(rows, columns=SCORE_COLUMNS))
+    found = add_verdicts(pd.DataFrame(rows, columns=SCORE_COLUMNS))
+    compared = [found]
+    if (stored := RESULTS / "methods.csv").is_file():
+        same_networks = found[["network", "seed"]].drop_duplicates()
+        compared.insert(0, pd.read_csv(stored, keep_default_na=False).merge(same_networks))
+    print(board(pd.concat(compared)).to_string())
+    return found
 
 
 def score_row(method: Method, network: LabelledNetwork, model: Hooked) -> list[Any]:
     start = time.perf_counter()
-    score = method(model)
+    found = method(model)
     method_name = getattr(method, "__name__", "method")
-    with suppress(TypeError, ValueError):  # a tensor with one number, for example, is a score too
-        score = score if isinstance(score, str) else float(score)
-    if not isinstance(score, float) and not (isinstance(score, str) and score in ALGORITHM_VARIABLES):
-        accepted = f"a number, or {' or '.join(ALGORITHM_VARIABLES)}"
-        raise UserError(f"{method_name}: returned {score!r} for {network.name}; expected {accepted}")
-    return [method_name, network.name, network.seed, network.algorithm, score, time.perf_counter() - start]
+    score: float | str
+    low = high = np.nan
+    try:
+        if isinstance(found, str):
+            score, (of_sum, of_carries) = found, (float(found == name) for name in NAMES)
+            if found not in (*NAMES, "abstains"):
+                raise ValueError(found)
+        elif isinstance(found, tuple):
+            terms = [np.atleast_1d(np.asarray(term, dtype=float)) for term in found]
+            of_sum, of_carries = (float(term.mean()) for term in terms)
+            score = of_sum - of_carries
+            if max(map(len, terms)) > 1:
+                low, high = _bootstrap(*terms)
+        else:  # a tensor with one number, for example, is a score too
+            score = of_sum = float(found)
+            of_carries = -of_sum
+    except (TypeError, ValueError):
+        accepted = f"a number, a pair of them, {' or '.join(NAMES)}"
+        raise UserError(f"{method_name}: returned {found!r} for {network.name}; expected {accepted}") from None
+    about = [method_name, network.name, network.kind, network.origin, network.seed, network.algorithm]
+    return [*about, score, of_sum, of_carries, low, high, time.perf_counter() - start]
 
 
-def add_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns ``named``, the algorithm that the score names, and ``right``, empty if the algorithm is unknown.
+def _bootstrap(*terms: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """The 95% interval of the difference of two means, from resampled outcomes (n,); those of each on their own."""
+    rng = np.random.default_rng(0)
+    means = [term[rng.integers(len(term), size=(NUM_RESAMPLES, len(term)))].mean(1) for term in terms]
+    low, high = np.quantile(means[0] - means[1], [0.025, 0.975])
+    return float(low), float(high)
 
-    The networks of one name are a kind. The threshold for a kind is fixed on all others, since networks of one kind
-    resemble each other: a rule that has seen one of them would be judged on what it knows.
+
+def add_verdicts(rows: pd.DataFrame, least: Mapping[str, float] | None = None) -> pd.DataFrame:
+    """Add the columns ``named`` (``sum``, ``carries``, ``abstains``) and ``right``.
+
+    A method names the algorithm of `names_by_threshold` if its evidence for that algorithm is higher than in null
+    networks: above the k-th highest of n with as many bits and of another kind, k = max(1, floor((n + 1) / 40)). Two
+    terms at 2.5% each are false discoveries in 5%, if the kinds are alike. Without such nulls there is no bar.
+    ``named`` is empty where the two terms are not known, and ``right`` where the algorithm is not.
+
+    Args:
+        least: of methods whose evidence is an accuracy: the one that the algorithm with the higher accuracy must have.
     """
-    table = rows.assign(named=None, right=None).astype({"named": object, "right": object})
+    table = rows.assign(named=names_by_threshold(rows), right=None).astype({"named": object, "right": object})
+    bits, terms = rows["network"].map(bits_of), rows[[*NAMES]].apply(pd.to_numeric, errors="coerce")
+    for method, group in rows.groupby("method"):
+        accuracy = (least or {}).get(str(method))
+        if accuracy is not None:
+            table.loc[group.index, "named"] = terms.loc[group.index].fillna(-np.inf).idxmax(axis=1)
+        for (kind, size), own in group.groupby(["kind", bits[group.index]]):
+            nulls = group[(group["algorithm"] == "none") & (bits[group.index] == size) & (group["kind"] != kind)]
+            for name in NAMES:
+                named = own.index[table.loc[own.index, "named"] == name]
+                evidence, others = terms.loc[named, name], np.sort(terms.loc[nulls.index, name].dropna())[::-1]
+                if accuracy is not None:
+                    table.loc[named[~(evidence >= accuracy)], "named"] = "abstains"
+                elif len(others):
+                    bar = others[max(1, (len(others) + 1) // 40) - 1]
+                    table.loc[named[evidence <= bar], "named"] = "abstains"
+    table.loc[terms.isna().any(axis=1) & rows["score"].notna(), "named"] = None
+    judged = (table["algorithm"] != "") & table["named"].notna()
+    expected = table["algorithm"].replace("none", "abstains")
+    table.loc[judged, "right"] = (table["named"] == expected)[judged].astype(int)
+    return table
+
+
+def names_by_threshold(rows: pd.DataFrame) -> pd.Series:
+    """The algorithm that each score names if the method must answer; ``abstains`` where the score is NaN.
+
+    The threshold for a kind is fixed on all other kinds, since networks of one kind resemble each other: a rule that
+    has seen one of them would be judged on what it knows.
+    """
+    result = pd.Series("abstains", rows.index, dtype=object)
     for _, group in rows.groupby("method"):
         scores, is_sum = pd.to_numeric(group["score"], errors="coerce"), group["algorithm"] == "sum"
-        for name, kind in group.groupby("network"):
-            named, own = kind["score"], scores[kind.index]
+        for name, kind in group.groupby("kind"):
+            own = scores[kind.index]
             if own.notna().any():
-                others = (group["network"] != name) & (group["algorithm"] != "")
+                others = (group["kind"] != name) & group["algorithm"].isin(NAMES)
                 threshold = fit_threshold(scores[others].to_numpy(), is_sum[others].to_numpy())
-                named = named.where(own.isna(), np.where(own >= threshold, "sum", "carries"))
-            table.loc[kind.index, "named"] = named
-    known = table["algorithm"] != ""
-    table.loc[known, "right"] = (table["named"] == table["algorithm"])[known].astype(int)
-    return table
+                result[kind.index] = np.where(own.isna(), "abstains", np.where(own >= threshold, *NAMES))
+            answers = kind["score"][kind["score"].isin(NAMES)]
+            result[answers.index] = answers
+    return result
+
+
+def board(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row for each method, of rows with verdicts: networks with an algorithm that it is right and wrong about or
+    abstains from, and null networks in which it names one, with a 95% Clopper-Pearson interval."""
+    lines = {}
+    for method, group in rows[rows["named"].isin([*NAMES, "abstains"])].groupby("method", sort=False):
+        named, known = group["named"] != "abstains", group["algorithm"].isin(NAMES)
+        right = group["named"] == group["algorithm"]
+        counts = {"right": right & known, "wrong": named & ~right & known, "abstained": ~named & known}
+        nulls = group["algorithm"] == "none"
+        line = {name: int(found.sum()) for name, found in counts.items()}
+        lines[method] = line | {"named in nulls": format_share(int((named & nulls).sum()), int(nulls.sum()))}
+    return pd.DataFrame.from_dict(lines, orient="index").rename_axis("method")
+
+
+def format_share(hits: int, n: int) -> str:
+    """A count with its 95% interval.
+
+    >>> format_share(1, 20)
+    '1 of 20 [0%, 25%]'
+    """
+    if not n:
+        return ""
+    low, high = clopper_pearson(hits, n)
+    return f"{hits} of {n} [{low:.0%}, {high:.0%}]"
+
+
+def bits_of(network: str) -> int:
+    """The bits that a network of the zoo adds; the names of those written by hand, for seven bits, do not say it."""
+    match = re.match(r"(\d+)-bit ", network)
+    return int(match[1]) if match else 7
 
 
 def fit_threshold(scores: npt.NDArray[np.float64], is_sum: npt.NDArray[np.bool_]) -> float:
@@ -147,13 +268,20 @@ def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     settings = run.config()
     if settings["data"].get("examples") is not None:  # right on the examples drawn is not right on all
         return
-    config = settings["model"]
+    config, bits = settings["model"], settings["task"]["bits"]
+    if settings["task"].get("name") == "random_output":
+        for seed in (int(entry["seed"]) for entry in run.summary()["seeds"]):
+            load = partial(_as_adder, run.path, seed)
+            yield LabelledNetwork(
+                f"{bits}-bit {config['name']} random answers", seed, "none", "random answers", "null", load
+            )
+        return
     variable_sites = config["loss"].get("variables") or {}  # variable -> its site, and its coordinates there
     variables = [name for name in variable_sites if name != "prefix"]  # either algorithm may follow it
     algorithm = next((name for name, names in ALGORITHM_VARIABLES.items() if {*variables} == {*names}), "")
     sites = tuple(dict.fromkeys(str(place["site"]) for place in variable_sites.values() if "dims" in place))
     causal_model = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
-    name = f"{settings['task']['bits']}-bit {config['name']} {'+'.join(variables) or 'none'} {causal_model}".strip()
+    name = f"{bits}-bit {config['name']} {'+'.join(variables) or 'none'} {causal_model}".strip()
     worst_interchange_accuracy: dict[int, float] = {}  # by seed, over its variables and tokens
     if variable_sites:
         tokens = pd.read_csv(run_path(run.tokens_file))
@@ -162,4 +290,15 @@ def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     for entry in run.summary()["seeds"]:
         seed, right = int(entry["seed"]), entry["train_seq_acc"] == entry["val_seq_acc"] == 1
         if right and worst_interchange_accuracy.get(seed, 0.0 if variable_sites else 1.0) >= MIN_INTERCHANGE_ACCURACY:
-            yield LabelledNetwork(name, seed, algorithm, tuple(variable_sites), sites, run.path)
+            origin, load = "interchange" if variable_sites else "free", partial(load_run, run.path, seed)
+            yield LabelledNetwork(name, seed, algorithm, name, origin, load, tuple(variable_sites), sites)
+
+
+def _reference(name: str, seed: int) -> Hooked:
+    return load_references(name, seed)[0]
+
+
+def _as_adder(run: Path, seed: int) -> Hooked:
+    """A network that learned random answers, asked as if it added."""
+    model = load_run(run, seed)
+    return Hooked(model.network, task=Add(model.task.bits), name=model.name, seed=seed)

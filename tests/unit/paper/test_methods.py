@@ -11,7 +11,7 @@ from paper.studies.methods import area_under_curve
 def scored(scores: np.ndarray) -> pd.DataFrame:
     """Of 24 networks: three kinds of either algorithm, four seeds each."""
     kinds = [(f"{algorithm} {k}", algorithm) for algorithm in ("sum", "carries") for k in range(3) for _ in range(4)]
-    return pd.DataFrame(kinds, columns=["network", "algorithm"]).assign(score=scores)
+    return pd.DataFrame(kinds, columns=["kind", "algorithm"]).assign(score=scores)
 
 
 def test_interval_of_the_area_holds_one_half_for_noise():

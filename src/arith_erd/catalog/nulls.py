@@ -1,0 +1,113 @@
+"""Null networks: the interface of a network that adds, and no algorithm inside. Each is made from its seed.
+
+``untrained`` has initial weights. ``shuffled`` has the weights of a trained network in random order within each array:
+of the first layers of ``add-nanogpt`` or ``add-transformer``, and of its position table as much as the task needs.
+``table`` is a nanoGPT that answers right from a table of all pairs. It is slow at seven bits, since a
+look-up compares the activation with all of them.
+"""
+
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..digits import ONE, ZERO
+from ..interp.hooked import Hooked
+from ..models import NanoGPT, Transformer
+from ..models.network import Network
+from ..models.weights import initialise
+from ..tasks import Add
+from .loading import load_pretrained
+
+NUM_LAYERS = 3  # as in the small networks of `paper/scripts/zoo.sh`
+SHARPNESS = 100.0  # cosines of different pairs stay below 0.9, so the own pair outweighs all others
+LOUDNESS = 10.0  # the answer, in lengths of the residual stream
+ARCHITECTURES: dict[str, type[Network]] = {"nanogpt": NanoGPT, "transformer": Transformer}
+NULLS = {
+    "untrained": {"nanogpt": {5: range(20), 7: range(5)}, "transformer": {5: range(20), 7: range(5)}},
+    "shuffled": {"nanogpt": {5: range(20), 7: range(5)}, "transformer": {5: range(20), 7: range(5)}},
+    "table": {"nanogpt": {5: range(20)}},
+}
+"""Kind -> architecture -> bits -> seeds."""
+
+
+def make_null(kind: str, architecture: str, bits: int, seed: int) -> Hooked:
+    """A null network for addition, of three layers and the default width."""
+    task = Add(bits)
+    make = partial(ARCHITECTURES[architecture], task.prompt_length, task.width, num_layers=NUM_LAYERS)
+    network = initialise(make, seed)
+    if kind == "shuffled":
+        network.load_state_dict(_shuffled_weights(network, architecture, seed))
+    elif kind == "table":
+        _answer_from_table(network, task, seed)
+    return Hooked(network, task=task, name=f"{kind} {architecture}", seed=seed)
+
+
+def _shuffled_weights(network: Network, architecture: str, seed: int) -> dict[str, Tensor]:
+    generator, shuffled = torch.Generator().manual_seed(seed), {}
+    for name, own in network.state_dict().items():
+        values = _trained_weights(architecture)[name][: len(own)].flatten()
+        shuffled[name] = values[torch.randperm(len(values), generator=generator)].view_as(own)
+    return shuffled
+
+
+@cache
+def _trained_weights(architecture: str) -> dict[str, Tensor]:
+    return load_pretrained(f"add-{architecture}").network.state_dict()
+
+
+def _answer_from_table(network: Any, task: Add, seed: int) -> None:
+    """Add an embedding of the pair to a nanoGPT's input, and let its last MLP look the answer up."""
+    examples, generator = task.examples(), torch.Generator().manual_seed(seed)
+    size = network.embedding.embedding_dim
+    codes = torch.randn(len(examples), size, generator=generator)
+    codes = F.normalize(codes - codes.mean(1, keepdim=True)) * size**0.5  # what a LayerNorm leaves as it is
+    network.positions = PairEmbedding(network.positions, task, codes)
+    tokens = LOUDNESS * size**0.5 * F.normalize(network.embedding.weight.detach(), dim=1)
+    network.blocks[-1].feed_forward.sublayer = Lookup(codes, torch.as_tensor(examples.completion), tokens)
+
+
+class PairEmbedding(nn.Module):
+    """Position embeddings and, at each position of the answer, a code of the pair: codes (N, C) of all N pairs."""
+
+    places: Tensor  # (P,): what a digit of the prompt adds to the number of the pair
+    codes: Tensor
+
+    def __init__(self, positions: nn.Module, task: Add, codes: Tensor) -> None:
+        super().__init__()
+        self.positions, self.prompt_length = positions, task.prompt_length
+        operands = {"a": task.limit, "b": 1}
+        places = [operands[name[0]] * 2 ** int(name[1:]) if name[0] in operands else 0 for name in task.prompt_names]
+        self.register_buffer("places", torch.tensor(places))
+        self.register_buffer("codes", codes)
+
+    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """Embeddings (B, P + t, C) of tokens (B, P + t) -> the same with codes at the last t positions."""
+        x, prompt = self.positions(x, tokens), tokens[:, : self.prompt_length]
+        code = self.codes[((prompt - ZERO) * self.places).sum(1)]
+        return torch.cat([x[:, : self.prompt_length], x[:, self.prompt_length :] + code[:, None]], dim=1)
+
+
+class Lookup(nn.Module):
+    """A table: completions (N, m) by the codes (N, C) of the pairs. The nearest code to an activation wins.
+
+    It writes the embedding of the token, ``tokens`` (V, C).
+    """
+
+    codes: Tensor
+    ones: Tensor
+    tokens: Tensor
+
+    def __init__(self, codes: Tensor, completions: Tensor, tokens: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("codes", F.normalize(codes))
+        self.register_buffer("ones", (completions == ONE).to(codes))
+        self.register_buffer("tokens", tokens)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Activations (B, t, C) at the answer's positions, normalised -> what they answer (B, t, C)."""
+        weights = (SHARPNESS * F.normalize(x, dim=-1) @ self.codes.T).softmax(-1)  # (B, t, N)
+        one = (weights @ self.ones[:, : x.shape[1]]).diagonal(dim1=-2, dim2=-1)[..., None]  # (B, t, 1)
+        return one * self.tokens[ONE] + (1 - one) * self.tokens[ZERO]

@@ -1,0 +1,64 @@
+"""Null networks come from their seeds and compute nothing: a table is right, and interchanges in it are at chance."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+import arith_erd as ae
+from arith_erd.catalog.nulls import NULLS, _trained_weights, make_null
+from arith_erd.interp.das import DASConfig
+from arith_erd.interp.das_controls import ControlledDAS
+
+KINDS = [(kind, model) for kind, models in NULLS.items() for model in models]
+
+
+def test_zoo_has_a_hundred_null_networks_of_five_bits_with_names_of_their_own():
+    nulls = [one for one in ae.zoo(nulls=True) if one.origin == "null"]
+    assert [one.algorithm for one in nulls] == ["none"] * len(nulls)
+    assert len({(one.name, one.seed) for one in nulls}) == len(nulls)
+    assert Counter(one.name[0] for one in nulls) == {"5": 100, "7": 20}
+    assert ae.zoo() == [one for one in ae.zoo(nulls=True) if one.origin != "null"]
+
+
+@pytest.mark.parametrize(("kind", "model"), KINDS)
+def test_seed_decides_the_network(kind: str, model: str):
+    first, again, other = (
+        make_null(kind, model, 5, seed).run(ae.Add(5).examples([3, 30], [5, 17])) for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, again)
+    assert not torch.allclose(first, other)
+
+
+@pytest.mark.parametrize("model", NULLS["shuffled"])
+def test_shuffled_weights_are_the_trained_ones_in_another_order(model: str):
+    """A position table of seven bits is cut to five; all else is kept."""
+    trained, state = _trained_weights(model), make_null("shuffled", model, 5, 0).network.state_dict()
+    for name, weights in state.items():
+        whole = trained[name][: len(weights)]
+        assert torch.equal(weights.flatten().sort().values, whole.flatten().sort().values)
+        assert weights.dim() < 2 or not torch.equal(weights, whole)
+
+
+def test_table_is_right_and_interchanges_of_anything_but_the_answer_are_at_chance():
+    """Chance: half of the balanced accuracy, from the tokens that should not change."""
+    model, task = make_null("table", "nanogpt", 5, 0), ae.Add(5)
+    assert model.accuracy() == 1
+    config = DASConfig(num_train=64, num_validation=64, num_test=256, steps=5, batch_size=64)
+    for variable, position in (("sum", None), ("carry", 2)):
+        for site in ("dec.1", "dec.2"):
+            search = ControlledDAS(model, ae.CausalModel(task), site, position, config)
+            assert search.score(variable, 1) == pytest.approx(0.5, abs=0.06)
+    base, source = task.examples(np.arange(32), np.arange(32)[::-1]), task.examples(np.arange(32), np.arange(32))
+    _, cache = model.run_with_cache(source, ["dec.3"])
+    answer = model.run(base, [ae.Replace("dec.3", None, cache["dec.3"])]).argmax(-1)
+    assert np.array_equal(answer.numpy(), source.completion)
+
+
+def test_outcomes_of_a_search_have_its_score_as_mean():
+    config = DASConfig(num_train=32, num_validation=32, num_test=128, steps=0, batch_size=32)
+    search = ControlledDAS(make_null("untrained", "nanogpt", 5, 0), ae.CausalModel(ae.Add(5)), "dec.1", None, config)
+    outcomes = search.outcomes("sum", 1)
+    assert outcomes.shape == (128,)
+    assert float(outcomes.mean()) == pytest.approx(search.score("sum", 1))
