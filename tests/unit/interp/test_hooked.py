@@ -97,7 +97,7 @@ def test_one_run_serves_several_sites_and_other_decoder_inputs() -> None:
         steer = Steer(site, None, ONES.repeat(2))
         assert torch.equal(resumed[site](steer), model.run(CLEAN, steer))
     hook.remove()
-    prompt, answer_in = model.inputs(CLEAN)
+    prompt = model.inputs(CLEAN)[0]
     other = model.inputs(OTHER)[1][:, :3]
     steer = Steer("dec.1", "r1", ONES.repeat(2))
     assert torch.equal(model.resume_from("enc.3", CLEAN)(steer, other), model.run((prompt, other), steer))
