@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 PAPER = (
     "article.md",
     "preregistration-2.md",
+    "preregistration-3.md",
     "preregistration-nulls.md",
     "found/*.md",
     "results/preregistration.md",
