@@ -22,7 +22,7 @@ from scipy.stats import spearmanr
 
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
-from arith_erd.mechanism.certificate import RIVAL, RULE, Certificate, blocks, certificate
+from arith_erd.mechanism.certificate import CLEAR, RIVAL, RULE, Certificate, blocks, certificate
 from arith_erd.plots.style import BLUE, format_axes, save_png, set_panel_title, subplots
 from arith_erd.runs.directory import Run
 from arith_erd.stats import clopper_pearson
@@ -37,14 +37,19 @@ MAX_RULE, MAX_STUCK = 0.05, 0.15
 
 
 def fingerprints(found: Certificate) -> pd.DataFrame:
-    """For each bit: the share ``right`` after a right prefix, and the fingerprints of the preregistration."""
+    """For each bit: the share ``right`` after a right prefix, and the fingerprints of the preregistration.
+
+    ``clear_rule`` was added after the first count: it is ``rule`` at least `CLEAR` away from a rounding point, where
+    there are no ties.
+    """
     contrasts = found.contrasts()
     differ = contrasts[(contrasts["algorithm"] == RULE) & (contrasts["against"] == RIVAL)]
-    differ = differ.assign(right=differ["right"] * differ["n"]).groupby("bit")[["right", "n"]].sum()
+    differ = differ.assign(right=differ["right"] * differ["n"])
+    whole, clear = (rows.groupby("bit")[["right", "n"]].sum() for rows in (differ, differ[differ["distance"] >= CLEAR]))
     answer, pairs = found.task.examples().answer, np.arange(found.task.size)
     table = found.precision().set_index("bit")
     table["right"] = [(bits[pairs, answer % 2**t] == answer >> t & 1).mean() for t, bits in enumerate(found.answers)]
-    table["rule"] = differ["right"] / differ["n"]
+    table["rule"], table["clear_rule"] = whole["right"] / whole["n"], clear["right"] / clear["n"]
     table["slope"] = pd.Series(dict(slopes(found)))
     return table.reset_index()
 
@@ -151,10 +156,13 @@ def ranges() -> str:
     """Fingerprints of learned bits: median, and the middle 90% of the networks."""
     rows = pd.read_csv(FILE)
     rows = rows[rows["right"] >= LEARNED]
-    lines = [["bit", "networks", *(names := ("threshold", "sigma", "slope", "rule"))]]
+    lines = [["bit", "networks", *(names := ("threshold", "sigma", "slope", "rule", "clear_rule"))]]
     for bit, of_bit in rows[rows["bit"] >= BITS.start].groupby("bit"):
-        middle = (of_bit[name].quantile([0.05, 0.5, 0.95]).tolist() for name in names)
-        lines.append([str(bit), str(len(of_bit)), *(f"{m:.2f} [{low:.2f}, {high:.2f}]" for low, m, high in middle)])
+        cells = []
+        for name in names:
+            low, median, high = of_bit[name].quantile([0.05, 0.5, 0.95])
+            cells.append("" if np.isnan(median) else f"{median:.2f} [{low:.2f}, {high:.2f}]")
+        lines.append([str(bit), str(len(of_bit)), *cells])
     return markdown(*lines)
 
 
