@@ -40,7 +40,7 @@ for rules in "model=nanogpt seed=0-4" "model=transformer model.optimizer.lr=1e-3
     follow lookahead_carry "$carries" $small trainer.max_epochs=$no_prefix_epochs
     follow local_remainder "$total" $small trainer.max_epochs=100
 done
-# Null networks of `ae.zoo`: so short a training learns the share of ones, and no pair. 4 minutes.
+# Null networks of `ae.zoo`: so short a training learns the share of ones, and no pair. 19 minutes beside other work.
 train task=random_output task.bits=5 model=nanogpt model.net.num_layers=3 data.batch_size=32 trainer.max_epochs=60 seed=0-7
 # Seven bits. 6 hours of nanoGPT, 2 of the Transformer.
 large="model=nanogpt model.net.num_layers=3 data.batch_size=32 seed=0-4"
