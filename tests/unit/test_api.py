@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from wandb.sdk.lib.exit_hooks import ExitHooks
 
 import arith_erd as ae
 from arith_erd import UserError
@@ -195,6 +196,14 @@ def test_every_probe_of_a_network_with_sites_of_its_own_gives_rows_or_says_what_
     assert "iia_sum" in answer.rows
     assert "iia_carry" not in answer.rows
     assert answer.figure().axes
+
+
+def test_place_of_an_exit_is_in_the_users_code_even_if_wandb_wraps_exits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "exit", sys.exit)  # restored after the test, as is the next one
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    ExitHooks().hook()
+    with pytest.raises(UserError, match=r"^test_api\.py, line \d+: SystemExit: 0; expected a result"):
+        ae.probe(Leaving, ae.Hooked(ae.NanoGPT(7, 4, num_layers=1), task=ae.Add(bits=3)))
 
 
 def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypatch):

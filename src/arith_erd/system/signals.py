@@ -171,7 +171,8 @@ def exits_are_errors() -> Iterator[None]:
             raise error.__context__ from None
         if type(error).__module__.startswith("lightning."):  # after a SIGTERM that the caller's program does not catch
             raise
-        last = traceback.extract_tb(error.__traceback__)[-1]
+        frames = traceback.extract_tb(error.__traceback__)
+        last = next((x for x in reversed(frames) if "site-packages" not in x.filename), frames[-1])  # wandb wraps exit
         place = f"{os.path.basename(last.filename)}, line {last.lineno}"
         raise UserError(f"{place}: {first_line(error)}; expected a result, or an error such as ValueError") from error
 
