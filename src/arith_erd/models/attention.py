@@ -1,23 +1,33 @@
 """Attention that is fast on the sizes of these models: thousands of rows with 8 to 30 entries."""
 
 import math
+import os
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
+from ..errors import bad_value
 from .dropout import Dropout
 from .network import HookPoint
 from .positions import Rotary
 
 
+def variant(x: Tensor) -> str:
+    """How attention is computed, by name: without compilation always by the ``library``, `attend` itself."""
+    if not torch.compiler.is_compiling():
+        return "library"
+    return CHOSEN or ("innermost" if x.device.type == "cpu" else "library")
+
+
 def batch_innermost(x: Tensor) -> bool:
-    """Whether attention keeps examples side by side in memory, as it does when compiled for a CPU.
+    """Whether attention keeps examples side by side in memory, by default when compiled for a CPU.
 
     A product of 15 x 8 with 8 x 15 is too small for any library. As sums of products over neighbouring examples it
     becomes a loop that the compiler vectorises, and a layer takes 0.8 of the time. Without compilation a sum of
-    products would store every product, and a GPU has kernels for batches of small matrices.
+    products would store every product.
     """
-    return torch.compiler.is_compiling() and x.device.type == "cpu"
+    return variant(x) == "innermost"
 
 
 def project_in(linear: nn.Linear, x: Tensor) -> Tensor:
@@ -59,8 +69,8 @@ def attend(
     the hook point of the weights (B, nh, T, S).
     """
     hooked = pattern is not None and pattern.is_hooked
-    if batch_innermost(q) and not hooked:
-        return attend_innermost(q, k, v, mask, dropout)
+    if not hooked and (chosen := variant(q)) != "library":
+        return ATTENTION[chosen](q, k, v, mask, dropout)
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (B, nh, T, S)
     if mask is not None:
         scores = scores.masked_fill(mask, float("-inf"))
@@ -89,6 +99,15 @@ def attend_innermost(
         weights = dropout(weights, batch_axis=3)
     z = (weights[:, None] * v[:, :, None]).sum(3)  # (nh, hs, T, B)
     return z.permute(3, 0, 2, 1)
+
+
+ATTENTION: dict[str, Callable[..., Tensor]] = {"innermost": attend_innermost}
+"""Variants of `attend` for compiled packs, by name: equal up to rounding, with the same dropout masks."""
+
+CHOSEN = os.environ.get("ARITH_ERD_ATTENTION")
+"""The variant of compiled attention, for measurements; None for the device's default. It is no part of a run's name."""
+if CHOSEN not in (None, "library", *ATTENTION):
+    raise bad_value("ARITH_ERD_ATTENTION", CHOSEN, f"library, {', '.join(ATTENTION)}, or no such variable")
 
 
 class Heads(nn.Module):

@@ -1,14 +1,22 @@
 """Our attention has the values and gradients of softmax attention."""
 
+from functools import partial
+from unittest.mock import Mock
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from arith_erd.models.attention import attend, project_in, project_out
+from arith_erd.models import NanoGPT, Transformer, attention
+from arith_erd.models.attention import ATTENTION, attend, project_in, project_out
 from arith_erd.models.dropout import Dropout
 from arith_erd.models.network import HookPoint
+from arith_erd.tasks import Add
+from arith_erd.training.pack import Pack
+
+TOLERANCES = {torch.float64: {"rtol": 1e-9, "atol": 1e-12}, torch.float32: {"rtol": 1e-4, "atol": 2e-6}}
 
 
 def softmax_attention(q, k, v, mask=None):
@@ -59,3 +67,29 @@ def test_projections_compiled_for_a_cpu_are_linear(bias, monkeypatch):
     torch.testing.assert_close(project_in(linear, x), linear(x))
     torch.testing.assert_close(project_out(linear, x), linear(x))
     assert project_in(linear, x).permute(2, 1, 0).is_contiguous()
+    monkeypatch.setattr(attention, "CHOSEN", "library")
+    assert project_in(linear, x).is_contiguous()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", ["library", *ATTENTION])
+@pytest.mark.parametrize(("network", "replicas"), [(Transformer, 3), (Transformer, 1), (NanoGPT, 3), (NanoGPT, 1)])
+def test_every_variant_trains_a_pack_as_the_plain_form_does(network, replicas, name, dtype, monkeypatch):
+    """Losses and gradients of a step with dropout, as traced for a compiler, stacked and single."""
+    examples, net = Add(3).examples(), {"d_model": 16, "num_heads": 2, "num_layers": 2, "dropout": 0.5}
+    pack = Pack(partial(network, Add(3).prompt_length, Add(3).width, **net), range(replicas)).to(dtype)
+    batch = [torch.from_numpy(x)[:20].expand(replicas, -1, -1) for x in (examples.prompt, examples.completion)]
+
+    def losses_and_gradients():
+        pack.zero_grad()
+        losses = pack.losses(*batch, step=3)
+        losses.sum().backward()
+        return losses.detach(), [p.grad for p in pack.parameters()]
+
+    expected = losses_and_gradients()
+    used = Mock(wraps=ATTENTION.get(name))
+    monkeypatch.setattr(attention, "CHOSEN", name)
+    monkeypatch.setitem(ATTENTION, name, used)
+    monkeypatch.setattr("torch.compiler.is_compiling", lambda: True)
+    torch.testing.assert_close(losses_and_gradients(), expected, **TOLERANCES[dtype])
+    assert used.called is (name != "library")
