@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
@@ -101,7 +102,23 @@ def attend_innermost(
     return z.permute(3, 0, 2, 1)
 
 
+def attend_triton(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: Dropout | None = None
+) -> Tensor:
+    """`attend` by a kernel of our own, for CUDA; long sequences and masks that differ by example are left to loops."""
+    from .triton_attention import MAX_LENGTH, attention  # not at the top: Triton is a part of torch for CUDA only
+
+    if max(q.shape[-2], k.shape[-2]) > MAX_LENGTH or (mask is not None and mask.dim() > 2):
+        return attend_innermost(q, k, v, mask, dropout)
+    q, k, v = (x.transpose(-3, -2) for x in (q, k, v))  # (B, T or S, nh, hs)
+    if dropout is None or not dropout.training or dropout.p == 0:
+        return attention(q, k, v, mask, None, 0.0).transpose(-3, -2)
+    return attention(q, k, v, mask, dropout.key[None], dropout.p).transpose(-3, -2)  # type: ignore[index]
+
+
 ATTENTION: dict[str, Callable[..., Tensor]] = {"innermost": attend_innermost}
+if find_spec("triton"):
+    ATTENTION["triton"] = attend_triton
 """Variants of `attend` for compiled packs, by name: equal up to rounding, with the same dropout masks."""
 
 CHOSEN = os.environ.get("ARITH_ERD_ATTENTION")

@@ -6,8 +6,8 @@ So a replica drops the same activations whether it is trained alone or in a pack
 import torch
 from torch import Tensor, nn
 
-_MULTIPLIERS = (0x7FEB352D, 0x846CA68B - (1 << 32))  # constants of "lowbias32", a published integer hash with low bias
-_SIGNS = 0x80008000 - (1 << 32)  # with these bits flipped, both halves of an int32 compare like unsigned numbers
+MULTIPLIERS = (0x7FEB352D, 0x846CA68B - (1 << 32))  # constants of "lowbias32", a published integer hash with low bias
+SIGNS = 0x80008000 - (1 << 32)  # with these bits flipped, both halves of an int32 compare like unsigned numbers
 
 
 def _xor_shift(x: Tensor, bits: int) -> Tensor:
@@ -17,9 +17,14 @@ def _xor_shift(x: Tensor, bits: int) -> Tensor:
 
 def hash32(x: Tensor, key: Tensor | int = 0) -> Tensor:
     """Hash int32 numbers; each ``key`` gives another bijection. Overflow wraps alike on every device."""
-    x = _xor_shift(x, 16) * _MULTIPLIERS[0]
-    x = _xor_shift(x ^ key, 15) * _MULTIPLIERS[1]
+    x = _xor_shift(x, 16) * MULTIPLIERS[0]
+    x = _xor_shift(x ^ key, 15) * MULTIPLIERS[1]
     return _xor_shift(x, 16)
+
+
+def drop_threshold(p: float) -> int:
+    """Of random int32 numbers, of which the upper half counts, the smallest that keeps an element."""
+    return (min(round(p * (1 << 16)), (1 << 16) - 1) - (1 << 15)) << 16
 
 
 def keep_mask(key: Tensor, shape: torch.Size, p: float, batch_axis: int = 0) -> Tensor:
@@ -32,16 +37,16 @@ def keep_mask(key: Tensor, shape: torch.Size, p: float, batch_axis: int = 0) -> 
     count = shape.numel()
     batch_first = shape[batch_axis : batch_axis + 1] + shape[:batch_axis] + shape[batch_axis + 1 :]
     half = (count + 1) // 2
-    threshold = (min(round(p * (1 << 16)), (1 << 16) - 1) - (1 << 15)) << 16  # for the upper half of an int32
+    threshold = drop_threshold(p)
     if torch.compiler.is_compiling():
         # The same, element by element: Inductor does not vectorise concatenation, and hashes are cheap. The numbers
         # are permuted before they are hashed, so that Inductor writes the mask in the order in which it is read.
         index = torch.arange(count, dtype=torch.int32, device=key.device).view(batch_first).movedim(0, batch_axis)
         second = index >= half
-        random = hash32(torch.where(second, index - half, index) + key[0], key[1]) ^ _SIGNS
+        random = hash32(torch.where(second, index - half, index) + key[0], key[1]) ^ SIGNS
         keep = torch.where(second, random, random << 16) >= threshold
     else:
-        random = hash32(torch.arange(half, dtype=torch.int32, device=key.device) + key[0], key[1]) ^ _SIGNS
+        random = hash32(torch.arange(half, dtype=torch.int32, device=key.device) + key[0], key[1]) ^ SIGNS
         keep = torch.cat([(random << 16) >= threshold, random >= threshold])[:count]
         keep = keep.view(batch_first).movedim(0, batch_axis)
     return keep * (1 / (1 - p))

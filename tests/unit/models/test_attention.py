@@ -1,5 +1,6 @@
 """Our attention has the values and gradients of softmax attention."""
 
+import os
 from functools import partial
 from unittest.mock import Mock
 
@@ -16,6 +17,9 @@ from arith_erd.models.network import HookPoint
 from arith_erd.tasks import Add
 from arith_erd.training.pack import Pack
 
+needs_triton = pytest.mark.skipif(
+    "triton" not in ATTENTION or os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton and TRITON_INTERPRET=1"
+)
 TOLERANCES = {torch.float64: {"rtol": 1e-9, "atol": 1e-12}, torch.float32: {"rtol": 1e-4, "atol": 2e-6}}
 
 
@@ -72,7 +76,7 @@ def test_projections_compiled_for_a_cpu_are_linear(bias, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("name", ["library", *ATTENTION])
+@pytest.mark.parametrize("name", ["library", "innermost", pytest.param("triton", marks=needs_triton)])
 @pytest.mark.parametrize(("network", "replicas"), [(Transformer, 3), (Transformer, 1), (NanoGPT, 3), (NanoGPT, 1)])
 def test_every_variant_trains_a_pack_as_the_plain_form_does(network, replicas, name, dtype, monkeypatch):
     """Losses and gradients of a step with dropout, as traced for a compiler, stacked and single."""
@@ -93,3 +97,24 @@ def test_every_variant_trains_a_pack_as_the_plain_form_does(network, replicas, n
     monkeypatch.setattr("torch.compiler.is_compiling", lambda: True)
     torch.testing.assert_close(losses_and_gradients(), expected, **TOLERANCES[dtype])
     assert used.called is (name != "library")
+
+
+@needs_triton
+@pytest.mark.parametrize(("queries", "size", "heads"), [(20, 8, 8), (3, 5, 3), (33, 64, 1)])
+def test_triton_kernels_take_any_size_and_drop_the_same_weights(queries, size, heads):
+    generator = torch.Generator().manual_seed(0)
+    q = torch.randn(3, heads, queries, size, generator=generator, requires_grad=True)
+    k, v = (torch.randn(3, heads, 17, size, generator=generator, requires_grad=True) for _ in range(2))
+    mask = torch.rand(queries, 17, generator=generator) < 0.5
+    mask[:, 0] = False
+    dropout = Dropout(0.3).train()
+    dropout.key = torch.tensor([-7, 9], dtype=torch.int32)
+    results = []
+    for form in (attend, ATTENTION["triton"]):
+        z = form(q, k, v, mask, dropout)
+        results.append([z, *torch.autograd.grad(z.square().sum(), (q, k, v))])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)
+    uniform, one_hot = torch.zeros(1, 2, 17, 17), torch.eye(17).expand(1, 2, 17, 17)
+    masks = [form(uniform, uniform, one_hot, None, dropout) > 0 for form in (attend, ATTENTION["triton"])]
+    assert torch.equal(*masks)
+    assert not masks[0].all()
