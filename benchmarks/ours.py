@@ -1,5 +1,6 @@
 """What is measured of this package. Each function runs in a process of its own, so that its peak memory is its own."""
 
+import math
 import resource
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from arith_erd.training.build import build_module, build_task_data, make_trainer
 from arith_erd.training.callbacks import EpochProgress, MetricsWriter
 from arith_erd.training.checkpoint import CheckpointWriter
 from arith_erd.training.data import TaskData, evaluation_batch_size
+from arith_erd.training.module import LitPack
 from arith_erd.training.pack import should_compile
 
 WARM_UP = 1024  # examples: 8 steps at the default batch size
@@ -95,15 +97,20 @@ def time_steps(job: Job, steps: int, repeats: int) -> dict[str, Any]:
     Returns:
         ``seconds_per_step``, one for each of ``repeats``; ``memory`` in bytes.
     """
-    all_data, seconds = build_task_data(job), []
-    module = build_module(job, training_device(job), all_data)
-    for num_examples in (WARM_UP, *[steps * job.data.batch_size] * repeats):
-        data, clock = shortened(all_data, num_examples, 0), Clock()
-        trainer = make_trainer(replace(job.trainer, max_epochs=1), [clock])
-        trainer.limit_val_batches = 0
-        trainer.fit(module, data)
-        seconds.append(clock.seconds["total"] / data.steps_per_epoch)
-    return {"steps": data.steps_per_epoch, "seconds_per_step": seconds[1:], "memory": peak_memory()}
+    data = build_task_data(job)
+    module = build_module(job, training_device(job), data)
+    fit_steps(job, module, data, math.ceil(WARM_UP / job.data.batch_size))
+    seconds = [fit_steps(job, module, data, steps) for _ in range(repeats)]
+    return {"steps": min(steps, data.steps_per_epoch), "seconds_per_step": seconds, "memory": peak_memory()}
+
+
+def fit_steps(job: Job, module: LitPack, data: TaskData, steps: int) -> float:
+    """Train for some steps, at most an epoch, as a run does; seconds a step."""
+    data, clock = shortened(data, steps * job.data.batch_size, 0), Clock()
+    trainer = make_trainer(replace(job.trainer, max_epochs=1), [clock])
+    trainer.limit_val_batches = 0
+    trainer.fit(module, data)
+    return clock.seconds["total"] / data.steps_per_epoch
 
 
 def training_device(job: Job) -> torch.device:

@@ -1,10 +1,14 @@
 """Benchmarks run at toy sizes."""
 
+import csv
+import importlib
 import runpy
+import subprocess
 import sys
 
 import pytest
 
+from arith_erd.config.compose import compose
 from tests.tiny import NETWORK
 
 
@@ -18,3 +22,33 @@ def test_checks_pass_on_a_machine_without_a_gpu(root, monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()[2:]
     assert [" ok " in line for line in lines] == [True] * 8 + [False] * 2
     assert all("bf16-mixed" in line and " for the record " in line for line in lines[8:])
+
+
+@pytest.fixture
+def profile_gpu(root, monkeypatch):
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    return importlib.import_module("profile_gpu")
+
+
+def test_work_of_a_step_is_what_a_person_counts(profile_gpu):
+    """5.0 GFLOP; and 40 bytes a weight, and 20 a channel of 23 tokens in five blocks and 8 in the last."""
+    operations, num_bytes = profile_gpu.work_of_a_step(compose("train", ["model=nanogpt", "seed=0-2"]))
+    assert operations / 3 == pytest.approx(5.0e9, rel=0.02)
+    assert num_bytes == 3 * (40 * 297_600 + 20 * 128 * 64 * (5 * 23 + 8))
+
+
+def test_idle_time_counts_gaps_between_kernels_once(profile_gpu):
+    assert profile_gpu.idle_time([(0, 2), (1, 5), (2, 3), (7, 8), (10, 11)]) == 4
+
+
+@pytest.mark.slow
+def test_profile_names_kernels_and_appends_a_row(root, tmp_path):
+    command = [sys.executable, "benchmarks/profile_gpu.py", "--packs", "1", "--steps", "2", "--csv", tmp_path / "a.csv"]
+    for what in ("one", "two"):
+        options = ["--what", what, *NETWORK, "trainer.compile=false", "trainer.accelerator=cpu"]
+        done = subprocess.run([*command, *options], cwd=root, capture_output=True, text=True, check=True)
+        assert f"{what}, a pack of 1: " in done.stdout
+        assert "times aten::" in done.stdout
+    rows = list(csv.DictReader((tmp_path / "a.csv").open()))
+    assert [row["what"] for row in rows] == ["one", "two"]
+    assert all(float(row["ms"]) > 0 and 0 < float(row["percent_of_bound"]) < 100 for row in rows)
