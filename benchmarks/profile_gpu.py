@@ -17,7 +17,7 @@ import torch
 from epoch import parse_sizes, run_in_fresh_process
 from hydra.errors import HydraException
 from ours import fit_steps, synchronized_time, training_device
-from torch.autograd import DeviceType
+from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from .errors import UserError
+from .errors import UserError, unknown_name
 from .system.cli_errors import one_line_errors
 from .system.files import atomic_file, require_writable, write_atomically
 
@@ -66,12 +66,25 @@ def main() -> None:
 
 def load(name: str) -> "Hooked":
     """A run's first seed, a hand-written network or a pretrained one; a `UserError` unless it adds two numbers."""
-    from .catalog.loading import load_pretrained, load_references, load_run
+    from .catalog.export import CONFIG_FILE
+    from .catalog.loading import list_pretrained, load_pretrained, load_references, load_run
     from .models.references import PROGRAMS
     from .tasks import Add
 
-    from_run = Path(name, "config.yaml").is_file()
-    model = load_run(name) if from_run else load_references(name)[0] if name in PROGRAMS else load_pretrained(name)
+    folder, shipped = Path(name), list_pretrained()
+    if (folder / "config.yaml").is_file():
+        model = load_run(name)
+    elif name in PROGRAMS:
+        (model,) = load_references(name)
+    elif folder.is_dir() and not (folder / CONFIG_FILE).is_file():
+        raise UserError(f"network={name}: a folder without config.yaml, so no run")
+    elif len(folder.parts) > 1 and folder.parent.is_dir() and not folder.exists():  # else USER/NAME on the Hub
+        raise UserError(f"network={name}: no such folder")
+    elif len(folder.parts) == 1 and not folder.exists() and name not in shipped:
+        accepted = f"a run directory, a trained network ({', '.join(shipped)}), or one written by hand"
+        raise unknown_name("network", name, [*shipped, *PROGRAMS], f"{accepted} ({', '.join(PROGRAMS)})")
+    else:
+        model = load_pretrained(name)
     if type(model.task) is not Add:
         raise UserError(f"network={name}: its task is {model.task.name}; expected a network that adds two numbers")
     return model
@@ -183,6 +196,8 @@ def explain(profile: "NetworkProfile", table: "pd.DataFrame") -> list[str]:
             f"- Control: that bit comes in {controls[known]:.0%} from a network written by hand to run it, and in "
             f"{low:.0%} to {high:.0%} from those written to run others."
         )
+        if table.iloc[0][closest] <= high:
+            doubts.append(f"a network written to run another algorithm than {closest} shares more bits with it")
     steering = next(line for line in profile.summary() if line.startswith("Steering"))
     doubts += [] if profile.calibrated else [UNCALIBRATED]
     doubts.append("a network may compute in another way after the bits that it writes itself")

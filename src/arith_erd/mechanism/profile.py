@@ -15,7 +15,7 @@ from ..interp.hooked import Hooked
 from ..seeds import format_seeds
 from .responses import USER_MODEL
 from .signature import MeasuredSignature
-from .verdict import MAX_DISTANCE, MIN_EFFECT, Classification
+from .verdict import FITS_LATER, MAX_DISTANCE, MIN_EFFECT, Classification
 
 MIN_PREFIX_EFFECT = 0.01
 """A bit follows its prefix if random prefixes change at least this share of its answers."""
@@ -62,10 +62,16 @@ class NetworkProfile:
         prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
         steering = "; ".join(_describe_followers(self.bits, name) for name in STEERING_STEPS)
         shares = [bit.as_user_model for bit in self.bits if bit.as_user_model is not None]
-        lines = [f"Verdict: {self._verdict()}.", prefix, f"Steering: {steering}."]
+        later = [f"It {reason}." for reason in self.reasons if reason.startswith(FITS_LATER)]
+        lines = [f"Verdict: {self._verdict()}.", *later, prefix, f"Steering: {steering}."]
         if shares:
             lines.append(f"Your causal model: it expects {_format_range(shares)} of the answers after random prefixes.")
         return lines
+
+    @property
+    def other_reasons(self) -> list[str]:
+        """The reasons that the summary does not give."""
+        return [reason for reason in self.reasons if not reason.startswith(FITS_LATER)]
 
     def _verdict(self) -> str:
         if self.distance is None:
@@ -108,7 +114,7 @@ class ResponseProfile:
 
     def notes(self) -> list[str]:
         """The summary, the reasons for the verdict, and whether it was checked on known networks."""
-        notes = [f"seed {one.seed}: {line}" for one in self.seeds for line in (*one.summary(), *one.reasons)]
+        notes = [f"seed {one.seed}: {line}" for one in self.seeds for line in (*one.summary(), *one.other_reasons)]
         return notes if self.calibrated else [*notes, UNCALIBRATED]
 
 

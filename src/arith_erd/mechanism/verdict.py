@@ -24,6 +24,7 @@ PART_LIMITS = {"prefix": 0.1, "steering": 0.25}
 """Largest root mean square differences that count as near. Prefixes have only sampling error, so less is allowed."""
 TIE_MARGIN = 0.2
 """A runner-up within this of the best distance counts as equally near: the tests do not distinguish them."""
+FITS_LATER = "fits only post-hoc algorithms, written after trained networks had been seen"
 NO_EFFECT = "prefixes fit an algorithm, but steering has no effect; the network may read other directions"
 PART_COMPONENTS = {
     "prefix": (*PREFIX_COMPONENTS, *POST_HOC_PREFIXES, USER_MODEL),
@@ -97,7 +98,7 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
             reasons.append(f"from the {part} test only, the nearest is {by_part} ({least:.2f})")
         reasons += [NO_EFFECT] if verdict == "undecided" else []
         if fit := ", ".join(f"{other} ({x:.2f})" for other, x in post_hoc.items() if x <= MAX_DISTANCE):
-            reasons.append(f"fits only post-hoc algorithms, written after trained networks had been seen: {fit}")
+            reasons.append(f"{FITS_LATER}: {fit}")
     elif verdict == best and equally_near:
         verdict = "undecided"
         reasons.append(f"as near as {best}: {', '.join(equally_near)}; the tests do not distinguish them")
