@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from safetensors.torch import load_file
@@ -203,13 +203,11 @@ def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task 
         orders = (task.prompt_order, task.completion_order)
         given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
         raise UserError(f"handcoded={name}: received {given}; expected task=add, task.bits=7 and reverse order")
-    untrained = partial(Transformer, task.prompt_length, task.width)  # the references have the default size
-    attributes: dict[str, Any] = {
-        "task": task,
-        "name": f"reference-{name}",
-        "provenance": Provenance(make_network=untrained),
-    }
-    return [Hooked(reference(name, seed).network, seed=seed, **attributes) for seed in parse_seeds(seeds)]
+    networks = {seed: reference(name, seed).network for seed in parse_seeds(seeds)}
+    origin = Provenance(make_network=partial(Transformer, task.prompt_length, task.width))  # of the default size
+    return [
+        Hooked(x, task=task, name=f"reference-{name}", seed=seed, provenance=origin) for seed, x in networks.items()
+    ]
 
 
 @cache  # Python's own record of warnings is lost whenever a library changes the filters

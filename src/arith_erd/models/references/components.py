@@ -1,9 +1,9 @@
 """Parts of the references: a residual stream with named features, attention heads and hidden units, and components.
 
-Positions of a prompt, least significant bit first: ``a_0 .. a_6 + b_0 .. b_6``. The decoder has a position for each
-bit t of the sum, 0 to 7. Bits, carries and answers are features with the values -1 and 1. Where an index lies beyond
-the operands, heads read the operator, whose ``bit`` is -1. A component is a function of the stream and, for heads, of
-the attended stream. It returns a list of heads or of units.
+Positions of a prompt, least significant bit first: ``a_0 .. a_6 + b_0 .. b_6`` for seven bits. The decoder has a
+position for each bit t of the sum, 0 to 7. Bits, carries and answers are features with the values -1 and 1. Where an
+index lies beyond the operands, heads read the operator, whose ``bit`` is -1. A component is a function of the stream
+and, for heads, of the attended stream. It returns a list of heads or of units.
 """
 
 import math
@@ -15,18 +15,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ...digits import ONE, ZERO
+from ...tasks import Add
+
 CHANNELS = 64
 HEAD_SIZE = 8
 HARD_SCORE = 30.0
 """Nats between an attended position and the others: attention is hard up to 1e-13."""
 
-BITS = 7
-WIDTH = BITS + 1
-OPERATOR = BITS
-PROMPT_LENGTH = 2 * BITS + 1
-A_POSITIONS = tuple(range(BITS))
-B_POSITIONS = tuple(range(BITS + 1, PROMPT_LENGTH))
-MEAN_SUM = 2**BITS - 1  # mean of all sums, 0 .. 254
 MASKED_SCORE = -300.0  # nats
 
 
@@ -44,11 +40,15 @@ class Stream:
 
     A feature of scale 1.2 is a column of z that holds 1.2 times its value; `read` and `write` apply the scale. ``x`` is
     the stack's input (N, T, C), embeddings plus positions, before the first LayerNorm. After a LayerNorm with ``gain``
-    and ``shift`` (C,), the network's activation is ``gain Q z + shift``.
+    and ``shift`` (C,), the network's activation is ``gain Q z + shift``. The operands have ``bits`` bits.
     """
 
-    def __init__(self, x: Tensor, rng: np.random.Generator) -> None:
+    def __init__(self, x: Tensor, rng: np.random.Generator, bits: int) -> None:
         self.rng = rng
+        self.bits, self.width, self.operator, self.prompt_length = bits, bits + 1, bits, 2 * bits + 1
+        self.a_positions, self.b_positions = range(bits), range(bits + 1, 2 * bits + 1)
+        self.operands = [*self.a_positions, *self.b_positions]
+        self.operand_rows = [*range(bits), *[bits] * (bits + 1)]  # of scores: i for a_i, the last for other positions
         columns = rng.standard_normal((CHANNELS, CHANNELS))
         columns[:, 0] = 1.0
         self.basis = torch.from_numpy(np.linalg.qr(columns)[0][:, 1:].copy())  # Q (C, C - 1), otherwise uniform
@@ -141,12 +141,12 @@ def positional_head(
     """A head that attends by position: its ``scores`` (at most 8, S) are a table, in nats.
 
     ``moves`` maps features of ``memory``, at most 8, to the features of ``stream`` that receive their averages.
-    ``score_rows`` has the row of ``scores`` for each querying position; () for one row each. ``penalty`` is a feature
-    of ``memory`` with values -1 and 1: positions where it is -1 lose 9 times `HARD_SCORE`, so scores below 200 nats
-    cannot select them.
+    ``score_rows`` has the row of ``scores`` for each querying position; () for one row each, or a single row for all.
+    ``penalty`` is a feature of ``memory`` with values -1 and 1: positions where it is -1 lose 9 times `HARD_SCORE`, so
+    scores below 200 nats cannot select them.
     """
-    score_rows = score_rows or range(len(scores))
     position = stream.read("position")
+    score_rows = score_rows or ([0] * len(position) if len(scores) == 1 else range(len(scores)))
     rows = torch.zeros(HEAD_SIZE, len(position), dtype=torch.float64)
     rows[list(score_rows), range(len(score_rows))] = 1.0
     table = torch.zeros(HEAD_SIZE, scores.shape[1], dtype=torch.float64)
@@ -160,9 +160,9 @@ def positional_head(
     return Head(rows @ position, key, value, torch.cat([stream.write(target) for target in moves.values()], dim=1))
 
 
-def hard_scores(targets: Sequence[Sequence[int]], length: int) -> Tensor:
-    """Scores (len(targets), length): `HARD_SCORE` at the positions that each row attends to, 0 elsewhere."""
-    scores = torch.zeros(len(targets), length, dtype=torch.float64)
+def hard_scores(targets: Sequence[Sequence[int]], stream: Stream) -> Tensor:
+    """Scores (len(targets), P): `HARD_SCORE` at the positions that each row attends to, 0 elsewhere."""
+    scores = torch.zeros(len(targets), stream.prompt_length, dtype=torch.float64)
     for row, positions in enumerate(targets):
         scores[row, list(positions)] = HARD_SCORE
     return scores
@@ -194,11 +194,10 @@ def ramp(row: Tensor, low: float, high: float, change: Tensor) -> Units:
     return piecewise(row, (low, high), [[0.0], [1.0]], change[:, None])
 
 
-def place_values() -> Tensor:
-    """Place values (P,) of the operands' bits as shares of their sum: ``2^i / 254``."""
-    weights = torch.zeros(PROMPT_LENGTH, dtype=torch.float64)
-    for i in range(BITS):
-        weights[[A_POSITIONS[i], B_POSITIONS[i]]] = 2.0**i
+def place_values(stream: Stream) -> Tensor:
+    """Place values (P,) of the operands' bits as shares of their sum: ``2^i / 254`` for seven bits."""
+    weights = torch.zeros(stream.prompt_length, dtype=torch.float64)
+    weights[stream.operands] = 2.0 ** torch.arange(stream.bits, dtype=torch.float64).repeat(2)
     return weights / weights.sum()
 
 
@@ -212,13 +211,13 @@ def write_number(
 
 def write_value(stream: Stream, memory: Stream) -> list[Head]:
     """Write ``(a + b - 127) / 127`` at every position, by attention to each bit in proportion to its place value."""
-    return write_number(stream, memory, "value", place_values()[None], score_rows=[0] * len(stream.read("position")))
+    return write_number(stream, memory, "value", place_values(stream)[None])
 
 
 def copy_value(stream: Stream, memory: Stream) -> list[Head]:
     """Copy the value to all answer positions, by attention to all of the prompt with random weights."""
     stream.add_number("value")
-    weights = torch.from_numpy(stream.rng.uniform(0.2, 1.0, (WIDTH, PROMPT_LENGTH)))
+    weights = torch.from_numpy(stream.rng.uniform(0.2, 1.0, (stream.width, stream.prompt_length)))
     return [positional_head(stream, memory, softmax_scores(weights), {"value": "value"})]
 
 
@@ -230,12 +229,28 @@ def bits_of_value(stream: Stream) -> list[Units]:
     row = stream.read("value")
     measured = (stream.state @ row.T).mean((1, 2))  # (255,)
     knots = torch.cat([measured, 2 * measured[-1:] - measured[-2:-1]])  # one more: 255 has bits, too
-    bits = (torch.arange(len(knots))[:, None] >> torch.arange(WIDTH) & 1) * 2.0 - 1
-    stream.add("sum_bits", WIDTH)
+    bits = (torch.arange(len(knots))[:, None] >> torch.arange(stream.width) & 1) * 2.0 - 1
+    stream.add("sum_bits", stream.width)
     return [piecewise(row[0], knots.tolist(), bits, stream.write("sum_bits"))]
 
 
-def write_answer(stream: Stream, source: str, positions: Sequence[int] = range(WIDTH)) -> list[Units]:
+def fetch_pair(stream: Stream, memory: Stream) -> list[Head]:
+    """Copy each bit of both operands to every answer position, by a head of its own: at most eight bits."""
+    return [positional_head(stream, memory, hard_scores([[i]], stream), {"bit": f"bit_{i}"}) for i in stream.operands]
+
+
+def look_up(stream: Stream) -> list[Units]:
+    """Write the answer that is stored for the pair of `fetch_pair`, by a hidden unit for each pair."""
+    pairs = Add(stream.bits).examples()
+    tokens = (pairs.prompt[:, stream.operands], pairs.completion)
+    signs, stored = (2.0 * torch.from_numpy(x) - ZERO - ONE for x in tokens)  # -1 and 1
+    rows = signs.double() @ torch.cat([stream.read(f"bit_{i}") for i in stream.operands])
+    stream.add("sum_bits", stream.width)
+    threshold = torch.full_like(rows[:, 0], 1.0 - len(stream.operands))  # a wrong bit takes 2 off
+    return [Units(rows, threshold, stream.write("sum_bits") @ stored.T.double(), torch.zeros_like(rows[0]))]
+
+
+def write_answer(stream: Stream, source: str, positions: slice = slice(None)) -> list[Units]:
     """Write the feature ``source``, sharpened to -1 or 1, to the answer at ``positions``, and 0 at the others.
 
     If the source has a column for each position, such as ``sum_bits``, position t gets column t.
@@ -243,7 +258,7 @@ def write_answer(stream: Stream, source: str, positions: Sequence[int] = range(W
     stream.add("answer")
     write, rows = stream.write("answer")[:, 0], stream.read(source)
     units = []
-    for t in positions:
+    for t in range(stream.width)[positions]:
         position = stream.read("position")[t]
         row = rows[t if len(rows) > 1 else 0] + 3 * position  # at most 1 elsewhere, 2 or 4 here
         units += [ramp(row, 2.5, 3.5, 2 * write), ramp(position, 0.25, 0.75, -write)]
@@ -252,8 +267,8 @@ def write_answer(stream: Stream, source: str, positions: Sequence[int] = range(W
 
 def prefix_number(stream: Stream, memory: Stream) -> list[Head]:
     """Write ``2 p / 2^t - 1 + 2^-t`` at position t, with p the number that the tokens before it spell."""
-    shares = torch.zeros(WIDTH, WIDTH, dtype=torch.float64)
-    for t in range(WIDTH):
+    shares = torch.zeros(stream.width, stream.width, dtype=torch.float64)
+    for t in range(stream.width):
         shares[t, 0] = 2.0**-t  # <start>, whose bit is 0
         for j in range(t):
             shares[t, j + 1] = 2.0 ** (j - t)
@@ -265,17 +280,17 @@ def sum_of_lower(stream: Stream, memory: Stream, include_own: bool) -> list[Head
 
     With ``include_own`` A and B include bit t, and ``(A + B) / 2^t`` is twice 1 + ``lower``.
     """
-    shares = torch.zeros(WIDTH, PROMPT_LENGTH, dtype=torch.float64)
-    for t in range(WIDTH):
-        for j in range(min(t + include_own, BITS)):
-            shares[t, [A_POSITIONS[j], B_POSITIONS[j]]] = 2.0 ** (j - t - 1 - include_own)
-    shares[:, OPERATOR] = 1 - shares.sum(1)
+    shares = torch.zeros(stream.width, stream.prompt_length, dtype=torch.float64)
+    for t in range(stream.width):
+        for j in range(min(t + include_own, stream.bits)):
+            shares[t, [stream.a_positions[j], stream.b_positions[j]]] = 2.0 ** (j - t - 1 - include_own)
+    shares[:, stream.operator] = 1 - shares.sum(1)
     return write_number(stream, memory, "lower", shares)
 
 
 def sum_minus_prefix(stream: Stream, include_own: bool) -> Tensor:
     """The row that reads ``(A + B - p) / 2^t`` from ``lower`` and ``prefix``."""
-    offsets = torch.tensor([0.5 + include_own + 2.0 ** -(t + 1) for t in range(WIDTH)], dtype=torch.float64)
+    offsets = torch.tensor([0.5 + include_own + 2.0 ** -(t + 1) for t in range(stream.width)], dtype=torch.float64)
     numbers = (1 + include_own) * stream.read("lower")[0] - 0.5 * stream.read("prefix")[0]
     return numbers + offsets @ stream.read("position")
 
@@ -286,17 +301,17 @@ def fetch_bits(stream: Stream, memory: Stream, shift: int, suffix: str = "", tog
     If ``together``, one head attends to both bits and gives each feature the mean. The sum is the same, but the energy
     of the stream then depends on the bits, and LayerNorm distorts a value that is stored beside them by 2%.
     """
-    inside = [0 <= t - shift < BITS for t in range(WIDTH)]
+    inside = [0 <= t - shift < stream.bits for t in range(stream.width)]
     a, b = (
-        [[positions[t - shift] if inside[t] else OPERATOR] for t in range(WIDTH)]
-        for positions in (A_POSITIONS, B_POSITIONS)
+        [[positions[t - shift] if inside[t] else stream.operator] for t in range(stream.width)]
+        for positions in (stream.a_positions, stream.b_positions)
     )
     first, second = f"a{suffix}", f"b{suffix}"
     if not together:
         places = ((a, first), (b, second))
-        return [positional_head(stream, memory, hard_scores(at, PROMPT_LENGTH), {"bit": name}) for at, name in places]
+        return [positional_head(stream, memory, hard_scores(at, stream), {"bit": name}) for at, name in places]
     targets = [[*x, *y] if x != y else x for x, y in zip(a, b, strict=True)]
-    head = positional_head(stream, memory, hard_scores(targets, PROMPT_LENGTH), {"bit": first})
+    head = positional_head(stream, memory, hard_scores(targets, stream), {"bit": first})
     stream.add(second)
     copies = torch.cat([head.out, stream.write(second)], dim=1)
     return [Head(head.query, head.key, head.value.repeat(2, 1), copies)]
@@ -316,9 +331,8 @@ def write_xor(stream: Stream, name: str = "answer") -> list[Units]:
 
 def copy_b(stream: Stream, memory: Stream) -> list[Head]:
     """In the encoder, copy ``b_j`` to the position of ``a_j``, and the operator's bit to all other positions."""
-    score_rows = [*A_POSITIONS, *[BITS] * (PROMPT_LENGTH - BITS)]
-    scores = hard_scores([*[[j] for j in B_POSITIONS], [OPERATOR]], PROMPT_LENGTH)
-    return [positional_head(stream, memory, scores, {"bit": "partner"}, score_rows)]
+    scores = hard_scores([*[[j] for j in stream.b_positions], [stream.operator]], stream)
+    return [positional_head(stream, memory, scores, {"bit": "partner"}, stream.operand_rows)]
 
 
 def equal_bits(stream: Stream) -> list[Units]:
@@ -327,13 +341,15 @@ def equal_bits(stream: Stream) -> list[Units]:
     return [write_curve(stream, row, (-1.5, -0.5, 0.5, 1.5), (1, -1, -1, 1), "settled")]
 
 
-def carry_by_lookahead(stream: Stream, memory: Stream, score_rows: Sequence[int] = range(WIDTH)) -> list[Head]:
+def carry_by_lookahead(stream: Stream, memory: Stream) -> list[Head]:
     """Write the carry into bit t: ``a_j`` at the highest j < t with ``a_j = b_j``, or the operator's -1 if none."""
-    scores = torch.full((WIDTH, PROMPT_LENGTH), MASKED_SCORE, dtype=torch.float64)
-    for t in range(WIDTH):
-        scores[t, OPERATOR] = 0.0
-        for j in range(min(t, BITS)):
-            scores[t, A_POSITIONS[j]] = 20.0 * (j + 1)
+    # In the encoder ``a_t`` asks for it, and the operator for the carry out of the last bit.
+    score_rows = stream.operand_rows if stream is memory else range(stream.width)
+    scores = torch.full((stream.width, stream.prompt_length), MASKED_SCORE, dtype=torch.float64)
+    for t in range(stream.width):
+        scores[t, stream.operator] = 0.0
+        for j in range(min(t, stream.bits)):
+            scores[t, stream.a_positions[j]] = 20.0 * (j + 1)
     return [positional_head(stream, memory, scores, {"bit": "carry"}, score_rows, penalty="settled")]
 
 
@@ -349,33 +365,33 @@ def fetch_lookahead_inputs(stream: Stream, memory: Stream, together: bool = Fals
 
 def fetch_carry(stream: Stream, memory: Stream) -> list[Head]:
     """The inputs of `write_xor`, from an encoder with `carry_by_lookahead`."""
-    scores = hard_scores([[t] for t in (*A_POSITIONS, OPERATOR)], PROMPT_LENGTH)
+    scores = hard_scores([[t] for t in (*stream.a_positions, stream.operator)], stream)
     return [positional_head(stream, memory, scores, {"bit": "a", "partner": "b", "carry": "carry"})]
 
 
-def scaled_value(stream: Stream, memory: Stream, source: str, weights: Tensor) -> list[Head]:
-    """Write ``(a + b) / 127 / 2^t - 1`` at position t.
-
-    The source's mean under ``weights`` (P,), which sum to 1 over the operands, must be ``(a + b) / 127 - 1``. At the
-    operator the source must be -1.
-    """
-    shares = torch.stack([weights * 2.0**-t for t in range(WIDTH)])
-    shares[:, OPERATOR] = 1 - shares.sum(1)
+def scaled_value(stream: Stream, memory: Stream, source: str) -> list[Head]:
+    """Write ``(a + b) / 127 / 2^t - 1`` at position t, from the operands' ``bit`` or from `encoded_value`."""
+    weights = place_values(stream)
+    if source == "value":
+        weights = weights.sign() / weights.sign().sum()
+    shares = torch.stack([weights * 2.0**-t for t in range(stream.width)])
+    shares[:, stream.operator] = 1 - shares.sum(1)
     return write_number(stream, memory, "value", shares, source)
 
 
 def encoded_value(stream: Stream, memory: Stream) -> list[Head]:
     """In the encoder, write ``(a + b) / 127 - 1`` at every operand bit, and -1 at the operator."""
-    operator = torch.eye(PROMPT_LENGTH, dtype=torch.float64)[OPERATOR]
-    score_rows = [int(n == OPERATOR) for n in range(PROMPT_LENGTH)]
-    return write_number(stream, memory, "value", torch.stack([place_values(), operator]), score_rows=score_rows)
+    operator = torch.eye(stream.prompt_length, dtype=torch.float64)[stream.operator]
+    score_rows = [int(n == stream.operator) for n in range(stream.prompt_length)]
+    return write_number(stream, memory, "value", torch.stack([place_values(stream), operator]), score_rows=score_rows)
 
 
 def write_parity(stream: Stream) -> list[Units]:
     """Write the parity of ``(a + b - p) / 2^t``: -1 at even numbers, 1 at odd ones, linear in between."""
-    offsets = torch.tensor([MEAN_SUM - 0.5 + 2.0 ** -(t + 1) for t in range(WIDTH)], dtype=torch.float64)
-    row = MEAN_SUM * stream.read("value")[0] - 0.5 * stream.read("prefix")[0] + offsets @ stream.read("position")
-    numbers = range(-1, 2**WIDTH - 1)
+    mean_sum = 2**stream.bits - 1
+    offsets = torch.tensor([mean_sum - 0.5 + 2.0 ** -(t + 1) for t in range(stream.width)], dtype=torch.float64)
+    row = mean_sum * stream.read("value")[0] - 0.5 * stream.read("prefix")[0] + offsets @ stream.read("position")
+    numbers = range(-1, 2**stream.width - 1)
     return [write_curve(stream, row, numbers, [2 * (number % 2) - 1 for number in numbers], "parity")]
 
 
@@ -384,7 +400,7 @@ def parity_of_column(stream: Stream) -> list[Units]:
     total = sum_minus_prefix(stream, include_own=True)
     position = stream.read("position")
     elsewhere = torch.ones(len(position), dtype=torch.float64)
-    elsewhere[BITS] = 0.0
+    elsewhere[stream.bits] = 0.0
     last = total - 10 * elsewhere @ position  # below all knots but in the last bit
     return [
         write_curve(stream, total, (0, 1, 2, 3), (-1, 1, -1, 1), "parity"),

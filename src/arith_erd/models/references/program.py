@@ -16,7 +16,7 @@ from ...tasks import Add
 from ..network import shift_right
 from ..positions import sinusoids
 from ..transformer import Transformer
-from .components import BITS, CHANNELS, HEAD_SIZE, PROMPT_LENGTH, WIDTH, Head, Stream, Units, piecewise, ramp
+from .components import CHANNELS, HEAD_SIZE, Head, Stream, Units, piecewise, ramp
 
 TOKEN_NORM = 0.4  # small beside a position's 1.7 to 3: the scale of the first LayerNorm must not depend on the token
 
@@ -53,8 +53,8 @@ class Reference:
     decoder: Stream
 
 
-def compile_program(program: Program, rng: np.random.Generator) -> Reference:
-    """Compute weights that run a program, in float64.
+def compile_program(program: Program, rng: np.random.Generator, bits: int = 7) -> Reference:
+    """Compute weights that run a program on operands of ``bits`` bits, in float64.
 
     Each step runs on a small batch of examples as soon as it is placed, so that the next step can measure its input.
     Many networks run the same program. ``rng`` draws an orthonormal basis for each stack and a scale for each feature
@@ -63,17 +63,18 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
     random weights, but their last matrix is zero.
     """
     with own_generator(int(rng.integers(2**62))):
-        network = Transformer(PROMPT_LENGTH, WIDTH).eval()
-    prompt, answer_in = one_example_per_sum(rng)
-    table = sinusoids(max(PROMPT_LENGTH, WIDTH), CHANNELS).double()
-    streams = [Stream(torch.zeros(1, 1, CHANNELS, dtype=torch.float64), rng)]  # the encoder attends to no other stack
+        network = Transformer(2 * bits + 1, bits + 1).eval()
+    prompt, answer_in = one_example_per_sum(rng, bits)
+    table = sinusoids(2 * bits + 1, CHANNELS).double()
+    # The encoder attends to no other stack.
+    streams = [Stream(torch.zeros(1, 1, CHANNELS, dtype=torch.float64), rng, bits)]
     for layers, embedding_module, tokens, steps in (
         (network.encoder, network.prompt_embedding, prompt, program.encoder),
         (network.decoder, network.answer_embedding, answer_in, program.decoder),
     ):
         positions = table[: tokens.shape[1]]
         embedding = Embedding(positions, rng)
-        streams.append(Stream(embedding.table[tokens] + positions, rng))
+        streams.append(Stream(embedding.table[tokens] + positions, rng, bits))
         place_steps(layers, streams[-1], streams[-2], [feed_forward(embedding.hidden_units), *steps])
         embedding_module.weight.data.copy_(embedding.table)
     # Logits plus or minus L for the two bits, with L between 4 and 8, and -2 L for the other tokens.
@@ -87,11 +88,11 @@ def compile_program(program: Program, rng: np.random.Generator) -> Reference:
     return Reference(network, *streams[1:])
 
 
-def one_example_per_sum(rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Prompts (255, P) and decoder inputs (255, m) of one random pair for each sum 0, 1, .. 254."""
-    sums = np.arange(2 ** (BITS + 1) - 1)
-    a = rng.integers(np.maximum(0, sums - 2**BITS + 1), np.minimum(sums, 2**BITS - 1) + 1)
-    examples = Add(BITS).examples(a, sums - a)
+def one_example_per_sum(rng: np.random.Generator, bits: int) -> tuple[Tensor, Tensor]:
+    """Prompts (255, P) and decoder inputs (255, m) of one random pair for each sum 0, 1, .. 254 of seven bits."""
+    sums = np.arange(2 ** (bits + 1) - 1)
+    a = rng.integers(np.maximum(0, sums - 2**bits + 1), np.minimum(sums, 2**bits - 1) + 1)
+    examples = Add(bits).examples(a, sums - a)
     return torch.from_numpy(examples.prompt), shift_right(torch.from_numpy(examples.completion))
 
 

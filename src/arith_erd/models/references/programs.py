@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from . import components
-from .program import Program, Step, cross_attention, feed_forward, self_attention
+from .program import Program, cross_attention, feed_forward, self_attention
 
 ENCODE_VALUE = self_attention(components.write_value)
 EQUAL_BITS = feed_forward(components.equal_bits)
@@ -56,10 +56,9 @@ def lookahead_carry(rng: np.random.Generator) -> Program:
     if rng.random() < 0.5:
         bring = partial(components.fetch_lookahead_inputs, together=bool(rng.random() < 0.5))
         return Program(find, [cross_attention(bring), ANSWER_XOR])
-    # The operator asks for the carry out of the last bit.
-    score_rows = [*components.A_POSITIONS, *[components.BITS] * (1 + len(components.B_POSITIONS))]
-    look = partial(components.carry_by_lookahead, score_rows=score_rows)
-    return Program([*find, self_attention(look)], [cross_attention(components.fetch_carry), ANSWER_XOR])
+    return Program(
+        [*find, self_attention(components.carry_by_lookahead)], [cross_attention(components.fetch_carry), ANSWER_XOR]
+    )
 
 
 def mixed(rng: np.random.Generator) -> Program:
@@ -68,7 +67,7 @@ def mixed(rng: np.random.Generator) -> Program:
     The seed draws which, the border, and whether the carries come from the prefix or from lookahead.
     """
     border = int(rng.integers(3, 6))
-    by_value, by_carry = range(border), range(border, components.WIDTH)
+    by_value, by_carry = slice(border), slice(border, None)
     if rng.random() < 0.5:
         by_value, by_carry = by_carry, by_value
     if rng.random() < 0.5:
@@ -92,14 +91,8 @@ def remainder(rng: np.random.Generator) -> Program:
     divided by 2^t, and ``prefix`` is the prefix's number divided by 2^t, from binary-weighted attention to its tokens.
     Hinges give the parity of the difference.
     """
-    encode: list[Step] = []
-    source, weights = "bit", components.place_values()
-    if rng.random() >= 0.3:
-        encode = [self_attention(components.encoded_value)]
-        source, weights = "value", weights.sign()
-        weights[components.OPERATOR] = 0.0
-        weights = weights / weights.sum()
-    bring = cross_attention(partial(components.scaled_value, source=source, weights=weights))
+    encode = [self_attention(components.encoded_value)] if rng.random() >= 0.3 else []
+    bring = cross_attention(partial(components.scaled_value, source="value" if encode else "bit"))
     return Program(encode, [WRITE_PREFIX_NUMBER, bring, feed_forward(components.write_parity), ANSWER_PARITY])
 
 
@@ -128,6 +121,15 @@ def graded_carry(rng: np.random.Generator) -> Program:
     if rng.random() < 0.5:
         bring.reverse()
     return Program([], [*bring, feed_forward(components.carry_from_number), ANSWER_XOR])
+
+
+def table(rng: np.random.Generator) -> Program:
+    """Looks the answer up: one hidden unit for each pair of numbers, so it takes four bits at most.
+
+    ``3 + 5``: every answer position copies all bits of both operands. Only the unit of this pair is active, and writes
+    the bits of the stored 8. Nothing in the network adds.
+    """
+    return Program([], [cross_attention(components.fetch_pair), feed_forward(components.look_up), ANSWER_VALUE[1]])
 
 
 def prefix_carry_decoy(rng: np.random.Generator) -> Program:
