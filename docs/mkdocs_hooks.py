@@ -38,6 +38,7 @@ def on_files(files: Files, config: Any) -> Files:
         name = path.relative_to(ROOT).as_posix()
         files.append(File(name, str(ROOT), config["site_dir"], config["use_directory_urls"]))
     files.append(File.generated(config, "explorer.html", content=explorer()))
+    files.append(File.generated(config, "find.html", content=find()))
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         text, pictures = notebook_page(path)
         files.append(File.generated(config, f"{path.stem}.md", content=text))
@@ -58,6 +59,14 @@ def explorer() -> str:
     authors = [load_authors_weights(path, Add()) for path in filter(None, [os.environ.get("AUTHORS")])]
     networks = [export_network(one) | {"found": finding_sentences(one)} for one in (*trained, *authors, *references)]
     return write_page(networks, "./", SECTIONS)
+
+
+def find() -> str:
+    """The page that hides a network and asks for its algorithm."""
+    from arith_erd.explorer.find import KINDS, find_page
+    from paper.findings import methods_sentence
+
+    return find_page(docs="./", notes={name: methods_sentence(name) for name in KINDS})
 
 
 def notebook_page(notebook: Path) -> tuple[str, dict[str, bytes]]:
@@ -147,7 +156,7 @@ def on_post_build(config: Any) -> None:
     site = Path(config["site_dir"])
     for page in site.rglob("*.html"):
         for link in re.findall(r'(?:href|src)="(?!\w+:|/)([^"#?]+)', page.read_text(encoding="utf-8")):
-            if page.name != "explorer.html" and not (page.parent / unquote(link)).exists():
+            if page.name not in ("explorer.html", "find.html") and not (page.parent / unquote(link)).exists():
                 raise PluginError(f"{page.relative_to(site)}: its link to {link} leads nowhere")
     make_article(site)
 

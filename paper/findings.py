@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 TABLES = [HERE / "results" / name for name in ("response-profiles.csv", "older-profiles.csv")]
 FINDINGS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "findings.yaml").read_text(encoding="utf-8"))
 SECTIONS = {intervention: finding["section"] for intervention, finding in FINDINGS.items()}
+METHODS = HERE / "results" / "methods.csv"
 KINDS = {"transformer": "Transformer", "nanogpt": "nanoGPT"}
 
 
@@ -31,3 +32,17 @@ def finding_sentences(model: Hooked) -> dict[str, str]:
             said = finding["sentence"].format(*statistics).replace("at most 0%", "none")
             sentences[intervention] = f"In {described}, {said}."
     return sentences
+
+
+def methods_sentence(kind: str) -> str:
+    """How the methods fared on networks of a kind of `arith_erd.zoo`; empty if none was judged."""
+    rows = pd.read_csv(METHODS).query("kind == @kind").dropna(subset=["right"])
+    if rows.empty:
+        return ""
+    right = rows["right"] == 1
+    wrong = int((~right & (rows["named"] != "abstains")).sum())
+    always = right.groupby(rows["method"]).all()
+    count = f"Methods gave {len(rows)} verdicts on networks of this kind: {int(right.sum())} right, {wrong} wrong"
+    return (
+        f"{count}, {len(rows) - int(right.sum()) - wrong} abstained. Always right: {', '.join(always.index[always])}."
+    )

@@ -105,8 +105,9 @@ def _round_weights(model: Hooked, precision: torch.dtype) -> Hooked:
     for module, first, last in itertools.product(network.modules(), ("expand", "value", "qkv"), ("contract", "out")):
         if hasattr(module, first) and hasattr(module, last):
             unread = (getattr(module, last).weight == 0).all(0)
-            for parameter in getattr(module, first).parameters():
-                parameter[-len(unread) :][unread] = 0  # for ``qkv`` the last third, the values
+            for part in ("query", "key", "value") if first == "value" and unread.all() else (first,):
+                for parameter in getattr(module, part).parameters():
+                    parameter[-len(unread) :][unread] = 0  # for ``qkv`` the last third, the values
     return Hooked(network, task=model.task)
 
 
@@ -136,14 +137,15 @@ def write_page(
     """Write the page for networks of one task, from `export_network`. It opens with the first.
 
     ``docs`` is the address of the documentation. ``sections`` are its pages, by intervention, that say how what was
-    ``found`` was measured.
+    ``found`` was measured. If networks have an ``answer``, the page is that of `find.find_page`.
     """
     task = networks[0]["task"]
     for other in [network for network in networks if network["task"] != task]:
         answers = "{name}, {bits} {digit_noun}".format(**other["task"])
         raise UserError(f"explorer: {other['name']} answers {answers}; expected the first one's task, {task['name']}")
     data = json.dumps({"task": task, "docs": docs, "sections": dict(sections), "networks": networks})
-    html, *scripts = ((SOURCES / x).read_text("utf-8") for x in ("explorer.html", "network.js", "explorer.js"))
+    sources = ("explorer.html", "network.js", "find.js", "explorer.js")
+    html, *scripts = ((SOURCES / x).read_text("utf-8") for x in sources)
     script = "\n".join(scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     parts = {"SHA256": digest, "DATA": data.replace("<", "\\u003c"), "SCRIPT": script}  # no tag can end the data

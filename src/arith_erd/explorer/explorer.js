@@ -4,6 +4,7 @@
 const $ = id => document.getElementById(id)
 const data = JSON.parse($('data').textContent)
 const { networks, task, task: { prompt_names: PROMPT, answer_names: ANSWER } } = data
+const hidden = 'answer' in networks[0] // the page is a game, as in find.js
 const POSITIONS = [...ANSWER, ...PROMPT], MIDDLE = ANSWER[Math.floor(task.width / 2)]
 const loaded = [] // networks that have been unpacked
 let views = [], playing
@@ -55,7 +56,8 @@ const example = more => task.shape.map((size, i) => Math.min([27, 100, 1][i] + m
 const plain = { pair: example(0), actions: [], shown: task.width }
 /** What one sees. Actions are texts as in the address, such as `steer:dec.4:r4:carry:-1`. */
 let state = { ...plain, other: example(1), nets: [...new Set([0, networks.length - 1])], position: MIDDLE,
-  along: 'carry', allHeads: false, errors: {}, sampled: '' }
+  along: 'carry', amount: 0, allHeads: false, errors: {}, sampled: '', games: [] }
+if (hidden) Object.assign(state, newGame())
 
 /** What can be turned off: `off:enc.1.attn` all heads of a sublayer, `off:enc.1.attn:0` one, `off:enc.1.mlp`. */
 const switches = ({ shapes, heads }) => Object.keys(shapes).flatMap(name => {
@@ -78,6 +80,8 @@ function readAddress(hash) {
   for (const [key, text] of new URLSearchParams(hash.slice(1))) {
     const i = task.operand_names.indexOf(key)
     if (i >= 0) next.pair = next.pair.with(i, readNumber(text, i))
+    else if (hidden && key === 'seed') Object.assign(next, newGame(readSeed(text)))
+    else if (hidden) throw Error(`"${key.slice(0, 20)}" is no key.`)
     else if (key === 'from') next.other = task.shape.map((_, j) => readNumber(text.split(',')[j] ?? '', j))
     else if (key === 'do') next.actions = text.split(';').filter(Boolean)
     else if (key === 'net') next.nets = text.split('|').map(name => labels.indexOf(name))
@@ -91,12 +95,16 @@ function readAddress(hash) {
 }
 
 function address() {
-  const items = { net: state.nets.map(i => labels[i]).join('|') }
+  const items = hidden ? { seed: state.seed } : { net: state.nets.map(i => labels[i]).join('|') }
+  if (hidden) return addressOf(items)
   if (state.actions.length) items.do = state.actions.join(';')
   if (state.actions.some(action => action.startsWith('exchange'))) items.from = state.other.join(',')
   if (state.shown < task.width) items.shown = state.shown
-  return `#${new URLSearchParams([...state.pair.map((x, i) => [task.operand_names[i], x]), ...Object.entries(items)])}`
+  return addressOf(items)
 }
+
+const addressOf = items =>
+  `#${new URLSearchParams([...state.pair.map((x, i) => [task.operand_names[i], x]), ...Object.entries(items)])}`
 
 /** The row of x that a position has at a site, or undefined: in a decoder the answer's positions are the last ones. */
 function rowOf(x, site, position) {
@@ -240,9 +248,9 @@ function drawInput() {
     { ariaLabel: `Remove: ${actionWords(action)}` }))
   return element('section', { ariaLabel: 'Input' },
     element('div', { id: 'operands' }, drawOperands('pair')), complaint('pair'),
-    line('Try: ', presetsOf(networks[first]).map(([text, change], i) =>
+    !hidden && line('Try: ', presetsOf(networks[first]).map(([text, change], i) =>
       button(`try-${i}`, text, () => update({ ...plain, ...change })))),
-    line(select('net0', 'Network', nets, text, first, i => update({ nets: state.nets.with(0, i) })),
+    !hidden && line(select('net0', 'Network', nets, text, first, i => update({ nets: state.nets.with(0, i) })),
       select('net1', 'Beside it', ['', ...nets], text, second, i => update({ nets: i === '' ? [first] : [first, i] }))),
     line(button('back', '◀', () => step(-1), { disabled: state.shown === 0, ariaLabel: 'One token back' }),
       button('forth', '▶', () => step(1), { disabled: state.shown === task.width, ariaLabel: 'Write one more token' }),
@@ -371,7 +379,8 @@ function drawView(view) {
   return element('article', { ariaLabel: label }, element('h2', { title: name }, label),
     soft(`${kind}, ${parameters.toLocaleString('en')} parameters, ${layers} layers, ${heads} heads`),
     drawAnswer(view), element('div', { ariaLive: 'polite' }, drawVerdict(view)),
-    element('h3', {}, 'When is each token decided?'), drawLens(view), element('h3', {}, 'Attention'), drawHeads(view))
+    !sealed() && [element('h3', {}, 'When is each token decided?'), drawLens(view),
+      element('h3', {}, 'Attention'), drawHeads(view)])
 }
 
 /** An intervention: its controls, and what was found about it over all pairs, in networks like those in view. */
@@ -390,15 +399,17 @@ function drawTools() {
   const along = directions.includes(state.along) ? state.along : 'value', carry = along === 'carry'
   const steering = `steer:${site}:${position}:${along}:`, most = carry ? 3 : task.base ** (task.width - 2)
   const rest = actions.filter(action => !action.startsWith(steering))
-  const amount = actions.find(action => action.startsWith(steering))?.slice(steering.length) ?? 0
-  const steer = ({ target: { value } }) => update({ actions: Number(value) ? [...rest, steering + value] : rest })
+  const at = actions.find(action => action.startsWith(steering))?.slice(steering.length) ?? 0
+  const amount = hidden ? Math.max(-most, Math.min(most, state.amount)) : at
+  const steerBy = value => update({ actions: Number(value) ? [...rest, steering + value] : rest })
+  const steer = ({ target: { value } }) => (hidden ? update({ amount: value }) : steerBy(value))
   const slider = element('input',
     { id: 'amount', type: 'range', min: -most, max: most, step: carry ? 0.25 : 1, value: amount, oninput: steer })
   const vectors = task.shape.length * (task.bits * task.base + 1) - 1
   return element('section', { ariaLabel: 'Interventions' }, element('h2', {}, 'Change something inside'),
     line(select('site', 'Place: after', config.stream, siteWords, site),
       select('position', 'at', POSITIONS, name => name, position),
-      element('span', { className: 'soft' }, 'or choose a cell of a table above')),
+      !sealed() && element('span', { className: 'soft' }, 'or choose a cell of a table above')),
     drawTool('invert', 'Invert an answer token',
       element('p', {}, 'Click a token of the answer. The positions after it read the other digit.')),
     drawTool('exchange', 'Patch from another pair\'s run', line(drawOperands('other')), complaint('other'),
@@ -411,31 +422,34 @@ function drawTools() {
         { ariaPressed: actions.includes('tokens') }))),
     drawTool('steer', 'Steer along a direction',
       line(select('along', 'Of', directions, name => (name === 'carry' ? 'the carry' : 'the answer'), along),
-        element('label', {}, 'by ', slider, element('output', {}, stepWords(amount, along))))))
+        element('label', {}, 'by ', slider, element('output', {}, stepWords(amount, along))),
+        hidden && button('steer', 'Steer', () => steerBy(amount)))))
 }
 
 function draw() {
   const { id } = document.activeElement
-  become($('page'), element('main', { id: 'page' }, element('h1', {}, 'Watch it compute'),
-    soft(`Networks that write ${joined(task.operand_names)} token by token, computed here with their own weights. ` +
-      'Type numbers, step through the answer, change something inside.'),
+  become($('page'), element('main', { id: 'page' }, element('h1', {}, document.title),
+    hidden ? gameIntro() : soft(`Networks that write ${joined(task.operand_names)} token by token, computed here ` +
+      'with their own weights. Type numbers, step through the answer, change something inside.'),
     complaint('address'), drawInput(),
-    element('div', { id: 'columns' }, views.map(drawView)), drawTools()))
-  $(id)?.focus() // a head that has moved
+    element('div', { id: 'columns' }, views.map(drawView), hidden && drawGame()), drawTools()))
+  if (id) ($(id) ?? $('another'))?.focus() // a head that has moved; a choice is gone once it is made
 }
 
+const sealed = () => hidden && !state.named
 const toggle = action => update({ actions: state.actions.includes(action)
   ? state.actions.filter(other => other !== action) : [...state.actions, action] })
 
-async function update(changes) {
+async function update(asked) {
+  const changes = hidden ? counted(asked) : asked
   state = { ...state, sampled: '', ...changes }
   state.shown = Math.min(Math.max(state.shown, 0), task.width)
-  for (const i of state.nets) {
+  for (const i of state.named ? networks.keys() : state.nets) {
     loaded[i] ??= new { Transformer, NanoGPT }[networks[i].kind](networks[i], await unpack(networks[i]))
   }
   const sites = networks[state.nets[0]].stream, decoder = sites.filter(site => !inEncoder(site))
   if (!sites.includes(state.site)) state.site = decoder[Math.floor(decoder.length / 2)]
-  views = state.nets.map((i, column) => ({ label: labels[i], column, net: loaded[i],
+  views = state.nets.map((i, column) => ({ label: hidden ? gameLabel() : labels[i], column, net: loaded[i],
     before: run(loaded[i], state.pair), trace: run(loaded[i], state.pair, state.actions, state.other) }))
   draw()
   // a frame in a notebook has no address of its own
@@ -455,6 +469,7 @@ function play() {
   update({ shown: playing && state.shown === task.width ? 0 : state.shown })
 }
 
+if (hidden) document.title = 'Find the algorithm'
 addEventListener('hashchange', followAddress)
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw)
 // milliseconds from opening the page to the first answer

@@ -32,9 +32,8 @@ class Explorer(NetworkProbe):
         references = [load_references(name, [0], self.task)[0] for name in names if is_reference_task(self.task)]
         self.left_out = len(self.models[self.most :])
         self.models = [*self.models[: self.most], *(one for one in references if one.name not in given)]
-        self.export = cache(
-            lambda model: export_network(model, self.num_examples)
-        )  # each network once: for rows and page
+        # Each network once, for rows and page.
+        self.export = cache(lambda model: export_network(model, self.num_examples))
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         network = self.export(model)

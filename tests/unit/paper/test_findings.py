@@ -1,9 +1,14 @@
 """Sentences on what was found are of the network in the page."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from paper.findings import FINDINGS, finding_sentences
+import pandas as pd
+import pytest
+
+from paper import findings
+from paper.findings import FINDINGS, finding_sentences, methods_sentence
 
 
 def test_findings_are_of_the_network_in_the_page() -> None:
@@ -16,3 +21,18 @@ def test_findings_are_of_the_network_in_the_page() -> None:
     assert {*transformer} == {*FINDINGS}
     assert {*sentences("nanogpt-none-seed1", 1)} == {"invert", "exchange", "steer"}  # it has no encoder
     assert sentences("nanogpt-none-seed1", 99) == sentences("nanogpt-none-bits5-seed1", 1) == {}
+
+
+def test_methods_are_counted_by_kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    table = {
+        "method": ["DAS", "DAS", "INLP", "INLP", "INLP", "DAS"],
+        "kind": ["erd"] * 4 + ["mine"] * 2,
+        "named": ["sum", "sum", "carries", "abstains", "sum", None],
+        "right": [1, 1, 0, 0, 1, None],
+    }
+    pd.DataFrame(table).to_csv(tmp_path / "methods.csv")
+    monkeypatch.setattr(findings, "METHODS", tmp_path / "methods.csv")
+    said = "Methods gave 4 verdicts on networks of this kind: 2 right, 1 wrong, 1 abstained. Always right: DAS."
+    assert methods_sentence("erd") == said
+    assert methods_sentence("mine").startswith("Methods gave 1 verdicts on networks of this kind: 1 right")
+    assert methods_sentence("other") == ""

@@ -1,0 +1,63 @@
+"""Find the algorithm: six networks that only their behaviour tells apart."""
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from arith_erd.explorer.find import KINDS, TASK, find_page
+from arith_erd.interp.hooked import Hooked
+from arith_erd.models.references import programs
+from arith_erd.models.references.program import compile_program
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return find_page(3, notes={"erd": "A note."})
+
+
+@pytest.fixture(scope="module")
+def networks(page: str) -> dict[str, dict[str, Any]]:
+    """Name -> what the page has of the network."""
+    exported = json.loads(page.partition('id="data">')[2].partition("</script>")[0])["networks"]
+    return {json.loads(base64.b64decode(one["answer"]))["name"]: one for one in exported}
+
+
+def test_page_has_six_networks_of_one_size_without_names(page, networks):
+    assert set(networks) == set(KINDS)
+    plain = [{key: x for key, x in one.items() if key not in ("numbers", "answer")} for one in networks.values()]
+    assert all(one == plain[0] for one in plain)
+    assert not any(f"{name}" in page for name in KINDS if "_" in name)
+    assert len(page) < 5e6
+    assert json.loads(base64.b64decode(networks["erd"]["answer"]))["note"] == "A note."
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "untrained"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_networks_of_four_bits_answer_every_pair(name, seed):
+    rng = np.random.default_rng(seed)
+    network = compile_program(getattr(programs, name)(rng), rng, TASK.bits).network
+    assert Hooked(network, task=TASK).accuracy(TASK.examples()) == 1
+
+
+def test_table_has_a_hidden_unit_for_each_pair_and_no_other_answers():
+    """Without its unit a pair has no answer, and the answers to all others stay: nothing is shared between pairs."""
+    rng = np.random.default_rng(0)
+    network = compile_program(programs.table(rng), rng, TASK.bits).network
+    model, examples = Hooked(network, task=TASK), TASK.examples()
+    sites = [f"dec.{i}.mlp.post" for i in range(1, 7)]
+    _, cache = model.run_with_cache(examples, sites)
+    alone = [site for site in sites if ((cache[site] > 0.1).sum(-1) == 1).all() and cache[site].amax(-1).min() > 0]
+    assert len(alone) == 1
+    units = cache[alone[0]].argmax(-1)  # (256, m)
+    assert (units == units[:, :1]).all()
+    assert len(units[:, 0].unique()) == len(examples) == 256
+    unit = units[37, 0]
+    layer = network.decoder[int(alone[0].split(".")[1]) - 1].feed_forward.sublayer
+    with torch.no_grad():
+        layer.contract.weight[:, unit] = 0
+    wrong = (model.run(examples).argmax(-1).numpy() != examples.completion).any(1)
+    assert np.flatnonzero(wrong).tolist() == [37]
