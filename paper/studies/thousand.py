@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from diptest import diptest
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from safetensors.torch import save_file
 from scipy.stats import spearmanr
 
@@ -170,6 +171,7 @@ def draw(rows: pd.DataFrame) -> Figure:
     figure, axes = subplots(9.6, 6.4, len(FINGERPRINTS), len(BITS))
     for (name, bit), ax in zip(p, axes.flat, strict=True):
         ax.hist(tables[name][bit].dropna(), bins="auto", color=BLUE, alpha=0.85)
+        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
         format_axes(ax)
         set_panel_title(ax, f"bit {bit}", f"dip test: p = {p[name, bit]:.2g}")
         ax.set_xlabel(name.replace("log_sigma", "log of sigma"), fontsize=8)

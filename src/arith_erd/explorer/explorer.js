@@ -52,7 +52,7 @@ function actionWords(action) {
   return `${position} after ${siteWords(site)}, moved by ${stepWords(amount, along)}`
 }
 
-const example = more => task.shape.map((size, i) => Math.min([27, 100, 1][i] + more, size - 1))
+const example = more => task.shape.map((size, i) => Math.min([27, 100, 1][i], size - 2) + more)
 const plain = { pair: example(0), actions: [], shown: task.width }
 /** What one sees. Actions are texts as in the address, such as `steer:dec.4:r4:carry:-1`. */
 let state = { ...plain, other: example(1), nets: [...new Set([0, networks.length - 1])], position: MIDDLE,
