@@ -17,7 +17,6 @@ import torch
 from epoch import parse_sizes, run_in_fresh_process
 from hydra.errors import HydraException
 from ours import fit_steps, synchronized_time, training_device
-from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -25,6 +24,7 @@ from arith_erd.config.compose import compose
 from arith_erd.config.job import Job
 from arith_erd.errors import UserError
 from arith_erd.interp.sites import layers
+from arith_erd.models import attention
 from arith_erd.models.network import shift_right
 from arith_erd.system.machine import device_name, git_commit
 from arith_erd.training.build import build_module, build_task_data
@@ -36,7 +36,7 @@ SHOWN = 12  # kernels of a profile
 
 
 def main() -> None:
-    options = build_parser().parse_args()
+    options = build_parser().parse_intermixed_args()
     try:
         packs = [compose("train", [*options.overrides, f"seed='0-{size - 1}'"]) for size in options.packs]
     except (UserError, HydraException) as error:
@@ -76,8 +76,7 @@ def measure(job: Job, steps: int) -> dict[str, Any]:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities) as profiled:
         fit_steps(job, module, data, steps)
-    wanted = DeviceType.CUDA if device.type == "cuda" else DeviceType.CPU
-    events = [event for event in profiled.events() if event.device_type == wanted and not event.is_user_annotation]
+    events = [e for e in profiled.events() if e.device_type.name.lower() == device.type and not e.is_user_annotation]
     kernels: dict[str, list[float]] = {}
     for event in events:
         total = kernels.setdefault(event.name, [0.0, 0])
@@ -86,6 +85,7 @@ def measure(job: Job, steps: int) -> dict[str, Any]:
     operations, num_bytes = work_of_a_step(job)
     products, copies = ceilings(device)
     return {
+        "attention": attention.CHOSEN or "the device's",
         "ms": 1e3 * seconds,
         "idle_ms": idle_time(sorted((e.time_range.start, e.time_range.end) for e in events)) / 1e3 / steps,
         "kernels": sorted(([ms, number, name] for name, (ms, number) in kernels.items()), reverse=True),
@@ -143,7 +143,7 @@ def ceilings(device: torch.device) -> tuple[float, float]:
 def describe(what: str, replicas: int, measured: dict[str, Any], percent: float) -> Iterator[str]:
     kernels = measured["kernels"]
     yield f"\n{what}, a pack of {replicas}: {measured['ms']:.2f} ms a step, {percent:.1f}% of the bound"
-    yield f"  {measured['ceilings']}: {measured['device']}"
+    yield f"  attention: {measured['attention']}; {measured['ceilings']}: {measured['device']}"
     yield f"  {measured['operations'] / 1e9:.1f} GFLOP of products, at least {measured['products_ms']:.3f} ms"
     yield f"  {measured['bytes'] / 1e9:.2f} GB that must move, at least {measured['bytes_ms']:.3f} ms"
     yield f"  {sum(number for _, number, _ in kernels):.0f} kernels, {sum(ms for ms, *_ in kernels):.2f} ms, and"
