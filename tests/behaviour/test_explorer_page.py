@@ -1,7 +1,6 @@
 """The explorer's page in headless Chromium: its interventions equal Python's, and nothing that is typed breaks it."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,18 +15,11 @@ from arith_erd.interp.sites import layers
 from arith_erd.models import Transformer
 from arith_erd.models.network import shift_right
 from arith_erd.tasks import Add
-from tests.browser import CHROMIUM, Browser
+from tests.browser import CHROMIUM, READY, Browser
 from tests.explorer import unpacked
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
 MARKUP = "<img src=x onerror=document.title='gotcha'></script><script>document.title='gotcha'</script>"
-READY = "document.body?.dataset.ready !== undefined"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("profile")) as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

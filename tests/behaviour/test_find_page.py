@@ -1,23 +1,16 @@
 """Find the algorithm in headless Chromium: the documented strategy wins, random clicks do not."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from arith_erd.explorer.find import KINDS, find_page
-from tests.browser import CHROMIUM, Browser
+from tests.browser import CHROMIUM, READY, Browser
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
-READY = "document.body?.dataset.ready !== undefined"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("profile")) as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The first answer: ``arith`` names the algorithm of a network, and writes what it found where it was started."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -50,3 +51,23 @@ def test_program_answers_in_any_folder(cli: Cli, tmp_path: Path):
     assert "That is 128, the right answer." in result.stdout
     assert "Its algorithm: like local_remainder." in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_a_wrong_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    for name, said in (
+        ("runs", "a folder without config.yaml, so no run"),
+        ("runs/nope", "no such folder"),  # not a name on the Hub
+        ("edr", r"expected a run directory, .*; did you mean erd\?"),
+        ("add-nanogtp", r"expected a run directory, .*; did you mean add-nanogpt\?"),
+    ):
+        with pytest.raises(UserError, match=f"^network={name}: {said}$"):
+            load(name)
+
+
+def test_summary_of_a_probe_names_the_later_algorithm_that_fits() -> None:
+    """As ``arith`` does: a verdict may not name it."""
+    summary = measure_profile(load("local_remainder")).summary()
+    assert summary[0].startswith("Verdict: none;")
+    assert re.search(r"^It fits only post-hoc algorithms, .*: local_remainder \(", summary[1])
