@@ -20,6 +20,7 @@ PAPER = (
     "article.md",
     "preregistration-2.md",
     "preregistration-3.md",
+    "preregistration-4.md",
     "preregistration-nulls.md",
     "found/*.md",
     "results/preregistration.md",

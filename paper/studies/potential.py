@@ -1,0 +1,283 @@
+"""Is c a carry potential? What ``paper/preregistration-4.md`` predicts, counted.
+
+    python -m paper.studies.potential 'runs/add*-seed2000-2004-*'
+
+puts a row for each network, epoch, bit and distance into ``potential.csv``, the slips and what mended them into
+``potential-slips.csv``, and draws ``potential.png``. Then it prints the predictions with what came.
+"""
+
+import argparse
+from collections.abc import Iterator
+from glob import glob
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from scipy.stats import spearmanr
+from torch import Tensor
+
+import arith_erd as ae
+from arith_erd.bundled import RESULTS
+from arith_erd.digits import ONE, START, ZERO, to_digits
+from arith_erd.interp.das_controls import untrained_copy
+from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.interventions import Replace
+from arith_erd.interp.sites import layers
+from arith_erd.mechanism.certificate import fit_probit
+from arith_erd.plots.style import BLUE, GREEN, GREY, ORANGE, format_axes, save_png, set_panel_title, subplots
+from arith_erd.runs.directory import Run
+from arith_erd.tasks import Task
+from paper.formats import format_range, markdown
+
+FILE, SLIPS = RESULTS / "potential.csv", RESULTS / "potential-slips.csv"
+STEP = 1 / 8  # of the distance
+NEAR, FAR, SLIP = 1 / 8, 3 / 8, 1 / 4
+NUM_COMPLETIONS = {2: 16, 3: 4}  # by the number of operands
+MIN_WRONG, MAX_WRONG = 0.01, 0.3
+MIN_RATIO, MIN_CORRELATION, MAX_OFF, MIN_SLIPS = 3.0, 0.3, 0.15, 100
+MIN_SHARE, MIN_MENDED, MAX_MENDED, MIN_SEEDS = 0.8, 0.9, 0.3, 4
+NULL_RATIO, NULL_CORRELATION = (0.8, 1.25), 0.1
+CONFIGURATIONS = {
+    ("add", "nanogpt"): "nanoGPT",
+    ("add", "transformer"): "Transformer",
+    ("add3", "nanogpt"): "nanoGPT, three operands",
+}
+BY = ["task", "model", "seed", "epoch"]
+
+
+def questions(task: Task, seed: int = 0) -> pd.DataFrame:
+    """Each bit from 2 on of each example after each of its random completions, where c is between its ends.
+
+    ``example`` is a row of ``task.examples()``, ``prefix`` the number that the completion's first bits spell.
+    """
+    operands = task.examples().operands
+    count = NUM_COMPLETIONS[operands.shape[1]]
+    completions = np.random.default_rng(seed).integers(0, 2**task.width, (len(operands), count))
+    largest = operands.shape[1] - 1
+    found = []
+    for t in range(2, task.width):
+        lower = (operands % 2**t).sum(axis=1)[:, None]
+        c = (lower - completions % 2**t) / 2**t
+        column = np.broadcast_to((operands >> t & 1).sum(axis=1)[:, None], c.shape)
+        distance = np.abs(c - np.clip(np.floor(c), 0, largest - 1) - 0.5)
+        rows, columns = np.nonzero((c >= 0) & (c <= largest) & (distance > 0))
+        values = {"c": c, "column": column, "distance": distance, "prefix": completions % 2**t}
+        table = {name: x[rows, columns] for name, x in values.items()}
+        found.append(pd.DataFrame({"bit": t, "example": rows, "completion": columns} | table))
+    table = pd.concat(found, ignore_index=True)
+    table["carry"] = np.round(table["c"]).astype(int)
+    table["expected"] = (table["column"] + table["carry"]) % 2
+    return table
+
+
+def answered(questions: pd.DataFrame, margins: np.ndarray) -> pd.DataFrame:
+    """The questions with the ``margin``, logit of 1 - logit of 0, of each, and whether the answer is ``wrong``."""
+    wrong = (margins > 0) != (questions["expected"] == 1)
+    return questions.assign(margin=margins, wrong=wrong)
+
+
+def ask(model: Hooked, asked: pd.DataFrame, patches: dict[str, dict[int, Tensor]] | None = None) -> np.ndarray:
+    """The margins of questions (N,). ``patches`` has site -> bit -> activations (n, d) of the questions of a bit."""
+    margins = np.zeros(len(asked))
+    for t, of_bit in asked.groupby("bit"):
+        interventions = [Replace(site, int(t), values[int(t)]) for site, values in (patches or {}).items()]
+        logits = model.run(inputs(model, int(t), of_bit), interventions)[:, -1]
+        margins[asked.index.get_indexer(of_bit.index)] = (logits[:, ONE] - logits[:, ZERO]).double().cpu().numpy()
+    return margins
+
+
+def inputs(model: Hooked, t: int, of_bit: pd.DataFrame) -> tuple[Tensor, Tensor]:
+    """The prompts (N, P) of questions about bit t, and the decoder's inputs (N, t + 1)."""
+    prompt = model.task.examples().prompt[of_bit["example"]]
+    tokens = to_digits(of_bit["prefix"].to_numpy(), t) + ZERO
+    answer_in = np.hstack([np.full((len(tokens), 1), START), tokens])
+    return torch.as_tensor(prompt, device=model.device), torch.as_tensor(answer_in, device=model.device)
+
+
+def by_distance(table: pd.DataFrame) -> pd.DataFrame:
+    """By bit and distance, rounded down to a multiple of `STEP`: answers, ``wrong`` ones, and mean |margin|."""
+    binned = table.assign(distance=np.floor(table["distance"] / STEP) * STEP, margin=table["margin"].abs())
+    aggregate = {"n": ("wrong", "size"), "wrong": ("wrong", "sum"), "margin": ("margin", "mean")}
+    return binned.groupby(["bit", "distance"], as_index=False).agg(**aggregate)
+
+
+def ratio(counts: pd.DataFrame) -> float:
+    """How many times more frequent errors are near the threshold than far from it; infinite without far ones."""
+    near, far = (counts[rows][["wrong", "n"]].sum() for rows in (counts["distance"] < NEAR, counts["distance"] >= FAR))
+    shares = near["wrong"] / near["n"], far["wrong"] / far["n"]
+    return float(shares[0] / shares[1]) if shares[1] else float("inf")
+
+
+def thresholds(table: pd.DataFrame) -> dict[str, float]:
+    """Medians over bits of the threshold of rounding up from 0 and, with three operands, from 1."""
+    found: dict[str, list[float]] = {}
+    for (_, below), rows in table.assign(below=np.floor(table["c"])).groupby(["bit", "below"]):
+        if rows["c"].nunique() == 1:  # the largest carry itself
+            continue
+        up = ((rows["margin"] > 0) + rows["column"] + below) % 2 == 1
+        counts = pd.DataFrame({"x": rows["c"] - below, "up": up}).groupby("x")["up"].agg(["sum", "size"])
+        threshold, _ = fit_probit(counts.index.to_numpy(), counts["sum"].to_numpy(), counts["size"].to_numpy())
+        found.setdefault(f"threshold_{below:.0f}", []).append(threshold)
+    return {name: float(np.nanmedian(values)) for name, values in found.items()}
+
+
+def summary(table: pd.DataFrame) -> dict[str, float]:
+    """The share of wrong answers, the correlation of distance and |margin|, and the thresholds."""
+    correlation = spearmanr(table["distance"], table["margin"].abs()).statistic
+    return {"share_wrong": float(table["wrong"].mean()), "correlation": float(correlation), **thresholds(table)}
+
+
+def mend(model: Hooked, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each layer, the share of slips that become right with c clamped, and with c from another slip.
+
+    Slips without a partner are left out: another slip with the same bit, column and carry, or an example with the same
+    operand bits t and a right prefix with that carry.
+    """
+    rng = np.random.default_rng(0)
+    operands = model.task.examples().operands
+    slips = table[table["wrong"] & (table["distance"] < SLIP)]
+    clamped, other = [], []
+    for (t, _, _), group in slips.groupby(["bit", "column", "carry"]):
+        low = (operands % 2**t).sum(axis=1)
+        bits = (operands >> t & 1) @ (1 << np.arange(operands.shape[1]))
+        for row, slip in group.iterrows():
+            same = np.flatnonzero((bits == bits[slip["example"]]) & (low >> t == slip["carry"]))
+            others = group.index[group.index != row]
+            if len(same) and len(others):
+                example = rng.choice(same)
+                clamped.append({"index": row, "bit": t, "example": example, "prefix": low[example] % 2**t})
+                other.append({"index": row} | slips.loc[rng.choice(others), ["bit", "example", "prefix"]].to_dict())
+    if not clamped:
+        return
+    sources = {name: pd.DataFrame(rows).set_index("index") for name, rows in (("clamped", clamped), ("slip", other))}
+    slips = slips.loc[sources["clamped"].index]
+    for depth, site in enumerate(stream := layers(model.sites, "dec")):
+        for name, source in sources.items():
+            values = {
+                int(t): model.run_with_cache(inputs(model, int(t), rows), [site])[1][site][:, -1]
+                for t, rows in source.groupby("bit")
+            }
+            right = ~answered(slips, ask(model, slips, {site: values}))["wrong"]
+            layer = depth - len(stream)  # -1: the last one, where the answer is settled
+            yield {"source": name, "site": site, "layer": layer, "slips": len(slips), "right": right.mean()}
+
+
+def measure(run: Run) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows of all networks of a run: of each kept epoch, and of its slips."""
+    rows, mended = [], []
+    settings = {key: run.config()[key]["name"] for key in ("task", "model")}
+    for seed in (entry["seed"] for entry in run.summary()["seeds"]):
+        last_with_slips: tuple[int, Hooked, pd.DataFrame] | None = None
+        for epoch in [None, *run.saved_epochs(seed)]:
+            trained = ae.load_run(run.path, seed=seed, epoch=epoch)
+            model = trained if epoch is not None else untrained_copy(trained, seed)
+            assert model is not None
+            asked = questions(model.task)
+            table = answered(asked, ask(model, asked))
+            key = settings | {"seed": seed, "epoch": -1 if epoch is None else epoch}
+            rows.append(by_distance(table).assign(**key, **summary(table)))
+            slips = int((table["wrong"] & (table["distance"] < SLIP)).sum())
+            if epoch is not None and slips >= MIN_SLIPS and model.task.num_operands == 2:
+                last_with_slips = epoch, model, table
+        if last_with_slips:
+            epoch, model, table = last_with_slips
+            mended += [settings | {"seed": seed, "epoch": epoch} | row for row in mend(model, table)]
+    return pd.concat(rows), pd.DataFrame(mended)
+
+
+def predictions(rows: pd.DataFrame, mended: pd.DataFrame) -> str:
+    """A table: what was predicted, what came, and whether it holds."""
+    of_network = rows.groupby(BY).first()
+    ratios = rows.groupby(BY)[["distance", "wrong", "n"]].apply(ratio)
+    last = of_network[of_network.index.get_level_values("epoch") == of_network.index.get_level_values("epoch").max()]
+    lines = []
+
+    def line(prediction: str, part: pd.Series | pd.DataFrame, came: str, holds: bool | None) -> None:
+        verdict = {True: "holds", False: "refuted", None: "open"}[holds]
+        lines.append([prediction, str(len(part)), came, verdict])
+
+    def of(table: Any, task: str, model: str) -> Any:
+        index = table.index
+        return table[(index.get_level_values("task") == task) & (index.get_level_values("model") == model)]
+
+    for (task, model), label in CONFIGURATIONS.items():
+        trained, own = of(ratios, task, model), of(of_network, task, model)
+        some_wrong = own["share_wrong"].between(MIN_WRONG, MAX_WRONG)
+        counted = trained[some_wrong & (own.index.get_level_values("epoch") > 0)]
+        agree = (counted >= MIN_RATIO).mean()
+        came = f"{agree:.0%}; times as frequent: {format_range(counted, '.1f')}" if len(counted) else "none to count"
+        line(f"1, {label}", counted, came, bool(agree >= MIN_SHARE) if len(counted) else None)
+        ends = of(last, task, model)
+        line(
+            f"2, {label}", ends, format_range(ends["correlation"]), bool((ends["correlation"] >= MIN_CORRELATION).all())
+        )
+    three = of(last, "add3", "nanogpt")
+    near = sum(((three[f"threshold_{k}"] - 0.5).abs() <= MAX_OFF).astype(int) for k in (0, 1)) == 2
+    came = ", ".join(f"{k}.5: {format_range(three[f'threshold_{k}'] + k)}" for k in (0, 1))
+    line("3", three, came, bool(near.sum() >= MIN_SEEDS))
+    for model in ("nanogpt", "transformer"):
+        if not len(mended) or not len(part := mended[(mended["model"] == model) & (mended["layer"] == -2)]):
+            lines.append([f"4, {CONFIGURATIONS['add', model]}", "0", "no network has so many slips", "open"])
+            continue
+        right = part.groupby("source")["right"].median()
+        came = f"right with c clamped: {right['clamped']:.0%}, from another slip: {right['slip']:.0%}"
+        holds = bool(right["clamped"] >= MIN_MENDED and right["slip"] <= MAX_MENDED)
+        line(f"4, {CONFIGURATIONS['add', model]}", part[part["source"] == "slip"], came, holds)
+    untrained = of_network.index.get_level_values("epoch") == -1
+    times, null = ratios[untrained], of_network[untrained]["correlation"]
+    line("control: ratio before training", times, format_range(times), bool(times.between(*NULL_RATIO).all()))
+    line("control: correlation before training", null, format_range(null), bool(null.abs().le(NULL_CORRELATION).all()))
+    return markdown(["prediction", "counted", "what came", "verdict"], *lines)
+
+
+def table() -> str:
+    return predictions(pd.read_csv(FILE), pd.read_csv(SLIPS))
+
+
+def slip_table() -> str:
+    """For each layer: how many slips become right, medians over networks."""
+    mended = pd.read_csv(SLIPS)
+    lines = []
+    for (model, site), rows in mended.groupby(["model", "site"]):
+        right = rows.groupby("source")["right"].median()
+        networks, slips = rows["seed"].nunique(), int(rows.groupby("seed")["slips"].first().sum())
+        cells = (f"{right[name]:.0%}" for name in ("clamped", "slip"))
+        lines.append([f"{CONFIGURATIONS['add', str(model)]}, `{site}`", str(networks), f"{slips:,}", *cells])
+    return markdown(["after layer", "networks", "slips", "right, c clamped", "right, from another slip"], *lines)
+
+
+def draw(rows: pd.DataFrame) -> Figure:
+    """Wrong answers by distance at some epochs, a panel for each configuration, means over seeds."""
+    figure, axes = subplots(9.6, 3.0, 1, len(CONFIGURATIONS), sharey=True)
+    for ax, ((task, model), label) in zip(axes, CONFIGURATIONS.items(), strict=True):
+        own = rows[(rows["task"] == task) & (rows["model"] == model)]
+        epochs = sorted(own["epoch"].unique())
+        shown = dict(zip((-1, *epochs[1:4:2], epochs[-1]), (GREY, ORANGE, GREEN, BLUE), strict=False))
+        for epoch, color in shown.items():
+            of_epoch = own[own["epoch"] == epoch].groupby("distance")[["wrong", "n"]].sum()
+            name = "before training" if epoch == -1 else f"after epoch {epoch}"
+            ax.plot(of_epoch.index + STEP / 2, of_epoch["wrong"] / of_epoch["n"], color=color, label=name, marker=".")
+        format_axes(ax, "y")
+        set_panel_title(ax, label)
+        ax.set_xlabel("distance of c to the nearest threshold", fontsize=8)
+        ax.legend(frameon=False, fontsize=7.5)
+    axes[0].set_ylabel("wrong answers", fontsize=8)
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("runs", nargs="*", help="run directories, or patterns of them")
+    options = parser.parse_args()
+    found = [measure(Run(path)) for path in sorted({path for pattern in options.runs for path in glob(pattern)})]
+    if found:
+        for path, tables in zip((FILE, SLIPS), zip(*found, strict=True), strict=True):
+            pd.concat(tables).to_csv(path, index=False, float_format="%.5g")
+    save_png(draw(pd.read_csv(FILE)), FILE.with_suffix(".png"))
+    print(table(), slip_table(), sep="\n\n")
+
+
+if __name__ == "__main__":
+    main()
