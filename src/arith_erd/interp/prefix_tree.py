@@ -21,7 +21,7 @@ from ..errors import UserError
 from ..models import NanoGPT, Transformer
 from ..models.positions import DigitPlaceEmbedding, IndexEmbedding, Rotary
 from ..system.isolation import isolated
-from ..tasks import Examples
+from ..tasks import Examples, Task
 from .hooked import Hooked
 
 LEVELS = 4
@@ -43,12 +43,12 @@ def answers_after_prefixes(model: Hooked, examples: Examples) -> list[Digits]:
     task, network = model.task, model.network
     if not isinstance(network, NanoGPT | Transformer):
         raise UserError(f"{model.name}: is a {type(network).__name__}; expected our Transformer or nanoGPT")
-    if task.layout.padded or task.answer_length != task.width:
-        raise UserError(f"task={task.name}: expected answers of one length, with a token for each digit")
+    _require_digits_only(task)
     base, width = task.base, task.width
     count = len(examples) * sum(base**t for t in range(width))
     if count > MAX_PREFIXES:
-        raise UserError(f"task={task.name}: has {count:,} prefixes of its answers; expected at most {MAX_PREFIXES:,}")
+        accepted = f"at most {MAX_PREFIXES:,}, or num_completions=2, which takes some of them"
+        raise UserError(f"task={task.name}: has {count:,} prefixes of its answers; expected {accepted}")
     before = max(0, width - LEVELS)  # digits before each tree
     lengths, ancestors = _tree(base, before, width)
     with isolated(False, network):
@@ -58,6 +58,30 @@ def answers_after_prefixes(model: Hooked, examples: Examples) -> list[Digits]:
         of_level = digits[:, :, lengths == t]  # (N, first digits, further digits)
         answers.append(of_level.swapaxes(1, 2).reshape(len(examples), -1))
     return answers
+
+
+def answers_along(model: Hooked, examples: Examples, numbers: Array) -> list[Digits]:
+    """The digit t that a network writes after the first t digits of numbers (N, K), for t = 0, 1, ..: arrays (N, K).
+
+    The k-th forward pass reads the k-th number of each example as its answer. So this takes any network.
+    """
+    task = model.task
+    _require_digits_only(task)
+    found = []
+    for column in numbers.T:
+        tokens = to_digits(column, task.width, task.base) + ZERO
+        start = np.full((len(tokens), 1), START)
+        inputs = [
+            torch.as_tensor(x, device=model.device) for x in (examples.prompt, np.hstack([start, tokens[:, :-1]]))
+        ]
+        with torch.no_grad():
+            found.append(model.run(inputs)[..., ZERO : ZERO + task.base].argmax(-1).to(torch.uint8).cpu().numpy())
+    return list(np.stack(found, axis=-1).swapaxes(0, 1))
+
+
+def _require_digits_only(task: Task) -> None:
+    if task.layout.padded or task.answer_length != task.width:
+        raise UserError(f"task={task.name}: expected answers of one length, with a token for each digit")
 
 
 def _tree(base: int, before: int, width: int) -> tuple[Array, npt.NDArray[np.bool_]]:

@@ -18,11 +18,11 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
 from ..digits import Array
-from ..errors import require_type
+from ..errors import require_integer, require_type
 from ..interp.algorithms import ALGORITHMS, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
-from ..interp.prefix_tree import Digits, answers_after_prefixes
+from ..interp.prefix_tree import Digits, answers_after_prefixes, answers_along
 from ..tasks import Task
 from .place_value import PrefixedExamples
 from .responses import USER_MODEL
@@ -32,6 +32,7 @@ CONTRASTS = ((RULE, RIVAL), (RULE, "remainder"), (RULE, "prefix_carry"), (RULE, 
 """Where two algorithms answer differently, exactly one of them is right."""
 CLEAR = 0.25
 """Answers at least so far from a rounding point are clear: noise in c below a quarter changes none of them."""
+CURVE_STEP = 1 / 16
 MAX_COUNTEREXAMPLES = 100
 PAIRS_PER_BLOCK = 1024
 MIN_SIGMA, MAX_SIGMA = 1e-3, 10.0
@@ -52,12 +53,14 @@ class Certificate:
     """The answers of one network, and the tables that are counted from them.
 
     ``answers[t]`` has bit t of the answer to each pair (rows) after each prefix of t bits (columns), in the order of
-    ``task.examples()`` and of the numbers that the prefixes spell.
+    ``task.examples()`` and of the numbers that the prefixes spell. If there are ``completions`` (N, K), the prefixes
+    are only their first t bits.
     """
 
     task: Task
     answers: list[Digits]
     user_model: CausalModel | None = None
+    completions: Array | None = None
 
     def shares(self) -> pd.DataFrame:
         """The share ``right`` of ``n`` answers that each ``algorithm`` gives, by ``bit`` and ``distance``."""
@@ -74,7 +77,7 @@ class Certificate:
         have neither.
         """
         counts: dict[int, Any] = defaultdict(int)  # t -> answers rounded up, and all (2, 2^t), by fraction
-        for block in blocks(self.task):
+        for block in self._blocks():
             x, t = block.inputs, block.inputs.t
             total = x.column_sum + x.c
             inside = (total >= 0) & (total < x.column_sums.max_total[t])
@@ -83,10 +86,25 @@ class Certificate:
         fits = {t: fit_probit(np.arange(2**t) / 2**t, up, n) for t, (up, n) in counts.items()}
         return pd.DataFrame([{"bit": t, "threshold": x, "sigma": sigma} for t, (x, sigma) in fits.items()])
 
+    def curve(self) -> pd.DataFrame:
+        """The share ``ones`` of the ``n`` answers that are 1, by ``bit`` and ``total``.
+
+        The total is a_t + b_t + c, rounded down to a multiple of `CURVE_STEP`. A network that rounds it draws a square
+        wave.
+        """
+        counts: dict[Any, Any] = defaultdict(int)  # t, total -> answers that are 1, and all
+        for block in self._blocks():
+            x, bits = block.inputs, self._bits(block)
+            totals, bins = np.unique(np.floor((x.column_sum + x.c) / CURVE_STEP), return_inverse=True)
+            for total, found in zip(totals, np.array([np.bincount(bins, bits), np.bincount(bins)]).T, strict=True):
+                counts[x.t, total * CURVE_STEP] += found
+        rows = ((*key, ones / n, int(n)) for key, (ones, n) in sorted(counts.items()))
+        return pd.DataFrame(rows, columns=["bit", "total", "ones", "n"])
+
     def counterexamples(self) -> pd.DataFrame:
         """Up to `MAX_COUNTEREXAMPLES` clear answers that the rule does not give, the farthest from a rounding point."""
         found = []
-        for block in blocks(self.task):
+        for block in self._blocks():
             x, bits = block.inputs, self._bits(block)
             distance = block.distance / 2.0 ** (x.t + 1)
             rows = np.flatnonzero((bits != block.predicted[RULE]) & (distance >= CLEAR))
@@ -96,20 +114,24 @@ class Certificate:
 
     def to_bytes(self) -> bytes:
         """The answers, compressed: a bit for each, 1 where the rule answers otherwise."""
-        differ = [self._bits(block) != block.predicted[RULE] for block in blocks(self.task)]
+        differ = [self._bits(block) != block.predicted[RULE] for block in self._blocks()]
         return zlib.compress(np.packbits(np.concatenate(differ)).tobytes(), level=9)
 
     @classmethod
-    def from_bytes(cls, task: Task, data: bytes) -> "Certificate":
+    def from_bytes(cls, task: Task, data: bytes, completions: Array | None = None) -> "Certificate":
         """The certificate that `to_bytes` stored."""
         differ = np.unpackbits(np.frombuffer(zlib.decompress(data), dtype=np.uint8))
         answers: list[list[Digits]] = [[] for _ in range(task.width)]
         first = 0
-        for block in blocks(task):
+        for block in blocks(task, completions=completions):
             x = block.inputs
             bits = block.predicted[RULE] ^ differ[first : (first := first + len(x.a))]
-            answers[x.t].append(bits.astype(np.uint8).reshape(-1, 2**x.t))
-        return cls(task, [np.concatenate(parts) for parts in answers])
+            pairs = len(range(task.size)[block.pairs])
+            answers[x.t].append(bits.astype(np.uint8).reshape(pairs, -1))
+        return cls(task, [np.concatenate(parts) for parts in answers], completions=completions)
+
+    def _blocks(self) -> Iterator[Block]:
+        return blocks(self.task, self.user_model, self.completions)
 
     def _bits(self, block: Block) -> Array:
         return self.answers[block.inputs.t][block.pairs].ravel().astype(np.int64)
@@ -118,7 +140,7 @@ class Certificate:
     def _table(self) -> pd.DataFrame:
         """The rows of `contrasts`, and those of `shares`, which are ``against`` none."""
         counts: dict[Any, Any] = defaultdict(int)  # algorithm, against, t -> its answers, and all (2, 2^t + 1)
-        for block in blocks(self.task, self.user_model):
+        for block in self._blocks():
             t, bits = block.inputs.t, self._bits(block)
             right = {name: predicted == bits for name, predicted in block.predicted.items()}
             chosen = {(name, ""): np.ones_like(rows) for name, rows in right.items()}
@@ -135,21 +157,32 @@ class Certificate:
         return pd.DataFrame(rows, columns=["algorithm", "against", "bit", "distance", "right", "n"])
 
 
-def certificate(model: Hooked, user_model: CausalModel | None = None) -> Certificate:
+def certificate(
+    model: Hooked, user_model: CausalModel | None = None, num_completions: int | None = None
+) -> Certificate:
     """Ask a network that adds or multiplies for every bit of every pair after every prefix: `answers_after_prefixes`.
 
+    Args:
+        num_completions: a number of random completions of each pair, uniform and the same for every network, in place
+            of every prefix. Bit t is asked after their first t bits.
+
     Raises:
-        UserError: for other tasks and networks, and for a multiplication of more than five bits.
+        UserError: for other tasks and networks, and for a multiplication of more than five bits without
+            ``num_completions``.
     """
     require_type("certificate: model", model, Hooked)
-    ColumnSums(model.task)
-    return Certificate(model.task, answers_after_prefixes(model, model.task.examples()), user_model)
+    ColumnSums(task := model.task)
+    if num_completions is None:
+        return Certificate(task, answers_after_prefixes(model, task.examples()), user_model)
+    require_integer("num_completions", num_completions, 1)
+    completions = np.random.default_rng(0).integers(0, 2**task.width, (task.size, num_completions))
+    return Certificate(task, answers_along(model, task.examples(), completions), user_model, completions)
 
 
-def blocks(task: Task, user_model: CausalModel | None = None) -> Iterator[Block]:
+def blocks(task: Task, user_model: CausalModel | None = None, completions: Array | None = None) -> Iterator[Block]:
     """All pairs and prefixes with the bits that each algorithm answers: rules that read the prefix, and ``erd``."""
     sums, examples = ColumnSums(task), task.examples()
-    names = (RULE, RIVAL, "remainder", "prefix_carry", "erd") if sums.is_addition else (RULE, "erd")
+    names = (RULE, RIVAL, "remainder", "prefix_carry", "erd") if sums.is_addition else (RULE, "remainder", "erd")
     models = {name: ALGORITHMS[name].causal_model(task) for name in names}
     if user_model is not None:
         models[USER_MODEL] = user_model
@@ -157,8 +190,9 @@ def blocks(task: Task, user_model: CausalModel | None = None) -> Iterator[Block]
         pairs = slice(first, first + PAIRS_PER_BLOCK)
         a, b = examples.operands[pairs].T
         for t in range(task.width):
-            prefix = np.tile(np.arange(2**t), len(a))
-            inputs = PrefixedExamples(sums, t, a.repeat(2**t), b.repeat(2**t), prefix)
+            prefixes = np.tile(np.arange(2**t), (len(a), 1)) if completions is None else completions[pairs] % 2**t
+            count = prefixes.shape[1]
+            inputs = PrefixedExamples(sums, t, a.repeat(count), b.repeat(count), prefixes.ravel())
             predicted = {name: inputs.predict_by(model) for name, model in models.items()}
             yield Block(pairs, inputs, np.abs(2 * inputs.fraction - 2**t), predicted)
 

@@ -13,7 +13,7 @@ from ..mechanism.certificate import CLEAR, RULE, certificate
 from ..plots import style
 from ..plots.curves import EpochCurves
 from ..plots.panels import Lines
-from .probe import IN_FILE, NetworkProbe, format_cells, weighted_means
+from .probe import IN_FILE, Count, NetworkProbe, format_cells, weighted_means
 
 
 class CertificateProbe(NetworkProbe):
@@ -21,11 +21,13 @@ class CertificateProbe(NetworkProbe):
 
     A row is the share ``right`` of the ``n`` answers of a ``bit`` that an ``algorithm`` gives. ``distance`` is that of
     a_t + b_t + c to the nearest rounding point, 0 to 1/2 (`mechanism.certificate`). ``erd`` ignores the prefix, as
-    ``lookahead_carry`` does; your own model is ``user_model``. For networks that add, or multiply up to five bits.
+    ``lookahead_carry`` does; your own model is ``user_model``. For networks that add or multiply. A multiplication of
+    more than five bits has too many prefixes, and takes ``num_completions``.
 
     More files: ``contrasts.csv`` (of answers on which two algorithms differ, the share that the first one gives),
-    ``precision.csv`` (threshold and noise of c), ``counterexamples.csv`` (clear answers that the rule does not give),
-    and ``answers-seed=K.bin`` (all answers, for `Certificate.from_bytes`).
+    ``precision.csv`` (threshold and noise of c), ``curve.csv`` (how many answers are 1, by a_t + b_t + c),
+    ``counterexamples.csv`` (clear answers that the rule does not give), and ``answers-seed=K.bin`` (all answers, for
+    `Certificate.from_bytes`).
     """
 
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
@@ -37,18 +39,20 @@ class CertificateProbe(NetworkProbe):
         percent=True,
     )
 
+    num_completions: Count | None = IN_FILE
     causal_model: CausalModelSpec = IN_FILE
 
     def __post_init__(self) -> None:
         user_model = build_prefix_model(self.task, self.causal_model, "probe.causal_model")
-        self.certificate = cache(lambda model: certificate(model, user_model))  # each network once: for rows and files
+        # each network once: for rows and files
+        self.certificate = cache(lambda model: certificate(model, user_model, self.num_completions))
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         yield from self.certificate(model).shares().to_dict("records")
 
     def files(self) -> dict[str, str | bytes]:
         found: dict[str, str | bytes] = {}
-        for name in ("contrasts", "precision", "counterexamples"):
+        for name in ("contrasts", "precision", "curve", "counterexamples"):
             tables = [getattr(self.certificate(m), name)().assign(seed=m.seed) for m in self.models]
             found[f"{name}.csv"] = pd.concat(tables).to_csv(index=False, float_format="%.9g")
         return found | {f"answers-seed={m.seed}.bin": self.certificate(m).to_bytes() for m in self.models}

@@ -95,10 +95,28 @@ def test_a_handcoded_network_gets_the_certificate_of_its_algorithm(name: str, mo
     assert mean_over_bits(clear[clear["algorithm"] == name]) > 0.999
 
 
-def test_a_multiplication_has_the_rule_and_other_tasks_are_refused() -> None:
+def test_random_completions_ask_what_every_prefix_asks() -> None:
+    model = untrained(Mul(bits=2), NanoGPT, layout=Mul(bits=2).layout)
+    every, some = certificate(model), certificate(model, num_completions=3)
+    pairs = np.arange(model.task.size)[:, None]
+    for t, answers in enumerate(some.answers):
+        np.testing.assert_array_equal(answers, every.answers[t][pairs, some.completions % 2**t])
+    assert some.shares().groupby(["algorithm", "bit"])["n"].sum().eq(16 * 3).all()
+    back = Certificate.from_bytes(model.task, some.to_bytes(), some.completions)
+    pd.testing.assert_frame_equal(back.curve(), some.curve())
+
+
+def test_the_curve_of_the_rule_is_a_square_wave() -> None:
+    curve = answered_by(lambda block: block.predicted[RULE]).curve().query("0 <= total < 3")
+    middle = curve[curve["bit"].between(2, 4)]  # both operands have the bit
+    np.testing.assert_array_equal(middle["ones"], np.floor(middle["total"] + 0.5) % 2)
+    assert set(middle["total"] % 1) == set(np.arange(16) / 16)
+
+
+def test_a_multiplication_has_no_carries_and_other_tasks_are_refused() -> None:
     task = Mul(bits=2)
     made = answered_by(lambda block: block.predicted["erd"], task)
-    assert set(made.shares()["algorithm"]) == {RULE, "erd"}
+    assert set(made.shares()["algorithm"]) == {RULE, "remainder", "erd"}
     other = Sub(bits=3)
     with pytest.raises(UserError, match="task=sub: has no columns"):
         certificate(Hooked(NanoGPT(other.prompt_length, other.answer_length, d_model=16, num_heads=2), task=other))
