@@ -4,11 +4,12 @@
 
 puts what the probe wrote into FOLDER into ``certificates.csv`` (shares and contrasts, by distances rounded down to
 `STEP`) and ``certificate-precision.csv``, in place of the rows of the same network and seed, and draws
-``certificates.png``.
+``certificates.png``. Of multiplications it also keeps how many answers are 1, by the running sum
+(``certificate-curves.csv``), and draws ``certificate-curves.png``.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from arith_erd.bundled import RESULTS
-from arith_erd.mechanism.certificate import CLEAR, CONTRASTS, RIVAL, RULE
+from arith_erd.mechanism.certificate import CLEAR, CONTRASTS, CURVE_STEP, RIVAL, RULE, answered_by, random_completions
 from arith_erd.plots.style import BLUE, GREEN, GREY, INK, ORANGE, format_axes, save_png, set_panel_title, subplots
 from arith_erd.probes.certificate import mean_over_bits
-from paper.formats import format_range, grid
+from arith_erd.tasks import Mul
+from paper.formats import format_range, grid, markdown
 
 SHARES, PRECISION = RESULTS / "certificates.csv", RESULTS / "certificate-precision.csv"
+CURVES = RESULTS / "certificate-curves.csv"
 BY = ["network", "seed", "algorithm", "against", "bit", "distance"]
+FIT, CURVE = ["bit", "threshold", "sigma"], ["bit", "total", "ones", "n"]
 STEP = 1 / 20  # so that both bounds, 0.25 and 0.3, are ends of a bin
 NETWORKS = {
     "authors": "the authors' weights",
@@ -37,20 +41,38 @@ NETWORKS = {
     "squeezed_encoder": "Transformer with a squeezed encoder, stopped at 95%",
     "nanogpt": "nanoGPT, random split",
 }
+SHOWN_BITS, MIN_SHOWN = (3, 6, 9, 12), 20  # panels of the curves; fewer answers are not drawn
+HALVES = ((2, 7), (8, 13))  # bits of a product
+NUM_COMPLETIONS = 2  # of each pair, in certificates of multiplication
 STOPPED = ("d_model_32", "one_head", "no_feed_forward", "squeezed_encoder")
 CONTROLS = {f"control,{name}": f"control, `{name}`" for name in (RULE, RIVAL, "remainder", "prefix_carry", "erd")}
-LABELS = NETWORKS | CONTROLS
+MULTIPLICATIONS = {"mul_transformer": "Transformer", "mul_nanogpt": "nanoGPT", "mul_erd": "control, `erd`"}
+LABELS = NETWORKS | CONTROLS | MULTIPLICATIONS
 
 
-def collect(network: str, folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The shares, contrasts and precision of the networks of one folder."""
-    rows, contrasts, precision = (pd.read_csv(folder / f"{name}.csv") for name in ("rows", "contrasts", "precision"))
-    shares = pd.concat([rows.assign(against=""), contrasts])
+def collect(network: str, folder: Path) -> dict[Path, pd.DataFrame]:
+    """The rows that the networks of one folder have in each file."""
+    return _rows(network, lambda name: pd.read_csv(folder / f"{name}.csv"))
+
+
+def collect_control() -> dict[Path, pd.DataFrame]:
+    """The rows of a function that multiplies and ignores the prefix, after the prefixes that networks get."""
+    task = Mul()
+    found = answered_by(lambda block: block.predicted["erd"], task, random_completions(task, NUM_COMPLETIONS))
+    tables = {"rows": found.shares, "contrasts": found.contrasts, "precision": found.precision, "curve": found.curve}
+    return _rows("mul_erd", lambda name: tables[name]().assign(seed=0))
+
+
+def _rows(network: str, read: Callable[[str], pd.DataFrame]) -> dict[Path, pd.DataFrame]:
+    shares = pd.concat([read("rows").assign(against=""), read("contrasts")])
     shares = shares.assign(network=network, distance=np.floor(shares["distance"] / STEP + 1e-9) * STEP)
     shares["right"] *= shares["n"]  # answers, so that they add up
     shares = shares.groupby(BY, as_index=False)[["right", "n"]].sum()
     shares["right"] /= shares["n"]
-    return shares, precision.assign(network=network)[["network", "seed", "bit", "threshold", "sigma"]]
+    found = {SHARES: shares, PRECISION: read("precision").assign(network=network)[["network", "seed", *FIT]]}
+    if network in MULTIPLICATIONS:
+        found[CURVES] = read("curve").assign(network=network)[["network", "seed", *CURVE]]
+    return found
 
 
 def replace_rows(path: Path, new: pd.DataFrame) -> pd.DataFrame:
@@ -58,14 +80,16 @@ def replace_rows(path: Path, new: pd.DataFrame) -> pd.DataFrame:
     by = ["network", "seed"]
     old = pd.read_csv(path, keep_default_na=False) if path.is_file() else new.head(0)
     kept = old[~pd.MultiIndex.from_frame(old[by]).isin(pd.MultiIndex.from_frame(new[by]))]
-    table = pd.concat([kept, new]).sort_values([column for column in BY if column in new], kind="stable")
+    table = pd.concat([kept, new]).sort_values([column for column in (*BY, "total") if column in new], kind="stable")
     table.to_csv(path, index=False, float_format="%.6g")
     return table
 
 
-def read() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Shares and contrasts, and the precision of c."""
-    return pd.read_csv(SHARES, keep_default_na=False), pd.read_csv(PRECISION)
+def read(networks: Container[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Shares and contrasts of networks, and the precision of their c."""
+    tables = pd.read_csv(SHARES, keep_default_na=False), pd.read_csv(PRECISION)
+    shares, precision = (table[[name in networks for name in table["network"]]] for table in tables)
+    return shares, precision
 
 
 def _measures(shares: pd.DataFrame, precision: pd.DataFrame) -> dict[str, float]:
@@ -97,8 +121,8 @@ FORMS = dict.fromkeys(COLUMNS, ".1%") | {"clear": ".2%", "nearer": ".0%", "sigma
 
 
 def table() -> str:
-    """A row for each kind of network: ranges over its seeds."""
-    shares, precision = read()
+    """A row for each kind of network that adds: ranges over its seeds."""
+    shares, precision = read({*NETWORKS, *CONTROLS})
     found = {
         key: _measures(of_one, precision[(precision["network"] == key[0]) & (precision["seed"] == key[1])])
         for key, of_one in shares.groupby(["network", "seed"])
@@ -115,7 +139,7 @@ def table() -> str:
 
 def range_table(columns: Mapping[tuple[str, str], str], min_distance: float) -> str:
     """Ranges over bits 2 to 6 and seeds of shares (``algorithm``, "") or contrasts (``algorithm``, ``against``)."""
-    shares = read()[0]
+    shares = read({*NETWORKS, *CONTROLS})[0]
     shares = shares[(shares["distance"] >= min_distance - STEP / 2) & shares["bit"].between(2, 6)]
     shares = shares.assign(right=shares["right"] * shares["n"])
     sums = shares.groupby(["network", "algorithm", "against", "seed", "bit"])[["right", "n"]].sum()
@@ -124,11 +148,33 @@ def range_table(columns: Mapping[tuple[str, str], str], min_distance: float) -> 
     return grid("network", known, columns, lambda name, pair: format_range(right[name, *pair], ".0%"))
 
 
+def multiplication_table() -> str:
+    """A row for each network that multiplies: means over bits, all of them or those of `HALVES`."""
+    shares, precision = read(MULTIPLICATIONS)
+    curves = pd.read_csv(CURVES)
+    curves["right"] = curves["ones"].clip(lower=1 - curves["ones"])  # in sample
+    lines = []
+    for name, label in MULTIPLICATIONS.items():
+        for seed, of_one in shares[shares["network"] == name].groupby("seed"):
+            clear = of_one[of_one["distance"] >= CLEAR - STEP / 2]
+            all_of, clear_of = (dict(iter(rows.groupby(["algorithm", "against"]))) for rows in (of_one, clear))
+            best, sigma = (rows[(rows["network"] == name) & (rows["seed"] == seed)] for rows in (curves, precision))
+            cells = [clear_of[RULE, ""], all_of[RULE, ""], best]
+            cells += [differ[differ["bit"].between(*bits)] for differ in [clear_of[RULE, "erd"]] for bits in HALVES]
+            noise = [format_range(sigma[sigma["bit"].between(*bits)]["sigma"]) for bits in HALVES]
+            who = label if name == "mul_erd" else f"{label}, seed {seed}"
+            lines.append([who, *(f"{mean_over_bits(rows):.0%}" for rows in cells), *noise])
+    halves = ["bits {} to {}".format(*bits) for bits in HALVES]
+    head = ["network", "rule, beyond 1/4", "rule, all", "best function of the running sum"]
+    head += [f"rule, where it and `erd` differ, {halves[0]}", halves[1], f"noise of c, {halves[0]}", halves[1]]
+    return markdown(head, *lines)
+
+
 def tables() -> dict[str, str]:
     agreements = {(name, ""): f"`{name}`" for name in (RULE, RIVAL, "remainder", "prefix_carry", "erd")}
     contrasts = {pair: "`{}` against `{}`".format(*pair) for pair in CONTRASTS}
     found = {"agreements": range_table(agreements, STEP), "contrasts": range_table(contrasts, CLEAR)}
-    return found | {"certificates": table()}
+    return found | {"certificates": table(), "multiplication-certificates": multiplication_table()}
 
 
 def draw(shares: pd.DataFrame) -> Figure:
@@ -160,19 +206,43 @@ def draw(shares: pd.DataFrame) -> Figure:
     return figure
 
 
+def draw_curves(curves: pd.DataFrame) -> Figure:
+    """How often a multiplying network answers 1, by the running sum: the rule's is a square wave."""
+    figure, axes = subplots(9.6, 2.6, 1, len(SHOWN_BITS), sharey=True)
+    styles = dict(zip(MULTIPLICATIONS, ((BLUE, "-"), (ORANGE, "-"), (INK, ":")), strict=True))
+    for ax, bit in zip(axes, SHOWN_BITS, strict=True):
+        of_bit = curves[(curves["bit"] == bit) & (curves["n"] >= MIN_SHOWN)]
+        x = np.arange(of_bit["total"].min(), of_bit["total"].max(), STEP / 5)
+        ax.plot(x, np.floor(x + 0.5) % 2, color=GREY, linewidth=1, label="the rule")
+        for (network, _), line in of_bit.groupby(["network", "seed"]):
+            color, style = styles[network]
+            label = MULTIPLICATIONS[network].replace("`", "")
+            ax.plot(line["total"] + CURVE_STEP / 2, line["ones"], style, color=color, linewidth=1.3, label=label)
+        format_axes(ax, "y")
+        set_panel_title(ax, f"bit {bit}")
+        ax.set_xlabel("running sum", fontsize=8)
+    axes[0].set_ylabel("answers that are 1", fontsize=8)
+    handles, texts = axes[0].get_legend_handles_labels()
+    unique = dict(zip(texts, handles, strict=True))
+    figure.legend(unique.values(), unique.keys(), frameon=False, fontsize=8, ncols=4, loc="outside lower center")
+    return figure
+
+
 def main() -> None:
-    shares, precision = pd.DataFrame(), pd.DataFrame()
+    new: dict[Path, pd.DataFrame] = {}
     for argument in sys.argv[1:]:
         name, _, folder = argument.partition("=")
-        if name not in LABELS or not folder:
-            raise SystemExit(f"received {argument!r}; expected NAME=FOLDER, NAME one of {', '.join(LABELS)}")
-        new = collect(name, Path(folder))
-        shares, precision = pd.concat([shares, new[0]]), pd.concat([precision, new[1]])
-    if len(shares):
-        replace_rows(SHARES, shares)
-        replace_rows(PRECISION, precision)
-    save_png(draw(read()[0]), SHARES.with_suffix(".png"))
-    print(table())
+        if name not in LABELS or (not folder and name != "mul_erd"):
+            raise SystemExit(
+                f"received {argument!r}; expected mul_erd, or NAME=FOLDER, NAME one of {', '.join(LABELS)}"
+            )
+        for path, rows in (collect_control() if name == "mul_erd" else collect(name, Path(folder))).items():
+            new[path] = pd.concat([new.get(path), rows])
+    for path, rows in new.items():
+        replace_rows(path, rows)
+    save_png(draw(read(LABELS)[0]), SHARES.with_suffix(".png"))
+    save_png(draw_curves(pd.read_csv(CURVES)), CURVES.with_suffix(".png"))
+    print(table(), multiplication_table(), sep="\n\n")
 
 
 if __name__ == "__main__":

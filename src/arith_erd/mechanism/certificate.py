@@ -7,7 +7,7 @@ The rule that the networks are held against is ``local_remainder``: bit t is rou
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -117,18 +117,16 @@ class Certificate:
         differ = [self._bits(block) != block.predicted[RULE] for block in self._blocks()]
         return zlib.compress(np.packbits(np.concatenate(differ)).tobytes(), level=9)
 
-    @classmethod
-    def from_bytes(cls, task: Task, data: bytes, completions: Array | None = None) -> "Certificate":
+    @staticmethod
+    def from_bytes(task: Task, data: bytes, completions: Array | None = None) -> "Certificate":
         """The certificate that `to_bytes` stored."""
-        differ = np.unpackbits(np.frombuffer(zlib.decompress(data), dtype=np.uint8))
-        answers: list[list[Digits]] = [[] for _ in range(task.width)]
-        first = 0
-        for block in blocks(task, completions=completions):
-            x = block.inputs
-            bits = block.predicted[RULE] ^ differ[first : (first := first + len(x.a))]
-            pairs = len(range(task.size)[block.pairs])
-            answers[x.t].append(bits.astype(np.uint8).reshape(pairs, -1))
-        return cls(task, [np.concatenate(parts) for parts in answers], completions=completions)
+        differ, first = np.unpackbits(np.frombuffer(zlib.decompress(data), dtype=np.uint8)), 0
+
+        def answer(block: Block) -> Array:
+            nonlocal first
+            return block.predicted[RULE] ^ differ[first : (first := first + len(block.inputs.a))]
+
+        return answered_by(answer, task, completions)
 
     def _blocks(self) -> Iterator[Block]:
         return blocks(self.task, self.user_model, self.completions)
@@ -175,8 +173,22 @@ def certificate(
     if num_completions is None:
         return Certificate(task, answers_after_prefixes(model, task.examples()), user_model)
     require_integer("num_completions", num_completions, 1)
-    completions = np.random.default_rng(0).integers(0, 2**task.width, (task.size, num_completions))
+    completions = random_completions(task, num_completions)
     return Certificate(task, answers_along(model, task.examples(), completions), user_model, completions)
+
+
+def random_completions(task: Task, count: int) -> Array:
+    """Numbers (N, count), the same at every call, that an answer may spell."""
+    return np.random.default_rng(0).integers(0, 2**task.width, (task.size, count))
+
+
+def answered_by(answer: Callable[[Block], Array], task: Task, completions: Array | None = None) -> Certificate:
+    """The certificate of a network whose bits are a function of a `Block`."""
+    answers: list[list[Digits]] = [[] for _ in range(task.width)]
+    for block in blocks(task, completions=completions):
+        pairs = len(range(task.size)[block.pairs])
+        answers[block.inputs.t].append(answer(block).astype(np.uint8).reshape(pairs, -1))
+    return Certificate(task, [np.concatenate(parts) for parts in answers], completions=completions)
 
 
 def blocks(task: Task, user_model: CausalModel | None = None, completions: Array | None = None) -> Iterator[Block]:

@@ -7,27 +7,19 @@ import pytest
 from arith_erd.catalog.loading import load_references
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Hooked
-from arith_erd.mechanism.certificate import CLEAR, RULE, Block, Certificate, blocks, certificate
+from arith_erd.mechanism.certificate import CLEAR, RULE, Block, Certificate, answered_by, certificate
 from arith_erd.models import NanoGPT
 from arith_erd.probes.certificate import CertificateProbe, mean_over_bits
-from arith_erd.tasks import Add, Mul, Sub, Task
+from arith_erd.tasks import Add, Mul, Sub
 from tests.unit.probes.small import measured, untrained
 
 TASK = Add(bits=5)
 ALGORITHMS = (RULE, "graded_carry", "remainder", "prefix_carry", "erd")
 
 
-def answered_by(answer, task: Task = TASK) -> Certificate:
-    """The certificate of a network whose bit is a function of a `Block`."""
-    answers: list[list[np.ndarray]] = [[] for _ in range(task.width)]
-    for block in blocks(task):
-        answers[block.inputs.t].append(answer(block).astype(np.uint8).reshape(-1, 2**block.inputs.t))
-    return Certificate(task, [np.concatenate(parts) for parts in answers])
-
-
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_each_algorithm_gets_its_own_answers_and_fails_the_others(name: str) -> None:
-    made = answered_by(lambda block: block.predicted[name])
+    made = answered_by(lambda block: block.predicted[name], TASK)
     right = made.shares().groupby("algorithm").apply(mean_over_bits, include_groups=False)
     assert right[name] == 1
     assert (right.drop(name) < 0.995).all()
@@ -45,7 +37,7 @@ def test_noise_in_c_and_a_moved_threshold_are_measured() -> None:
         noisy = x.column_sum + x.c - 0.1 + rng.normal(0, 0.1, len(x.c))
         return np.floor(noisy + 0.5).clip(0, x.column_sums.max_total[x.t]) % 2
 
-    noisy = answered_by(answer)
+    noisy = answered_by(answer, TASK)
     fits = noisy.precision().set_index("bit").loc[2:]
     np.testing.assert_allclose(fits["threshold"], 0.6, atol=0.02)
     np.testing.assert_allclose(fits["sigma"], 0.1, atol=0.02)
@@ -60,14 +52,14 @@ def test_clear_counterexamples_are_listed_with_their_pair_and_prefix() -> None:
         wrong = (x.a == 3) & (x.b == 5) & (x.prefix == 0) & (x.t == 2)
         return block.predicted[RULE] ^ wrong
 
-    (found,) = answered_by(answer).counterexamples().itertuples(index=False)
+    (found,) = answered_by(answer, TASK).counterexamples().itertuples(index=False)
     # (3 + 1 - 0) / 4 = 1 and the bits at 2 are 0 and 1: the total is 2, half a unit from 3/2 and 5/2
     assert found._asdict() == {"bit": 2, "a": 3, "b": 5, "prefix": 0, "distance": 0.5, "answer": 1}
 
 
 def test_stored_answers_come_back() -> None:
     rng = np.random.default_rng(1)
-    made = answered_by(lambda block: block.predicted[RULE] ^ (rng.random(len(block.inputs.a)) < 0.02))
+    made = answered_by(lambda block: block.predicted[RULE] ^ (rng.random(len(block.inputs.a)) < 0.02), TASK)
     back = Certificate.from_bytes(TASK, made.to_bytes())
     assert all(np.array_equal(*pair) for pair in zip(made.answers, back.answers, strict=True))
     assert len(made.to_bytes()) < 2**16  # bits, in at most a sixteenth of the bytes of the answers
@@ -107,7 +99,7 @@ def test_random_completions_ask_what_every_prefix_asks() -> None:
 
 
 def test_the_curve_of_the_rule_is_a_square_wave() -> None:
-    curve = answered_by(lambda block: block.predicted[RULE]).curve().query("0 <= total < 3")
+    curve = answered_by(lambda block: block.predicted[RULE], TASK).curve().query("0 <= total < 3")
     middle = curve[curve["bit"].between(2, 4)]  # both operands have the bit
     np.testing.assert_array_equal(middle["ones"], np.floor(middle["total"] + 0.5) % 2)
     assert set(middle["total"] % 1) == set(np.arange(16) / 16)

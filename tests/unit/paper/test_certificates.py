@@ -17,7 +17,7 @@ def folder(tmp_path):
 
 
 def test_shares_within_a_step_of_distance_are_weighted_by_their_answers(folder):
-    shares, precision = certificates.collect("nanogpt", folder)
+    shares, precision = certificates.collect("nanogpt", folder).values()
     own = shares[shares["against"] == ""].set_index("distance")
     assert own["n"].tolist() == [30, 10, 60]  # 0.25, 0.3 and 0.35: the bounds of the preregistration are ends of a step
     assert own["right"].tolist() == [1, 0.5, 0]
@@ -27,6 +27,6 @@ def test_shares_within_a_step_of_distance_are_weighted_by_their_answers(folder):
 def test_rows_of_a_network_are_replaced_and_those_of_others_stay(folder, tmp_path):
     path = tmp_path / "certificates.csv"
     for network in ("nanogpt", "authors", "nanogpt"):
-        table = certificates.replace_rows(path, certificates.collect(network, folder)[0])
+        table = certificates.replace_rows(path, certificates.collect(network, folder)[certificates.SHARES])
     assert table["network"].value_counts().to_dict() == {"authors": 6, "nanogpt": 6}
     pd.testing.assert_frame_equal(pd.read_csv(path, keep_default_na=False), table.reset_index(drop=True))

@@ -7,18 +7,11 @@ import pandas as pd
 import pytest
 
 from arith_erd.digits import Array
-from arith_erd.mechanism.certificate import RIVAL, RULE, Block, Certificate, blocks
+from arith_erd.mechanism.certificate import RIVAL, RULE, Block, answered_by
 from arith_erd.tasks import Add
 from paper.studies import thousand
 
 TASK = Add(bits=5)
-
-
-def answering(answer: Callable[[Block], Array]) -> Certificate:
-    answers: list[list[Array]] = [[] for _ in range(TASK.width)]
-    for block in blocks(TASK):
-        answers[block.inputs.t].append(answer(block).astype(np.uint8).reshape(-1, 2**block.inputs.t))
-    return Certificate(TASK, [np.concatenate(parts) for parts in answers])
 
 
 def noisy_carry(threshold: float, sigma: float, rng: np.random.Generator) -> Callable[[Block], Array]:
@@ -31,14 +24,14 @@ def noisy_carry(threshold: float, sigma: float, rng: np.random.Generator) -> Cal
 
 @pytest.mark.parametrize(("algorithm", "rule"), [(RULE, 1), (RIVAL, 0)])
 def test_algorithms_have_their_own_fingerprints(algorithm: str, rule: int) -> None:
-    found = thousand.fingerprints(answering(lambda block: block.predicted[algorithm])).set_index("bit")
+    found = thousand.fingerprints(answered_by(lambda block: block.predicted[algorithm], TASK)).set_index("bit")
     assert (found["right"] == 1).all()
     assert (found.loc[list(thousand.BITS), "rule"] == rule).all()
     assert found.loc[list(thousand.BITS), "slope"].between(0.4, 0.6).all()  # a number with exact place values
 
 
 def test_the_last_column_alone_has_no_slope() -> None:
-    found = thousand.fingerprints(answering(lambda block: block.predicted["prefix_carry"])).set_index("bit")
+    found = thousand.fingerprints(answered_by(lambda block: block.predicted["prefix_carry"], TASK)).set_index("bit")
     np.testing.assert_allclose(found.loc[list(thousand.BITS), "slope"], 0, atol=0.05)
 
 
@@ -46,7 +39,7 @@ def test_threshold_and_noise_of_a_carry_are_recovered() -> None:
     """A carry differs from the rule below -1/2 and above 3/2, which adds to sigma where the noise is small."""
     sigmas = []
     for threshold, sigma in ((0.4, 0.05), (0.5, 0.1), (0.6, 0.2)):
-        found = answering(noisy_carry(threshold, sigma, np.random.default_rng(0)))
+        found = answered_by(noisy_carry(threshold, sigma, np.random.default_rng(0)), TASK)
         of_bit = thousand.fingerprints(found).set_index("bit").loc[4]
         assert of_bit["threshold"] == pytest.approx(threshold, abs=0.04)
         sigmas.append(of_bit["sigma"])
