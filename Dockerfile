@@ -23,6 +23,7 @@ COPY pyproject.toml setup.py README.md LICENSE train.py probe.py ./
 COPY src src
 COPY conf conf
 COPY paper/claims.yaml paper/mini.yaml paper/measures.py paper/figures.py paper/
+COPY paper/probes paper/probes
 RUN pip install --no-cache-dir --no-deps --no-build-isolation -e . \
     && useradd --uid 1000 --no-create-home arith \
     && mkdir --mode 1777 /runs && ln -s /runs runs \

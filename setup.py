@@ -10,8 +10,9 @@ BUNDLED = (  # 8 MB: all trained networks of paper/results/ take 40
     "conf/**/*.yaml",
     "paper/*.yaml",
     "paper/measures.py",
-    "paper/results/methods.csv",
     "paper/figures.py",
+    "paper/probes/*.py",
+    "paper/results/methods.csv",
     *(f"paper/results/runs/*-random-{model}-none-seed0-????????/**/*" for model in ("transformer", "nanogpt")),
 )
 

@@ -102,7 +102,8 @@ def probe_sections() -> str:
         lines = path.read_text(encoding="utf-8").splitlines()
         (target,) = [line for line in lines if line.startswith("_target_: ")]
         block = "\n".join(lines[lines.index(target) + 1 :]) or "# no options"
-        documented = f"::: {target.removeprefix('_target_: ')}\n    options:\n{options}"
+        name = target.removeprefix("_target_: ").replace("arith_erd.paper.", "paper.")  # where it lies
+        documented = f"::: {name}\n    options:\n{options}"
         sections.append(f"## {path.stem}\n\n{documented}\n\n```yaml\n{block}\n```\n")
     return "\n".join(sections)
 

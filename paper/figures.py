@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
+from arith_erd.paper.probes.discontinuity import Discontinuity, without_empty_cells
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -10,7 +11,6 @@ from matplotlib.patches import Rectangle
 
 from arith_erd.errors import counted
 from arith_erd.plots import style
-from arith_erd.probes.discontinuity import Discontinuity, without_empty_cells
 from arith_erd.report.claims import Result, Results
 from arith_erd.report.collect import AUTHORS_WEIGHTS, OUR_RUNS, TASK_ALONE, RunData
 
@@ -75,7 +75,7 @@ def _draw_ablation(ax: Axes, y: float, result: Result) -> None:
 
 
 def draw_distance_correlation(data: RunData, results: Results) -> Figure | None:
-    from arith_erd.probes.distance_correlation import draw_correlations  # loads torch
+    from arith_erd.paper.probes.distance_correlation import draw_correlations  # loads torch
 
     numbers, texts = ["seed", "layer", "correlation"], ["stack", "level", "space", "method"]
     rows = probe_rows(data, "distance_correlation", numbers, texts, 10)

@@ -16,15 +16,14 @@ from typing import Any
 
 import pandas as pd
 import torch
+from arith_erd.paper.probes.place_value import ONES, SLOPE, SWAP, draw_panel, ideal_slope
 
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
-from arith_erd.mechanism.place_value import ideal_slope
 from arith_erd.models import NanoGPT
 from arith_erd.models.references import reference
 from arith_erd.models.weights import load_authors_network
 from arith_erd.plots.style import INK, legend_below, save_png, set_panel_title, subplots
-from arith_erd.probes.place_value import ONES, SLOPE, SWAP, draw_panel
 from arith_erd.runs.directory import Run
 from arith_erd.stats import clopper_pearson
 from paper.formats import format_range, grid

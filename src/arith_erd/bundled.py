@@ -1,7 +1,7 @@
 """Where files outside the modules lie: in the root of a clone, and beside the modules in an installed wheel.
 
 A wheel has all of ``conf/``, and of ``paper/`` what ``setup.py`` names: the claims with what measures and draws them,
-and seed 0 of four networks.
+probes, and seed 0 of four networks.
 """
 
 from functools import cache

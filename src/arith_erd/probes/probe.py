@@ -39,13 +39,13 @@ OneOrMore: TypeAlias = Option | Annotated[Sequence[Option], Field(min_length=1)]
 class Probe(ABC):
     """Base class: measures a task or trained networks, and describes the result.
 
-    >>> from arith_erd.probes.discontinuity import Discontinuity
+    >>> from arith_erd.probes.dataset import Dataset
+    >>> from arith_erd.splits import ValueSplit
     >>> from arith_erd.tasks import Add
-    >>> probe = Discontinuity(Add(bits=3))
-    >>> rows = pd.DataFrame(probe.rows())
-    >>> rows[(rows["input_bits"] == 2) & (rows["output_bits"] == 3)]
-       task  input_bits  output_bits  percent
-    13  add           2            3     27.5
+    >>> rows = pd.DataFrame(Dataset(Add(bits=3), ValueSplit()).rows())
+    >>> rows[(rows["a"] == 3) & (rows["b"] == 5)]
+        a  b  answer   prompt completion      subset
+    29  3  5       8  110+101       0001  validation
 
     Every probe is a dataclass. Its fields are the arguments that its YAML file lists under ``needs``, any of ``task``,
     ``split`` and ``models`` (trained networks), and then the options in the file, whose defaults it has: `IN_FILE`.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from arith_erd.paper.probes.place_value import PlaceValue
 from safetensors.torch import save_file
 
 import arith_erd as ae
@@ -20,7 +21,6 @@ from arith_erd.models.references import PROGRAMS
 from arith_erd.probes import run_probe
 from arith_erd.probes.errors import Errors
 from arith_erd.probes.logit_lens import LogitLens
-from arith_erd.probes.place_value import PlaceValue
 from arith_erd.probes.run_probe import run_job
 from arith_erd.report.claims_file import load_paper
 from arith_erd.report.collect import collect

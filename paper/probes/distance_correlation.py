@@ -11,15 +11,15 @@ from matplotlib.figure import Figure
 from scipy.spatial.distance import cdist, pdist
 from scipy.stats import rankdata
 
-from ..interp.hooked import Hooked
-from ..interp.sites import layers, require_sites
-from ..models.network import shift_right
-from ..models.weights import initialise
-from ..plots import style
-from ..plots.curves import EpochCurves
-from ..plots.panels import HeatMaps, Lines
-from ..tasks import Examples
-from .probe import NetworkProbe
+from arith_erd.interp.hooked import Hooked
+from arith_erd.interp.sites import layers, require_sites
+from arith_erd.models.network import shift_right
+from arith_erd.models.weights import initialise
+from arith_erd.plots import style
+from arith_erd.plots.curves import EpochCurves
+from arith_erd.plots.panels import HeatMaps, Lines
+from arith_erd.probes.probe import NetworkProbe
+from arith_erd.tasks import Examples
 
 Floats = npt.NDArray[np.float64]
 

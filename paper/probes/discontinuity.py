@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ..digits import Array, to_digits
-from ..plots.panels import HeatMaps
-from ..tasks import Task
-from .probe import Probe
+from arith_erd.digits import Array, to_digits
+from arith_erd.plots.panels import HeatMaps
+from arith_erd.probes.probe import Probe
+from arith_erd.tasks import Task
 
 BLOCK = 32  # examples compared with all others at once
 

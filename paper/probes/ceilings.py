@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ..digits import Array
-from ..plots.panels import Bars
-from ..splits import Split
-from ..tasks import Task
-from .probe import Probe
+from arith_erd.digits import Array
+from arith_erd.plots.panels import Bars
+from arith_erd.probes.probe import Probe
+from arith_erd.splits import Split
+from arith_erd.tasks import Task
 
 ABLATIONS = ("none", "no_positional_encoding", "no_attention")
 
