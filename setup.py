@@ -11,6 +11,7 @@ BUNDLED = (  # 8 MB: all trained networks of paper/results/ take 40
     "paper/*.yaml",
     "paper/measures.py",
     "paper/figures.py",
+    "paper/dashboard.py",
     "paper/probes/*.py",
     "paper/results/methods.csv",
     *(f"paper/results/runs/*-random-{model}-none-seed0-????????/**/*" for model in ("transformer", "nanogpt")),

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
-from arith_erd.paper.probes.discontinuity import Discontinuity, without_empty_cells
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from arith_erd.errors import counted
+from arith_erd.paper.probes.discontinuity import Discontinuity, without_empty_cells
 from arith_erd.plots import style
 from arith_erd.report.claims import Result, Results
 from arith_erd.report.collect import AUTHORS_WEIGHTS, OUR_RUNS, TASK_ALONE, RunData

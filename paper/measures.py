@@ -3,8 +3,8 @@
 from functools import cache
 
 import pandas as pd
-from arith_erd.paper.probes.ceilings import ceiling
 
+from arith_erd.paper.probes.ceilings import ceiling
 from arith_erd.report.collect import RunData
 from arith_erd.report.measures import Derived, Measure
 from arith_erd.splits import RandomSplit, TokenSplit, ValueSplit

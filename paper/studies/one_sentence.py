@@ -16,13 +16,13 @@ from typing import Any
 
 import pandas as pd
 import torch
-from arith_erd.paper.probes.place_value import ONES, SLOPE, SWAP, draw_panel, ideal_slope
 
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
 from arith_erd.models import NanoGPT
 from arith_erd.models.references import reference
 from arith_erd.models.weights import load_authors_network
+from arith_erd.paper.probes.place_value import ONES, SLOPE, SWAP, draw_panel, ideal_slope
 from arith_erd.plots.style import INK, legend_below, save_png, set_panel_title, subplots
 from arith_erd.runs.directory import Run
 from arith_erd.stats import clopper_pearson

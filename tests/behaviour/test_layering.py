@@ -33,7 +33,7 @@ ONLY_IN = {
     "hydra": {"config", "launch"},
     "omegaconf": {"config", "launch"},
     "ray": {"launch"},
-    "wandb": {"loggers", "report"},
+    "wandb": {"loggers"},
 }
 
 

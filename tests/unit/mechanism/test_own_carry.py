@@ -6,13 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from arith_erd.paper.probes.place_value import (
-    PlaceValue,
-    measure_agreements,
-    measure_slopes,
-    measure_swaps,
-    same_prefix_pairs,
-)
 from torch import Tensor, nn
 
 from arith_erd.digits import VOCAB_SIZE, ZERO
@@ -23,6 +16,13 @@ from arith_erd.interp.slopes import token_means
 from arith_erd.mechanism.place_value import PrefixedExamples
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import HookPoint
+from arith_erd.paper.probes.place_value import (
+    PlaceValue,
+    measure_agreements,
+    measure_slopes,
+    measure_swaps,
+    same_prefix_pairs,
+)
 from arith_erd.probes.encoder_table import EncoderTable
 from arith_erd.tasks import Add, Mul, Sub, Task
 

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from arith_erd.paper.probes.distance_correlation import DistanceCorrelation, pearson, spearman
 from scipy import stats
 
 from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.network import greedy_decode, shift_right
 from arith_erd.models.weights import load_authors_network
+from arith_erd.paper.probes.distance_correlation import DistanceCorrelation, pearson, spearman
 from arith_erd.seeds import derive_seed
 from arith_erd.tasks import Add, Mul
 from tests.unit.probes.small import measured, untrained

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from arith_erd.paper.probes.place_value import PlaceValue
 from safetensors.torch import save_file
 
 import arith_erd as ae
@@ -18,6 +17,7 @@ from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Provenance
 from arith_erd.models.references import PROGRAMS
+from arith_erd.paper.probes.place_value import PlaceValue
 from arith_erd.probes import run_probe
 from arith_erd.probes.errors import Errors
 from arith_erd.probes.logit_lens import LogitLens

@@ -5,10 +5,10 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from arith_erd.paper.probes.ceilings import Ceilings, ceiling
-from arith_erd.paper.probes.discontinuity import Discontinuity, change_counts
 
 from arith_erd.digits import to_digits
+from arith_erd.paper.probes.ceilings import Ceilings, ceiling
+from arith_erd.paper.probes.discontinuity import Discontinuity, change_counts
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 

@@ -12,11 +12,11 @@ import yaml
 
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
+from arith_erd.paper.dashboard import main, probes
 from arith_erd.report import collect as sources
 from arith_erd.report.claims import evaluate_claims
 from arith_erd.report.claims_file import CLAIMS, load_paper
 from arith_erd.report.collect import DEFAULT_OPTIONS, RunData, collect, unpublished_settings
-from arith_erd.report.dashboard import main, probes
 from arith_erd.report.measures import Metrics
 from arith_erd.runs.directory import METRIC_COLUMNS
 from arith_erd.runs.identity import flat_settings

@@ -1,4 +1,4 @@
-"""W&B dashboards as code: ``python -P -m arith_erd.report.dashboard --entity E --project P [--dry-run]``.
+"""The paper's W&B dashboards as code: ``python -P -m arith_erd.paper.dashboard --entity E --project P [--dry-run]``.
 
 It makes a workspace to watch while runs train, and a report with the paper's figures. Both follow from ``claims.yaml``
 and use the metrics of ``logger=wandb``. ``--dry-run`` prints both without an account.
@@ -13,13 +13,13 @@ from typing import Any
 import wandb
 import yaml
 
-from ..bundled import CONF
-from ..errors import UserError, first_line
-from ..runs.identity import NAMED_GROUPS
-from ..system.cli_errors import one_line_errors
-from .claims_file import Claim, Paper, load_paper
-from .collect import DEFAULT_OPTIONS, OUR_RUNS
-from .measures import EpochsTo, Metrics, ProbeColumn
+from arith_erd.bundled import CONF
+from arith_erd.errors import UserError, first_line
+from arith_erd.report.claims_file import Claim, Paper, load_paper
+from arith_erd.report.collect import DEFAULT_OPTIONS, OUR_RUNS
+from arith_erd.report.measures import EpochsTo, Metrics, ProbeColumn
+from arith_erd.runs.identity import NAMED_GROUPS
+from arith_erd.system.cli_errors import one_line_errors
 
 try:
     from wandb_workspaces import expr
@@ -111,7 +111,7 @@ def _media(probe: str) -> wr.MediaBrowser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -P -m arith_erd.report.dashboard", description="W&B dashboards as code")
+    parser = argparse.ArgumentParser("python -P -m arith_erd.paper.dashboard", description="W&B dashboards as code")
     parser.add_argument("--entity", required=True, help="W&B user or team")
     parser.add_argument("--project", required=True, help="W&B project, the one of logger.project")
     parser.add_argument("--dry-run", action="store_true", help="print the specification as JSON; needs no account")
