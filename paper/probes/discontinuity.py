@@ -12,7 +12,7 @@ from arith_erd.plots.panels import HeatMaps
 from arith_erd.probes.probe import Probe
 from arith_erd.tasks import Task
 
-BLOCK = 32  # examples compared with all others at once
+BLOCK = 32  # examples compared with all later ones at once
 
 
 def change_counts(task: Task) -> Array:
@@ -29,9 +29,11 @@ def change_counts(task: Task) -> Array:
     weighted[:, : inputs - 1] *= outputs
     one_hot, weighted = (x.reshape(len(examples), -1) for x in (one_hot, weighted))
     counts = np.zeros(inputs * outputs, dtype=np.int64)
-    for block in np.array_split(weighted, -(-len(examples) // BLOCK)):
-        agreeing = (block @ one_hot.T).ravel().astype(np.int64)  # operand digits * outputs + answer digits
-        counts += np.bincount(agreeing, minlength=counts.size)
+    for first in range(0, len(examples), BLOCK):
+        # operand digits * outputs + answer digits, with each pair of examples in different blocks once
+        agreeing = (weighted[first : first + BLOCK] @ one_hot[first:].T).astype(np.int64)
+        for part, times in ((agreeing[:, :BLOCK], 1), (agreeing[:, BLOCK:], 2)):
+            counts += times * np.bincount(part.ravel(), minlength=counts.size)
     return counts[::-1].reshape(inputs, outputs).copy()
 
 
