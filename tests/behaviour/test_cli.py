@@ -235,6 +235,7 @@ def test_wheel_brings_configurations_networks_and_claims_and_programs_find_them(
     for command, printed in (
         (["-m", "arith_erd.training", "task=mul", "--cfg", "job"], "_target_: arith_erd.tasks.Mul"),
         (["-m", "arith_erd.probes", "task=mul", "--cfg", "job"], "_target_: arith_erd.tasks.Mul"),
+        (["-m", "arith_erd.probes", "probe=ceilings", "task.bits=3"], "no_attention"),  # of paper/
         (["-c", loading], "Mul"),
         (report, "Of 63 results: "),
         ([*report, "--claims", claims], "Of 1 results: 1 reproduced. "),
