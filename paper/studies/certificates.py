@@ -5,9 +5,11 @@
 puts what the probe wrote into FOLDER into ``certificates.csv`` (shares and contrasts, by distances rounded down to
 `STEP`) and ``certificate-precision.csv``, in place of the rows of the same network and seed, and draws
 ``certificates.png``. Of multiplications it also keeps how many answers are 1, by the running sum
-(``certificate-curves.csv``), and draws ``certificate-curves.png``.
+(``certificate-curves.csv``), and draws ``certificate-curves.png``. All answers of each network are kept in
+``certificates/``; ``--recount`` makes the tables from them, in about a minute for each network.
 """
 
+import shutil
 import sys
 from collections.abc import Callable, Container, Mapping
 from pathlib import Path
@@ -18,14 +20,24 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from arith_erd.bundled import RESULTS
-from arith_erd.mechanism.certificate import CLEAR, CONTRASTS, CURVE_STEP, RIVAL, RULE, answered_by, random_completions
+from arith_erd.mechanism.certificate import (
+    CLEAR,
+    CONTRASTS,
+    CURVE_STEP,
+    RIVAL,
+    RULE,
+    Certificate,
+    answered_by,
+    random_completions,
+)
 from arith_erd.plots.style import BLUE, GREEN, GREY, INK, ORANGE, format_axes, save_png, set_panel_title, subplots
 from arith_erd.probes.certificate import mean_over_bits
-from arith_erd.tasks import Mul
+from arith_erd.tasks import Add, Mul, Task
 from paper.formats import format_range, grid, markdown
 
 SHARES, PRECISION = RESULTS / "certificates.csv", RESULTS / "certificate-precision.csv"
 CURVES = RESULTS / "certificate-curves.csv"
+ANSWERS = RESULTS / "certificates"
 BY = ["network", "seed", "algorithm", "against", "bit", "distance"]
 FIT, CURVE = ["bit", "threshold", "sigma"], ["bit", "total", "ones", "n"]
 STEP = 1 / 20  # so that both bounds, 0.25 and 0.3, are ends of a bin
@@ -51,16 +63,32 @@ LABELS = NETWORKS | CONTROLS | MULTIPLICATIONS
 
 
 def collect(network: str, folder: Path) -> dict[Path, pd.DataFrame]:
-    """The rows that the networks of one folder have in each file."""
+    """The rows that the networks of one folder have in each file; their answers go into `ANSWERS`."""
+    for path in folder.glob("answers-seed=*.bin"):
+        ANSWERS.mkdir(exist_ok=True)
+        shutil.copyfile(path, ANSWERS / path.name.replace("answers", network))
     return _rows(network, lambda name: pd.read_csv(folder / f"{name}.csv"))
 
 
-def collect_control() -> dict[Path, pd.DataFrame]:
+def recount(path: Path) -> dict[Path, pd.DataFrame]:
+    """The same rows of one network, from its stored answers."""
+    network, seed = path.stem.split("-seed=")
+    task: Task = Add()
+    completions = None
+    if network in MULTIPLICATIONS:
+        task, completions = Mul(), random_completions(Mul(), NUM_COMPLETIONS)
+    return _certificate_rows(network, int(seed), Certificate.from_bytes(task, path.read_bytes(), completions))
+
+
+def control() -> dict[Path, pd.DataFrame]:
     """The rows of a function that multiplies and ignores the prefix, after the prefixes that networks get."""
-    task = Mul()
-    found = answered_by(lambda block: block.predicted["erd"], task, random_completions(task, NUM_COMPLETIONS))
+    task, completions = Mul(), random_completions(Mul(), NUM_COMPLETIONS)
+    return _certificate_rows("mul_erd", 0, answered_by(lambda block: block.predicted["erd"], task, completions))
+
+
+def _certificate_rows(network: str, seed: int, found: Certificate) -> dict[Path, pd.DataFrame]:
     tables = {"rows": found.shares, "contrasts": found.contrasts, "precision": found.precision, "curve": found.curve}
-    return _rows("mul_erd", lambda name: tables[name]().assign(seed=0))
+    return _rows(network, lambda name: tables[name]().assign(seed=seed))
 
 
 def _rows(network: str, read: Callable[[str], pd.DataFrame]) -> dict[Path, pd.DataFrame]:
@@ -229,16 +257,16 @@ def draw_curves(curves: pd.DataFrame) -> Figure:
 
 
 def main() -> None:
-    new: dict[Path, pd.DataFrame] = {}
-    for argument in sys.argv[1:]:
-        name, _, folder = argument.partition("=")
-        if name not in LABELS or (not folder and name != "mul_erd"):
-            raise SystemExit(
-                f"received {argument!r}; expected mul_erd, or NAME=FOLDER, NAME one of {', '.join(LABELS)}"
-            )
-        for path, rows in (collect_control() if name == "mul_erd" else collect(name, Path(folder))).items():
-            new[path] = pd.concat([new.get(path), rows])
-    for path, rows in new.items():
+    found: list[dict[Path, pd.DataFrame]] = []
+    if sys.argv[1:] == ["--recount"]:
+        found = [control(), *map(recount, sorted(ANSWERS.glob("*.bin")))]
+    else:
+        for argument in sys.argv[1:]:
+            name, _, folder = argument.partition("=")
+            if name not in LABELS or not folder:
+                raise SystemExit(f"received {argument!r}; expected --recount, or NAME=FOLDER: {', '.join(LABELS)}")
+            found.append(collect(name, Path(folder)))
+    for path, rows in (item for one in found for item in one.items()):
         replace_rows(path, rows)
     save_png(draw(read(LABELS)[0]), SHARES.with_suffix(".png"))
     save_png(draw_curves(pd.read_csv(CURVES)), CURVES.with_suffix(".png"))

@@ -30,3 +30,13 @@ def test_rows_of_a_network_are_replaced_and_those_of_others_stay(folder, tmp_pat
         table = certificates.replace_rows(path, certificates.collect(network, folder)[certificates.SHARES])
     assert table["network"].value_counts().to_dict() == {"authors": 6, "nanogpt": 6}
     pd.testing.assert_frame_equal(pd.read_csv(path, keep_default_na=False), table.reset_index(drop=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["control,erd", "mul_nanogpt"])
+def test_stored_answers_give_the_rows_of_the_tables(name):
+    for path, rows in certificates.recount(certificates.ANSWERS / f"{name}-seed=0.bin").items():
+        table = pd.read_csv(path, keep_default_na=False, na_values=[""] if path == certificates.PRECISION else None)
+        stored = table[(table["network"] == name) & (table["seed"] == 0)].reset_index(drop=True)
+        by = [column for column in (*certificates.BY, "total") if column in rows]
+        pd.testing.assert_frame_equal(rows.sort_values(by).reset_index(drop=True), stored, rtol=1e-5, check_dtype=False)
