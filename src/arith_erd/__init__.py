@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from .errors import UserError
     from .interp.causal_model import CausalModel
     from .interp.counterfactuals import CounterfactualDataset
+    from .interp.coupling import CouplingLayers
     from .interp.das import fit_das
     from .interp.erasure import Eraser, flip_signs, inlp, leace, mean_projection
     from .interp.hooked import Hooked
     from .interp.interchange_accuracy import interchange_accuracy
-    from .interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
+    from .interp.interventions import Erase, Features, Interchange, Intervention, Replace, Steer, Subspace
     from .interp.linear_probe import linear_probe
     from .interp.patching import patch
     from .loggers import Logger
@@ -48,8 +49,9 @@ if TYPE_CHECKING:
 __version__ = "1.0.0"
 
 __all__ = ["__version__"]
-__all__ += ["GRU", "LSTM", "MLP", "Add", "Add3", "AddScratchpad", "CausalModel", "CounterfactualDataset", "Erase"]
-__all__ += ["Eraser", "Examples", "Hooked", "Interchange", "Intervention", "LengthSplit", "Logger", "Loss"]
+__all__ += ["GRU", "LSTM", "MLP", "Add", "Add3", "AddScratchpad", "CausalModel", "CounterfactualDataset"]
+__all__ += ["CouplingLayers", "Erase", "Eraser", "Examples", "Features", "Hooked", "Interchange", "Intervention"]
+__all__ += ["LengthSplit", "Logger", "Loss"]
 __all__ += ["ModAdd", "Mul", "NanoGPT", "Network", "NetworkProbe", "Probe", "ProbeResult", "RandomOutput"]
 __all__ += ["RandomSplit", "Replace", "Split", "Steer", "Sub", "Subspace", "Task", "TokenSplit", "Transformer"]
 __all__ += ["UserError", "ValueSplit", "certificate", "compose", "fit", "fit_das", "flip_signs", "inlp"]

@@ -4,10 +4,12 @@ Its directions are orthonormal and lie in the span of real activations. A search
 no input produces (Makelov et al., 2023). `interp.das_controls` measures what such a search must be compared with.
 """
 
+import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,14 +18,17 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
 from ..digits import Array
-from ..errors import bad_value, require_integer
+from ..errors import UserError, bad_value, first_line, require_integer
 from ..system.isolation import isolated, own_generator
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .erasure import MIN_RELATIVE_DEVIATION, mean_projection, whiten
 from .hooked import Hooked
 from .interchange_accuracy import PairEvaluation, finite_cache, prepare_pairs, select_position
-from .interventions import Position, Subspace
+from .interventions import Features, Position, Subspace
+
+FEATURIZER_LEARNING_RATE = 0.003
+Space = TypeVar("Space", Subspace, Features)
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,14 @@ def fit_das(
     steps: int = DASConfig.steps,
     batch_size: int = DASConfig.batch_size,
     seed: int = 0,
-) -> Subspace:
+    featurizer: nn.Module | None = None,
+) -> Subspace | Features:
     """Find the subspace whose interchange acts most like that of a variable.
+
+    Its accuracy on the pairs that it learned from says little, least of all with a ``featurizer``, which can make an
+    untrained network follow any variable there (Sutter et al., 2025). Compare it with that on pairs of other operands:
+    ``train, test = data.split()``, and `interchange_accuracy` of both. A gap means that the search has fitted
+    its pairs alone.
 
     Args:
         train: pairs to learn from, also used to choose the best of several starts. Each of the ``steps`` takes at least
@@ -61,10 +72,13 @@ def fit_das(
         position: an index or a name, as in `Replace`, of the prompt too; None or ``all`` for all positions of the site
             together, which in a decoder-only network are those of the answer.
         variable: a variable of the causal model; by default the one that the pairs vary.
+        featurizer: an invertible module for a non-linear search, such as `CouplingLayers`: it maps activations (N, d)
+            to features (N, d), and its method ``inverse`` maps them back. A copy is trained so that the interchange of
+            its first ``rank`` features acts like that of the variable, and returned as `Features`.
 
     Raises:
-        UserError: for an unknown site, position or variable, a position where no answer should change, or a rank beyond
-            the span of real activations.
+        UserError: for an unknown site, position or variable, a position where no answer should change, a rank beyond
+            the span of real activations, or a featurizer that is not invertible.
     """
     for name, number, least in (("rank", rank, 1), ("steps", steps, 0), ("batch_size", batch_size, 1)):
         require_integer(name, number, least)
@@ -81,14 +95,19 @@ def fit_das(
         where = "" if train.digit is None else f", as {model.task.answer_positions[train.digit]} is"
         accepted = f"one where the interchange of {variable} changes an answer of these pairs{where}"
         raise bad_value("position", position, accepted)
-    return search.fit(train, train, variable, rank)
+    if featurizer is None:
+        return search.fit(train, train, variable, rank)
+    _require_invertible(Features(featurizer, rank), search.activations)
+    if not [*featurizer.parameters()]:
+        raise UserError("featurizer: has no parameters to train; Features(featurizer, rank) interchanges as it is")
+    return search.fit_features(train, train, variable, rank, featurizer)
 
 
 @dataclass(eq=False)
 class DASSearch:
     """Searches at a site and position of a network, in the span of its activations on the examples ``rows`` (N,).
 
-    ``whitened`` are these activations (N, d); all positions concatenated if ``position`` is None.
+    ``activations`` (N, d) are these, all positions concatenated if ``position`` is None.
     """
 
     model: Hooked
@@ -103,7 +122,7 @@ class DASSearch:
         activations = finite_cache(self.model, self.causal_model.examples[self.rows], [self.site], True)[self.site]
         task, positions = self.model.task, self.model.site_positions(self.site, activations)
         selected = select_position(self.model, activations, self.site, self.position)
-        self.whitened = whiten(selected, MIN_RELATIVE_DEVIATION)
+        self.activations, self.whitened = selected, whiten(selected, MIN_RELATIVE_DEVIATION)
         self.scored_positions = positions.scored(self.position, task)
         self.at_prompt = self.position in task.prompt_names or positions.hold_only_prompt(task)
         self.digits = [task.answer_digits[t] for t in self.scored_positions]
@@ -115,19 +134,37 @@ class DASSearch:
         self, train: CounterfactualDataset, validation: CounterfactualDataset, variable: str, rank: int
     ) -> Subspace:
         """The best subspace on the validation pairs, among searches from several starts and the starts themselves."""
-        batch_rows = np.array_split(np.arange(len(train)), max(1, len(train) // self.config.batch_size))
-        batches = [self.evaluation(train.part(rows), variable) for rows in batch_rows]
-        starts = self.initial_directions(variable, rank)
+        batches, starts = self._batches(train, variable), self.initial_directions(variable, rank)
         options = product(starts, (self.config.steps, 0))
         candidates = [self.optimise_subspace(batches, rank, start, steps) for start, steps in options]
+        return self._best(candidates, validation, variable)
+
+    def fit_features(
+        self,
+        train: CounterfactualDataset,
+        validation: CounterfactualDataset,
+        variable: str,
+        rank: int,
+        featurizer: nn.Module,
+    ) -> Features:
+        """The better one on the validation pairs of an invertible module, trained and as it is."""
+        batches = self._batches(train, variable)
+        candidates = [self.optimise_features(batches, rank, featurizer, steps) for steps in (self.config.steps, 0)]
+        return self._best(candidates, validation, variable)
+
+    def _batches(self, train: CounterfactualDataset, variable: str) -> list[PairEvaluation]:
+        rows = np.array_split(np.arange(len(train)), max(1, len(train) // self.config.batch_size))
+        return [self.evaluation(train.part(part), variable) for part in rows]
+
+    def _best(self, candidates: list[Space], validation: CounterfactualDataset, variable: str) -> Space:
         on_validation = self.evaluation(validation, variable)
-        return max(candidates, key=lambda subspace: np.nan_to_num(on_validation.accuracy(subspace)))
+        return max(candidates, key=lambda space: np.nan_to_num(on_validation.accuracy(space)))
 
     def optimise_subspace(self, batches: list[PairEvaluation], rank: int, start: Tensor, steps: int) -> Subspace:
         """Train a subspace in the span of real activations, so that its interchange has the predicted outcomes.
 
-        It starts from directions (d, j): random ones are added if j < rank, the last are dropped if j > rank. Each step
-        of Adam takes the next batch. The learning rate, roughly in radians, falls to 0.
+        It starts from directions (d, j): random ones are added if j < rank, the last are dropped if j > rank. The
+        learning rate is roughly in radians.
         """
         source = batches[0].source
         axes = self.whitened.axes.to(source.device, torch.promote_types(source.dtype, torch.float32))  # (d, r)
@@ -140,17 +177,16 @@ class DASSearch:
             parametrizations.orthogonal(rotation, orthogonal_map="householder")
             rotation.weight = columns  # the parametrization takes a tensor
         rotation.to(axes.device)
-        optimizer = torch.optim.Adam(rotation.parameters(), lr=0.05)
-        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
-        for step in range(steps):
-            batch = batches[step % len(batches)]
-            logits = batch.logits(Subspace(axes @ rotation.weight))
-            loss = F.cross_entropy(logits.flatten(0, 1), batch.expected.flatten())
-            optimizer.zero_grad()
-            loss.backward(inputs=list(rotation.parameters()))  # no gradients for the network's weights
-            optimizer.step()
-            schedule.step()
+        _optimise(rotation, lambda: Subspace(axes @ rotation.weight), batches, steps, 0.05)
         return Subspace((axes @ rotation.weight).detach())
+
+    def optimise_features(self, batches: list[PairEvaluation], rank: int, start: nn.Module, steps: int) -> Features:
+        """Train a copy of an invertible module, so that the interchange of its features has the predicted outcomes."""
+        source = batches[0].source
+        dtype = torch.promote_types(source.dtype, torch.float32)
+        found = Features(copy.deepcopy(start), rank).to(source.device, dtype).train().requires_grad_(True)
+        _optimise(found, lambda: found, batches, steps, FEATURIZER_LEARNING_RATE)
+        return found.eval().requires_grad_(False)
 
     def variable_values(self, variable: str) -> Tensor:
         """The variable (N, k) on the same examples; if one token is scored, only the column of its digit."""
@@ -177,3 +213,34 @@ class DASSearch:
         token_directions = mean_projection(self.whitened, answer[:, self.scored_positions]).left
         directions = [variable_directions, token_directions]
         return directions if rank == 1 else [torch.cat(directions, dim=1)]
+
+
+def _optimise(
+    module: nn.Module,
+    space: Callable[[], Subspace | Features],
+    batches: list[PairEvaluation],
+    steps: int,
+    learning_rate: float,
+) -> None:
+    """Train a module, by which ``space()`` is made. Each step of Adam takes the next batch; the rate falls to 0."""
+    optimizer = torch.optim.Adam(module.parameters(), lr=learning_rate)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
+    for step in range(steps):
+        batch = batches[step % len(batches)]
+        loss = F.cross_entropy(batch.logits(space()).flatten(0, 1), batch.expected.flatten())
+        optimizer.zero_grad()
+        loss.backward(inputs=list(module.parameters()))  # no gradients for the network's weights
+        optimizer.step()
+        schedule.step()
+
+
+@torch.no_grad()
+def _require_invertible(features: Features, x: Tensor) -> None:
+    """Raise a `UserError` unless the module gives activations x (N, d) back, up to 1% of their largest number."""
+    try:
+        error = float((features.interchange(x, x) - x).abs().max() / x.abs().max())
+        received = "" if error <= 0.01 else f"its inverse misses activations by up to {error:.0%}"
+    except (RuntimeError, TypeError) as problem:
+        received = first_line(problem)
+    if received:
+        raise UserError(f"featurizer: {received}; expected an invertible module for activations {tuple(x.shape)}")

@@ -64,12 +64,12 @@ class ControlledDAS(DASSearch):
     def evaluate(self, variable: str, ranks: Sequence[int]) -> Iterator[dict[str, Any]]:
         """For each rank yield the best ``subspace`` for a variable, and the effect of its interchange.
 
-        ``train``, ``validation`` and ``iia`` (test) are balanced accuracies (`balanced_accuracy`) on the
-        three sets; ``no_intervention`` and ``full_patch`` are those on the test set if nothing, or the whole
-        activation, is interchanged. ``chosen`` marks the smallest rank within 0.02 of the best on the validation set.
-        ``span`` is the number of axes along which real activations vary; if span <= rank, every subspace is the whole
-        space. Then follow the columns of `score_controls`, of `angles_to_probes` and, for the chosen rank, of
-        `score_negative_controls`.
+        ``train``, ``validation`` and ``iia`` (test) are balanced accuracies (`balanced_accuracy`) on the three sets,
+        which share no operand, and ``gap`` is train - iia. ``no_intervention`` and ``full_patch`` are those on the
+        test set if nothing, or the whole activation, is interchanged. ``chosen`` marks the smallest rank within 0.02
+        of the best on the validation set. ``span`` is the number of axes along which real activations vary; if
+        span <= rank, every subspace is the whole space. Then follow the columns of `score_controls`, of
+        `angles_to_probes` and, for the chosen rank, of `score_negative_controls`.
         """
         span, site, datasets = self.whitened.rank, self.site, self.sample_pairs(variable)
         if not span:
@@ -83,10 +83,10 @@ class ControlledDAS(DASSearch):
         best = min(rank for rank, x in scores_or_zero.items() if x >= max(scores_or_zero.values()) - IIA_TOLERANCE)
         for rank, subspace in subspaces.items():
             row = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
-            row |= {"train": train.accuracy(subspace), "validation": scores[rank]}
-            row |= {"iia": test.accuracy(subspace), "no_intervention": test.no_intervention()}
-            row |= {"full_patch": test.accuracy(None)} | self.score_controls(datasets[2], variable, subspace)
-            row |= self.angles_to_probes(variable, subspace)
+            on_train, on_test = train.accuracy(subspace), test.accuracy(subspace)
+            row |= {"train": on_train, "validation": scores[rank], "iia": on_test, "gap": on_train - on_test}
+            row |= {"no_intervention": test.no_intervention(), "full_patch": test.accuracy(None)}
+            row |= self.score_controls(datasets[2], variable, subspace) | self.angles_to_probes(variable, subspace)
             yield row | (self.score_negative_controls(variable, rank) if rank == best else {})
 
     def score(self, variable: str, rank: int) -> float:

@@ -37,7 +37,7 @@ from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .forward import ResumedRun
 from .hooked import Cache, Hooked
-from .interventions import Interchange, Position, Subspace
+from .interventions import Features, Interchange, Position, Subspace
 from .sites import expand_sites
 
 
@@ -174,15 +174,15 @@ class PairEvaluation:
             answer_in = answer_in[:, : max(self.scored_positions) + 1]
         self.forward = forward or model.resume_from(site, (prompt, answer_in))
 
-    def logits(self, subspace: Subspace | None) -> Tensor:
+    def logits(self, subspace: Subspace | Features | None) -> Tensor:
         """Logits (n, j, V) with the subspace interchanged, or the whole activation (None); gradients pass."""
         interchange = Interchange(self.site, self.position, subspace, self.source, head=self.head)
         return self.forward([interchange])[:, self.scored_positions]
 
-    def tokens(self, subspace: Subspace | None) -> Tensor:
+    def tokens(self, subspace: Subspace | Features | None) -> Tensor:
         return self.logits(subspace).argmax(dim=-1)
 
-    def accuracy(self, subspace: Subspace | None) -> float:
+    def accuracy(self, subspace: Subspace | Features | None) -> float:
         """`balanced_accuracy` with the subspace interchanged, or the whole activation (None)."""
         return balanced_accuracy(self.tokens(subspace), self.expected, self.base_tokens)
 

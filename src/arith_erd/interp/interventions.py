@@ -7,11 +7,11 @@ predicts ``r_t``. `Replace` says which values fit.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import UserError, bad_value, require_integer, require_type
 from .erasure import as_reals, finite_matrix
@@ -46,6 +46,29 @@ class Subspace:
             raise UserError(f"{self}: does not fit activations of size {base.shape[-1]}")
         directions = self.directions.to(base)
         return base + (source - base) @ directions @ directions.T
+
+
+class Features(nn.Module):
+    """The first ``rank`` features of an invertible module, which an interchange can take as it takes a `Subspace`.
+
+    ``featurizer`` maps activations (N, d), of all positions concatenated if the interchange is at all, to features
+    (N, d); its method ``inverse`` maps them back. A rotation gives the interchange of a `Subspace`.
+    """
+
+    def __init__(self, featurizer: nn.Module, rank: int) -> None:
+        super().__init__()
+        require_type("featurizer", featurizer, nn.Module)
+        if not callable(getattr(featurizer, "inverse", None)):
+            raise UserError(f"featurizer: {type(featurizer).__name__} has no method inverse; expected one")
+        require_integer("rank", rank, 1)
+        self.featurizer, self.rank = featurizer, rank
+
+    def interchange(self, base: Tensor, source: Tensor) -> Tensor:
+        """The base with these features of the source, (N, d), (N, d) -> (N, d)."""
+        inverse: Any = self.featurizer.inverse
+        like = next(self.featurizer.parameters(), base)
+        of_base, of_source = (self.featurizer(x.to(like)) for x in (base, source))
+        return inverse(torch.cat([of_source[:, : self.rank], of_base[:, self.rank :]], dim=1)).to(base)
 
 
 @dataclass(frozen=True)
@@ -154,14 +177,14 @@ class Interchange(Intervention):
     Without a source it only says where to intervene; `with_source` adds the activations of the source runs.
     """
 
-    subspace: Subspace | None = None
+    subspace: Subspace | Features | None = None
     source: Tensor | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.subspace, Tensor | np.ndarray):
             object.__setattr__(self, "subspace", Subspace(self.subspace))
-        if self.subspace is not None:
+        if self.subspace is not None and not isinstance(self.subspace, Features):
             require_type("Interchange: subspace", self.subspace, Subspace)  # or a tensor or array, made one above
 
     def with_source(self, cache: Mapping[str, Tensor]) -> Self:

@@ -18,7 +18,13 @@ from ..plots.style import BLUE, GREY, INK, ORANGE
 from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, as_list, format_cells, select_sites
 
 CONTROL_COLUMNS = ("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy")
-TABLE_COLUMNS = {"iia": "iia", "iia_random_max": "random", "iia_flipped_max": "flipped", "iia_untrained": "untrained"}
+TABLE_COLUMNS = {
+    "iia": "iia",
+    "gap": "gap",
+    "iia_random_max": "random",
+    "iia_flipped_max": "flipped",
+    "iia_untrained": "untrained",
+}
 TABLE_COLUMNS |= {"full_patch": "full patch", "angle_least_squares": "angle LS", "angle_leace": "angle LEACE"}
 BAR_STYLES = {
     ("iia_random", "iia_random_max"): (GREY, "random directions: mean to best"),
@@ -38,9 +44,9 @@ class Subspaces(NetworkProbe):
 
     A row is a variable at one position of a site, and a subspace of one rank. Positions of the answer are indices or
     names (``r4``); those of the prompt, in a decoder-only network, are names (``a4``). ``iia`` is the balanced
-    interchange-intervention accuracy on test pairs, which share no operand with the training pairs. The other columns
-    are those of `interp.das_controls.ControlledDAS.evaluate`. Angles are in degrees, between the subspace and the
-    directions that probes read.
+    interchange-intervention accuracy on test pairs, which share no operand with the training pairs, and ``gap`` is how
+    much lower it is than on these. The other columns are those of `interp.das_controls.ControlledDAS.evaluate`. Angles
+    are in degrees, between the subspace and the directions that probes read.
 
     ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit scores high at
     rank 1. A number is stored only if `probe=dose` succeeds too. ``sum_mod`` predicts the same bit, but its search
@@ -48,7 +54,7 @@ class Subspaces(NetworkProbe):
     """
 
     columns = (
-        *("seed", "site", "position", "variable", "rank", "span", "chosen", "train", "validation", "iia"),
+        *("seed", "site", "position", "variable", "rank", "span", "chosen", "train", "validation", "iia", "gap"),
         *("no_intervention", "full_patch", *CONTROL_COLUMNS, *ANGLE_COLUMNS),
     )
 

@@ -45,6 +45,7 @@ def test_planted_direction_is_found(search: ControlledDAS, variable: str, index:
     assert abs(found["subspace"].directions[:, 0].float() @ search.model.network.basis[:, index]) >= 0.99
     assert found["iia"] == 1
     assert found["no_intervention"] == 0.5
+    assert found["gap"] == found["train"] - found["iia"] == 0
     assert found["iia_random_max"] < 0.9
 
 

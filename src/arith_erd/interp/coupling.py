@@ -1,0 +1,53 @@
+"""An invertible network, with which `fit_das` searches for variables that no linear subspace carries."""
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import require_integer
+from .erasure import finite_matrix
+
+
+class CouplingLayers(nn.Module):
+    """A fixed rotation, and layers that add a learned function of one half of the numbers to the other half.
+
+    Each is undone by subtraction, so the whole is invertible (RevNet: Gomez et al., 2017, 1707.04585). It starts as the
+    rotation, drawn from PyTorch's global generator.
+
+    Args:
+        size: of the activations, d; at all positions together, positions times channels.
+        directions: orthonormal columns (d, r): where the first r features start, such as ``subspace.directions``.
+    """
+
+    basis: Tensor
+
+    def __init__(self, size: int, num_layers: int = 4, hidden: int = 128, directions: Tensor | None = None) -> None:
+        super().__init__()
+        for name, number in (("size", size), ("num_layers", num_layers), ("hidden", hidden)):
+            require_integer(name, number, 1 if name != "size" else 2)
+        columns = torch.randn(size, size)
+        if directions is not None:
+            directions = finite_matrix("CouplingLayers", directions, f"directions ({size}, r)", (2,))
+            columns = torch.cat([directions.to(columns), columns], dim=1)[:, :size]
+        self.register_buffer("basis", torch.linalg.qr(columns)[0])
+        self.first = (size + 1) // 2
+        self.layers = nn.ModuleList()
+        for layer in range(num_layers):
+            read, written = (size - self.first, self.first)[:: 1 if layer % 2 == 0 else -1]
+            last = nn.Linear(hidden, written)
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
+            self.layers.append(nn.Sequential(nn.Linear(read, hidden), nn.ReLU(), last))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Activations (N, d) -> features (N, d)."""
+        halves = [*(x @ self.basis).split(self.first, dim=1)]
+        for i, layer in enumerate(self.layers):
+            halves[i % 2] = halves[i % 2] + layer(halves[1 - i % 2])
+        return torch.cat(halves, dim=1)
+
+    def inverse(self, features: Tensor) -> Tensor:
+        """Features (N, d) -> activations (N, d)."""
+        halves = [*features.split(self.first, dim=1)]
+        for i, layer in reversed([*enumerate(self.layers)]):
+            halves[i % 2] = halves[i % 2] - layer(halves[1 - i % 2])
+        return torch.cat(halves, dim=1) @ self.basis.T
