@@ -4,9 +4,11 @@
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
 from inspect import signature
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -22,7 +24,7 @@ from ..splits import LengthSplit, Split
 from ..tasks import Task
 from . import schema
 from .class_spec import ClassSpec
-from .run_names import run_for_config
+from .run_names import run_for_config, run_name
 from .schema import STRICT, Count, Switch, accepts, class_group, parsed_by
 
 if TYPE_CHECKING:
@@ -176,15 +178,26 @@ class Job(BaseJob):
         return [pack.run for pack in self.packs()]
 
     def packs(self) -> "list[Job]":
-        """A job for each pack of at most ``pack.max_replicas`` seeds."""
-        limit = self.pack.max_replicas
-        size = len(self.seeds) if limit == "auto" else limit
-        if size >= len(self.seeds):
-            return [self]
+        """A job for each pack of at most ``pack.max_replicas`` seeds; with ``auto`` as on disk, else all in one."""
         pack = replace(self.pack, part_of=format_seeds(self.seeds))
         whole = self.resolved | {"pack": self.resolved.get("pack", {}) | {"part_of": pack.part_of}}
+        limit = self.pack.max_replicas
+        size = self._size_on_disk(whole) if limit == "auto" else limit
+        if size >= len(self.seeds):
+            return [self]
         parts = [self.seeds[i : i + size] for i in range(0, len(self.seeds), size)]
         return [replace(self, seed=one, pack=pack, resolved=whole | {"seed": format_seeds(one)}) for one in parts]
+
+    def _size_on_disk(self, whole: dict[str, Any]) -> int:
+        """Seeds of the first pack, if an earlier command with ``auto`` found that not all fit, else all."""
+        number = len(self.seeds)
+        sizes = {ceil(number / packs) for packs in range(2, number + 1)}
+        for size in sorted(sizes, reverse=True) if not self.run.path.exists() else ():
+            first = Run(self.runs_dir / run_name(whole | {"seed": format_seeds(self.seeds[:size])}))
+            with suppress(UserError):  # no such run
+                if first.config_file.exists() and first.config().get("pack") == whole["pack"]:
+                    return size
+        return number
 
 
 @validated_dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -85,9 +85,9 @@ class SweepJob:
         return self.runs if self.overwrites else []
 
     def packs(self) -> "list[SweepJob]":
-        """A job for each of its packs."""
+        """A job for each of its packs; with ``auto`` a single one, which divides its seeds if they do not fit."""
         packs = self.checked.packs() if isinstance(self.checked, Job) else []
-        if len(packs) < 2:
+        if len(packs) < 2 or packs[0].pack.max_replicas == "auto":
             return [self]
         common, varying = (
             [one for one in words if one.lstrip("+").partition("=")[0] != "seed"]

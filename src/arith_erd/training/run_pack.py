@@ -9,13 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import torch
-from torch._dynamo.exc import TorchDynamoException
 
 from ..config.class_spec import source_hashes
 from ..config.job import Job
 from ..digits import PAD
-from ..errors import UserError, bad_value, first_line
+from ..errors import UserError, bad_value
 from ..loggers import Logger
 from ..models.network import Network, greedy_tokens, teacher_forced_tokens
 from ..plots.curves import draw_learning_curves
@@ -25,18 +23,13 @@ from ..seeds import format_seeds
 from ..stats import TokenCounts, stuck_status
 from ..system import signals
 from ..system.files import atomic_file, locked, run_path, write_atomically
-from ..system.machine import device_name, memory_limit, versions
+from ..system.machine import device_name, versions
 from .build import build_module, build_task_data, make_trainer
 from .callbacks import EpochProgress, MetricsWriter, StopAtAccuracy
 from .checkpoint import CheckpointWriter, continue_shorter_run, find_checkpoint, require_all_rows, save_weights
 from .data import TaskData
+from .memory import CompilerError, explain_errors_of_torch, require_memory
 from .pack import Pack
-
-COPIES_PER_WEIGHT = 4  # a weight itself, its gradient and Adam's two moments
-
-
-class CompilerError(UserError):
-    """PyTorch's compiler fails: no C++ compiler, one without OpenMP, a path with a space, a full disk, .."""
 
 
 @signals.exits_are_errors()
@@ -122,38 +115,6 @@ def record_errors(run: Run) -> Iterator[None]:
             write_atomically(run.error_file, text)
             error.add_note(f"see {run.error_file}")
         raise
-
-
-# Memory
-
-
-def require_memory(job: Job, device: torch.device) -> None:
-    """Refuse a pack whose weights, gradients and moments of Adam alone need more memory than there is."""
-    with torch.device("meta"):
-        parameters = job.network().num_parameters
-    needed = COPIES_PER_WEIGHT * len(job.seeds) * parameters * (8 if job.trainer.precision == "64-true" else 4)
-    free = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else memory_limit()
-    if needed > free:
-        raise MemoryError(f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
-
-
-@contextmanager
-def explain_errors_of_torch(job: Job, device: torch.device) -> Iterator[None]:
-    """Turn a failed allocation, on a CPU or a GPU, and a failure of the compiler into a `UserError`."""
-    try:
-        yield
-    except TorchDynamoException as error:
-        if job.trainer.compile is False:  # somebody's own network compiles itself
-            raise
-        raise CompilerError(f"the compiler fails here: {first_line(error)}") from error
-    except (RuntimeError, MemoryError) as error:
-        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
-            raise
-        smaller = "pack.max_replicas" if len(job.seeds) > 1 else "data.batch_size or model.net"
-        raise UserError(
-            f"seed={format_seeds(job.seeds)}: a pack of {len(job.seeds)} at data.batch_size={job.data.batch_size}: too "
-            f"large for the memory of {device_name(device)} ({first_line(error)}); expected a smaller {smaller}"
-        ) from error
 
 
 # Summary

@@ -3,6 +3,7 @@
 import os
 import sys
 import warnings
+from dataclasses import replace
 
 from ..config.class_spec import source_hashes
 from ..config.job import Job
@@ -39,12 +40,20 @@ def train(job: Job) -> list[Run]:
                 print("loading PyTorch", flush=True)
             at_end.enter_context(warnings.catch_warnings())  # Lightning changes these as it loads, and the variables
             at_end.callback(setattr, warnings, "formatwarning", warnings.formatwarning)
+            from .memory import PackTooLargeError
             from .run_pack import train_pack
 
             for name in os.environ.keys() - variables:
                 del os.environ[name]
-            with TRAINING, isolated():
-                trained = train_pack(pack)
+            try:
+                with TRAINING, isolated():
+                    trained = train_pack(pack)
+            except PackTooLargeError as error:
+                if job.pack.max_replicas != "auto" or len(packs) > 1:
+                    raise
+                divided = replace(job, pack=replace(job.pack, max_replicas=error.size))
+                print(f"pack.max_replicas=auto: {len(divided.packs())} packs of {error.size} seeds, as {error.need}")
+                return train(divided)
             if trained:
                 continue
         print(pack.run.skip_message(job.checkpoint.keep, source_hashes(job.resolved)))

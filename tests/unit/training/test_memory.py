@@ -1,11 +1,17 @@
 """What does not fit into memory is refused in one line, and before anything is written."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
 
 from arith_erd.config.compose import compose
+from arith_erd.config.schema import PackConfig
 from arith_erd.errors import UserError
-from arith_erd.training.run_pack import COPIES_PER_WEIGHT, explain_errors_of_torch
+from arith_erd.launch.sweep import SweepJob
+from arith_erd.training.memory import COPIES_PER_WEIGHT, METERS, USABLE, explain_errors_of_torch, train_briefly
 from arith_erd.training.train import train
 from tests.tiny import TINY
 
@@ -33,3 +39,67 @@ def test_allocation_that_fails_is_one_line(error):
         if error is not None:
             raise error
         torch.empty(2**52)
+
+
+class WrittenBytes(TorchDispatchMode):
+    """A meter of "memory" on a CPU: all that operators write, which grows linearly in the replicas, too."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+
+    def free(self, device):
+        return self.size
+
+    def peak(self, device, work):
+        self.written = 0
+        with self:
+            work()
+        return self.written
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        outputs = function(*args, **(kwargs or {}))
+        self.written += sum(x.nbytes for x in tree_iter(outputs) if isinstance(x, torch.Tensor))
+        return outputs
+
+
+@pytest.fixture
+def job_with_room_for(runs_dir, monkeypatch):
+    """A function that makes a job of ten seeds where a number of replicas fits by the meter."""
+
+    def job(number, *words):
+        made = compose("train", [*TINY, "trainer.max_epochs=1", "seed=0-9", f"runs_dir={runs_dir}", *words])
+        meter = WrittenBytes(0)
+        # Measured, not extrapolated: so that the memory grows linearly is a part of what is tested.
+        room = meter.peak(CPU, lambda: train_briefly(replace(made, seed=made.seeds[:number])))
+        meter.size = int((room + 1) / USABLE) + 1
+        monkeypatch.setitem(METERS, "cpu", meter)
+        return made
+
+    return job
+
+
+def test_auto_takes_the_fewest_equal_packs_that_fit_and_finds_them_again(job_with_room_for, capsys):
+    job = job_with_room_for(6)
+    runs = train(job)
+    assert [run.config()["seed"] for run in runs] == ["0-4", "5-9"]
+    assert "pack.max_replicas=auto: 2 packs of 5 seeds, as a pack of 10 needs " in capsys.readouterr().out
+    assert [run.name for run in runs] == [pack.run.name for pack in replace(job, pack=PackConfig(5)).packs()]
+    METERS["cpu"].size = 0  # nothing is measured again
+    assert [run.path for run in train(job)] == [run.path for run in runs]
+    assert capsys.readouterr().out.count("finished already") == 2
+    (whole,) = SweepJob(0, [], [], job).packs()  # under a launcher, too, the job divides its seeds itself
+    assert whole.finished
+
+
+def test_pack_that_fits_keeps_its_name_and_says_what_it_needs(job_with_room_for, capsys):
+    job = job_with_room_for(10)
+    assert [run.name for run in train(job)] == [job.run.name]
+    assert "pack.max_replicas=auto: a pack of 10 needs " in capsys.readouterr().out
+
+
+def test_number_that_does_not_fit_ends_with_the_one_that_does(job_with_room_for, runs_dir):
+    job = job_with_room_for(6, "pack.max_replicas=8")
+    with pytest.raises(UserError, match=r"^seed=0-7: a pack of 8 needs .*; expected pack\.max_replicas=6 or less$"):
+        train(job)
+    assert not runs_dir.exists()

@@ -1,0 +1,127 @@
+"""Does a pack fit into memory, and if not, how many replicas do? What fails all the same becomes one line."""
+
+import gc
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+import torch
+from lightning.pytorch.callbacks import Checkpoint
+from torch._dynamo.exc import TorchDynamoException
+
+from ..config.job import Job
+from ..errors import UserError, first_line
+from ..seeds import format_seeds
+from ..system.machine import device_name, memory_limit
+from .build import build_module, build_task_data, make_trainer
+
+COPIES_PER_WEIGHT = 4  # a weight itself, its gradient and Adam's two moments
+MEASURED_PACKS = (2, 3)  # replicas; one alone would be trained without vmap
+EVALUATED = 256  # examples of an evaluation's batch in a large pack: `data.evaluation_batch_size`
+USABLE = 0.95  # of the free memory, since the allocator cannot fill every gap
+
+
+class CompilerError(UserError):
+    """PyTorch's compiler fails: no C++ compiler, one without OpenMP, a path with a space, a full disk, .."""
+
+
+class PackTooLargeError(UserError):
+    """A pack that was measured to need more memory than is free; ``size`` replicas fit, in the fewest equal packs."""
+
+    def __init__(self, job: Job, fits: int, need: str) -> None:
+        self.size, self.need = math.ceil(len(job.seeds) / math.ceil(len(job.seeds) / fits)), need
+        super().__init__(f"seed={format_seeds(job.seeds)}: {need}; expected pack.max_replicas={fits} or less")
+
+
+class CudaMeter:
+    """Bytes of a CUDA device."""
+
+    def free(self, device: torch.device) -> int:
+        gc.collect()
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info(device)[0]
+
+    def peak(self, device: torch.device, work: Callable[[], None]) -> int:
+        """The most that tensors held during some work."""
+        torch.cuda.reset_peak_memory_stats(device)
+        work()
+        return torch.cuda.max_memory_allocated(device)
+
+
+METERS = {"cuda": CudaMeter()}  # by type of device; packs on others are not measured
+
+
+def require_memory(job: Job, device: torch.device) -> None:
+    """Refuse a pack that needs more memory than there is: on CUDA by measurement, else for its weights alone.
+
+    Raises:
+        PackTooLargeError: if fewer replicas fit.
+        MemoryError: if not even one does, or the weights, gradients and moments of Adam do not.
+    """
+    if device.type in METERS and len(job.seeds) > max(MEASURED_PACKS):
+        if not job.run.checkpoint_file.is_file():  # else it fitted before
+            _require_measured_memory(job, device)
+        return
+    with torch.device("meta"):
+        parameters = job.network().num_parameters
+    needed = COPIES_PER_WEIGHT * len(job.seeds) * parameters * (8 if job.trainer.precision == "64-true" else 4)
+    free = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else memory_limit()
+    if needed > free:
+        raise MemoryError(f"at least {needed / 2**30:.3g} GiB, and there are {free / 2**30:.3g}")
+
+
+def _require_measured_memory(job: Job, device: torch.device) -> None:
+    """Extrapolate the peaks of two small packs, since memory grows linearly.
+
+    Eager packs come first: they need more memory, but no minute of compilation.
+    """
+    meter, replicas = METERS[device.type], len(job.seeds)
+    usable = USABLE * meter.free(device)
+    for compile in dict.fromkeys((False, job.trainer.compile)):
+        trainer = replace(job.trainer, compile=compile)
+        packs = [replace(job, seed=job.seeds[:size], trainer=trainer) for size in MEASURED_PACKS]
+        few, more = (meter.peak(device, partial(train_briefly, pack)) for pack in packs)
+        needed = few + (replicas - MEASURED_PACKS[0]) * (more - few)
+        fits = MEASURED_PACKS[0] + int((usable - few) // (more - few))
+        need = f"a pack of {replicas} needs {needed / 2**30:.3g} GiB of {usable / 2**30:.3g} on {device_name(device)}"
+        if replicas <= fits:
+            print(f"pack.max_replicas={job.pack.max_replicas}: {need}")
+            meter.free(device)
+            return
+    if fits < 1:
+        raise MemoryError(need)
+    raise PackTooLargeError(job, fits, need)
+
+
+def train_briefly(job: Job) -> None:
+    """Train a pack for two epochs of a few examples, with their evaluation."""
+    # In the second epoch Adam has its moments from the start.
+    job = replace(job, trainer=replace(job.trainer, max_epochs=2, cuda_graphs=False))
+    trainer = make_trainer(job.trainer, [Checkpoint()])  # one that saves nothing, else Lightning would add one
+    data = build_task_data(job)
+    module = build_module(job, trainer.strategy.root_device, data)
+    data.train = tuple(x[: max(job.data.batch_size, EVALUATED)] for x in data.train)
+    data.validation = tuple(x[:EVALUATED] for x in data.validation)
+    data.slice_masks = data.slice_masks[:EVALUATED]
+    trainer.fit(module, data)
+
+
+@contextmanager
+def explain_errors_of_torch(job: Job, device: torch.device) -> Iterator[None]:
+    """Turn a failed allocation, on a CPU or a GPU, and a failure of the compiler into a `UserError`."""
+    try:
+        yield
+    except TorchDynamoException as error:
+        if job.trainer.compile is False:  # somebody's own network compiles itself
+            raise
+        raise CompilerError(f"the compiler fails here: {first_line(error)}") from error
+    except (RuntimeError, MemoryError) as error:
+        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
+            raise
+        smaller = "pack.max_replicas" if len(job.seeds) > 1 else "data.batch_size or model.net"
+        raise UserError(
+            f"seed={format_seeds(job.seeds)}: a pack of {len(job.seeds)} at data.batch_size={job.data.batch_size}: too "
+            f"large for the memory of {device_name(device)} ({first_line(error)}); expected a smaller {smaller}"
+        ) from error
