@@ -9,12 +9,14 @@
 #   1. correctness.py, and at the same time the same of each variant of compiled attention, and their compilation; if the
 #      first fails, nothing else is done; a variant that fails is left out
 #   2. profiles and timings alone (profile_gpu.py): each variant, CUDA graphs or not; the quickest is used from here on
-#   3. with it, packs of several sizes, the miniature's too
+#   3. with it, packs of several sizes, the miniature's too, and bf16
 #   4. whole epochs; with AUTHORS=PATH, a clone of the paper authors' repository, beside theirs
-#   5. the runs of paper/scripts/paper.sh, in order of value, several packs at once, until the time is up
+#   5. five seeds to 95% in fp32 and in bf16, and the runs of paper/scripts/paper.sh, in order of value, several packs at
+#      once, until the time is up
 #   6. the report
 #
-# Rows of 2 and 3 go to FOLDER/gpu.csv, profiles to FOLDER/profiles.txt. Run it again to continue: checks and measurements are kept, runs resume.
+# Rows of 2 and 3 go to FOLDER/gpu.csv, profiles to FOLDER/profiles.txt, epochs to 95% to FOLDER/precision.csv. Run it
+# again to continue: checks and measurements are kept, runs resume.
 # DRY=1 goes through all of it in a few minutes, at toy sizes; without a GPU everything runs on the CPU.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -29,6 +31,7 @@ for wheel in benchmarks/wheels/*.whl; do
     [ -f "$wheel" ] && python3 -m zipfile -e "$wheel" "$site"
 done
 export PYTHONPATH="$PWD/src:$site${PYTHONPATH:+:$PYTHONPATH}"
+measuring=(env TORCHINDUCTOR_CUDAGRAPH_OR_ERROR=1) # what torch cannot capture would be measured without CUDA graphs
 
 # `within SECONDS COMMAND...` gives it no more than is left; a program that is asked to leave saves what it can resume.
 within() {
@@ -53,16 +56,17 @@ profile() { # MODEL REPLICAS VARIANT GRAPHS ARGUMENTS...: the training steps of 
     local -x ARITH_ERD_ATTENTION=$3
     shift 4
     [ "$graphs" = false ] || what="$what graphs"
+    [[ "$*" != *bf16* ]] || what="$what bf16"
     [ "$model" != mini ] || set -- scale=mini "$@"
     grep -sq "^$what,$replicas," "$out/gpu.csv" && return 0
-    within 200 python3 benchmarks/profile_gpu.py --packs "$replicas" --what "$what" "$@" "${tiny[@]}" \
+    within 200 "${measuring[@]}" python3 benchmarks/profile_gpu.py --packs "$replicas" --what "$what" "$@" "${tiny[@]}" \
         trainer.compile=true trainer.cuda_graphs="$graphs" model="${model/mini/nanogpt}" || echo "not measured: $what, $replicas"
 }
 check() { # NAME ARGUMENTS...: the checks of a variant, or of what every run rests on; kept once they are made
     local name=$1 status=0
     shift
     [ ! -f "$out/correctness$name.txt" ] || return 0
-    within 600 python3 benchmarks/correctness.py "$@" "${tiny[@]}" >"$out/.correctness$name.txt" 2>&1 || status=$?
+    within 600 "${measuring[@]}" python3 benchmarks/correctness.py "$@" "${tiny[@]}" >"$out/.correctness$name.txt" 2>&1 || status=$?
     case $status in
         0 | 1) mv "$out/.correctness$name.txt" "$out/correctness$name.txt" ;;
         *) echo "no time for all checks$name, or they broke:" && tail -3 "$out/.correctness$name.txt" ;;
@@ -107,7 +111,8 @@ import csv, sys
 ms, packs = {}, [tuple(pack.split()) for pack in sys.argv[2:]]
 for row in csv.DictReader(open(sys.argv[1])):
     model, variant = row["what"].split(maxsplit=1)
-    ms.setdefault(variant, {})[model, row["replicas"]] = float(row["ms"])
+    if "bf16" not in variant:
+        ms.setdefault(variant, {})[model, row["replicas"]] = float(row["ms"])
 total = {variant: sum(each[pack] for pack in packs) for variant, each in ms.items() if each.keys() >= set(packs)}
 print(min(total, key=total.get))' 2>/dev/null) || best="library"
 read -r ARITH_ERD_ATTENTION with_graphs <<<"$best"
@@ -118,6 +123,9 @@ echo "ARITH_ERD_ATTENTION=$ARITH_ERD_ATTENTION trainer.cuda_graphs=$graphs from 
 echo "== How many at once?"
 for pack in "${sizes[@]}"; do
     timed $pack "$ARITH_ERD_ATTENTION" $graphs
+done
+for pack in "${main[@]}"; do
+    timed $pack "$ARITH_ERD_ATTENTION" $graphs trainer.precision=bf16-mixed
 done
 
 echo "== Whole epochs"
@@ -147,10 +155,16 @@ else
     at_once=$(nproc)
 fi
 echo "== Training, $at_once packs at once"
-TRAIN=echo paper/scripts/paper.sh "${made[@]}" "runs_dir=$out/runs" trainer.cuda_graphs=$graphs \
+curves() {
+    for run in model={transformer,nanogpt}" trainer.precision="{32-true,bf16-mixed}; do
+        echo "$run seed=0-4 trainer.stop_at=0.95 ${made[*]} runs_dir=$out/precision trainer.cuda_graphs=$graphs"
+    done
+}
+{ curves && TRAIN=echo paper/scripts/paper.sh "${made[@]}" "runs_dir=$out/runs" trainer.cuda_graphs=$graphs; } \
     | OMP_NUM_THREADS=1 within 86400 xargs -P "$at_once" -L 1 python3 train.py -m \
     || sleep 15 # a run failed, or time is up and interrupted runs save; the report is written in any case
 
 echo "== Report"
+python3 -P -m arith_erd.runs "$out/precision" --csv >"$out/precision.csv" || true
 python3 -P -m arith_erd.report "$out/runs" --out "$out/report" || true
 cp "$out"/report/{claims,runs}.csv "$out" 2>/dev/null || true
