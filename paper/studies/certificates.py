@@ -83,7 +83,7 @@ def recount(path: Path) -> dict[Path, pd.DataFrame]:
 def control() -> dict[Path, pd.DataFrame]:
     """The rows of a function that multiplies and ignores the prefix, after the prefixes that networks get."""
     task, completions = Mul(), random_completions(Mul(), NUM_COMPLETIONS)
-    return _certificate_rows("mul_erd", 0, answered_by(lambda block: block.predicted["erd"], task, completions))
+    return _certificate_rows("mul_erd", 0, answered_by(lambda block: block.predicted("erd"), task, completions))
 
 
 def _certificate_rows(network: str, seed: int, found: Certificate) -> dict[Path, pd.DataFrame]:

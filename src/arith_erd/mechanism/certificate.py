@@ -45,7 +45,11 @@ class Block(NamedTuple):
     inputs: PrefixedExamples
     distance: Array
     """In units of 2^-(t + 1), so that it is an integer: ``2^t`` is 1/2."""
-    predicted: dict[str, Array]
+    models: dict[str, CausalModel]
+
+    def predicted(self, name: str) -> Array:
+        """What the causal model of this name answers."""
+        return self.inputs.predict_by(self.models[name])
 
 
 @dataclass(frozen=True)
@@ -107,14 +111,14 @@ class Certificate:
         for block in self._blocks():
             x, bits = block.inputs, self._bits(block)
             distance = block.distance / 2.0 ** (x.t + 1)
-            rows = np.flatnonzero((bits != block.predicted[RULE]) & (distance >= CLEAR))
+            rows = np.flatnonzero((bits != block.predicted(RULE)) & (distance >= CLEAR))
             columns = {"a": x.a, "b": x.b, "prefix": x.prefix, "distance": distance, "answer": bits}
             found.append(pd.DataFrame({"bit": x.t} | {name: column[rows] for name, column in columns.items()}))
         return pd.concat(found).sort_values("distance", ascending=False, kind="stable").head(MAX_COUNTEREXAMPLES)
 
     def to_bytes(self) -> bytes:
         """The answers, compressed: a bit for each, 1 where the rule answers otherwise."""
-        differ = [self._bits(block) != block.predicted[RULE] for block in self._blocks()]
+        differ = [self._bits(block) != block.predicted(RULE) for block in self._blocks()]
         return zlib.compress(np.packbits(np.concatenate(differ)).tobytes(), level=9)
 
     @staticmethod
@@ -124,7 +128,7 @@ class Certificate:
 
         def answer(block: Block) -> Array:
             nonlocal first
-            return block.predicted[RULE] ^ differ[first : (first := first + len(block.inputs.a))]
+            return block.predicted(RULE) ^ differ[first : (first := first + len(block.inputs.a))]
 
         return answered_by(answer, task, completions)
 
@@ -140,7 +144,7 @@ class Certificate:
         counts: dict[Any, Any] = defaultdict(int)  # algorithm, against, t -> its answers, and all (2, 2^t + 1)
         for block in self._blocks():
             t, bits = block.inputs.t, self._bits(block)
-            right = {name: predicted == bits for name, predicted in block.predicted.items()}
+            right = {name: block.predicted(name) == bits for name in block.models}
             chosen = {(name, ""): np.ones_like(rows) for name, rows in right.items()}
             chosen |= {pair: right[pair[0]] != right[pair[1]] for pair in CONTRASTS if {*pair} <= right.keys()}
             for (name, against), rows in chosen.items():
@@ -192,7 +196,7 @@ def answered_by(answer: Callable[[Block], Array], task: Task, completions: Array
 
 
 def blocks(task: Task, user_model: CausalModel | None = None, completions: Array | None = None) -> Iterator[Block]:
-    """All pairs and prefixes with the bits that each algorithm answers: rules that read the prefix, and ``erd``."""
+    """All pairs and prefixes, with the algorithms that answer them: rules that read the prefix, and ``erd``."""
     sums, examples = ColumnSums(task), task.examples()
     names = (RULE, RIVAL, "remainder", "prefix_carry", "erd") if sums.is_addition else (RULE, "remainder", "erd")
     models = {name: ALGORITHMS[name].causal_model(task) for name in names}
@@ -205,8 +209,7 @@ def blocks(task: Task, user_model: CausalModel | None = None, completions: Array
             prefixes = np.tile(np.arange(2**t), (len(a), 1)) if completions is None else completions[pairs] % 2**t
             count = prefixes.shape[1]
             inputs = PrefixedExamples(sums, t, a.repeat(count), b.repeat(count), prefixes.ravel())
-            predicted = {name: inputs.predict_by(model) for name, model in models.items()}
-            yield Block(pairs, inputs, np.abs(2 * inputs.fraction - 2**t), predicted)
+            yield Block(pairs, inputs, np.abs(2 * inputs.fraction - 2**t), models)
 
 
 def fit_probit(x: Array, successes: Array, n: Array) -> tuple[float, float]:

@@ -19,7 +19,7 @@ ALGORITHMS = (RULE, "graded_carry", "remainder", "prefix_carry", "erd")
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_each_algorithm_gets_its_own_answers_and_fails_the_others(name: str) -> None:
-    made = answered_by(lambda block: block.predicted[name], TASK)
+    made = answered_by(lambda block: block.predicted(name), TASK)
     right = made.shares().groupby("algorithm").apply(mean_over_bits, include_groups=False)
     assert right[name] == 1
     assert (right.drop(name) < 0.995).all()
@@ -50,7 +50,7 @@ def test_clear_counterexamples_are_listed_with_their_pair_and_prefix() -> None:
     def answer(block: Block) -> np.ndarray:
         x = block.inputs
         wrong = (x.a == 3) & (x.b == 5) & (x.prefix == 0) & (x.t == 2)
-        return block.predicted[RULE] ^ wrong
+        return block.predicted(RULE) ^ wrong
 
     (found,) = answered_by(answer, TASK).counterexamples().itertuples(index=False)
     # (3 + 1 - 0) / 4 = 1 and the bits at 2 are 0 and 1: the total is 2, half a unit from 3/2 and 5/2
@@ -59,7 +59,7 @@ def test_clear_counterexamples_are_listed_with_their_pair_and_prefix() -> None:
 
 def test_stored_answers_come_back() -> None:
     rng = np.random.default_rng(1)
-    made = answered_by(lambda block: block.predicted[RULE] ^ (rng.random(len(block.inputs.a)) < 0.02), TASK)
+    made = answered_by(lambda block: block.predicted(RULE) ^ (rng.random(len(block.inputs.a)) < 0.02), TASK)
     back = Certificate.from_bytes(TASK, made.to_bytes())
     assert all(np.array_equal(*pair) for pair in zip(made.answers, back.answers, strict=True))
     assert len(made.to_bytes()) < 2**16  # bits, in at most a sixteenth of the bytes of the answers
@@ -99,7 +99,7 @@ def test_random_completions_ask_what_every_prefix_asks() -> None:
 
 
 def test_the_curve_of_the_rule_is_a_square_wave() -> None:
-    curve = answered_by(lambda block: block.predicted[RULE], TASK).curve().query("0 <= total < 3")
+    curve = answered_by(lambda block: block.predicted(RULE), TASK).curve().query("0 <= total < 3")
     middle = curve[curve["bit"].between(2, 4)]  # both operands have the bit
     np.testing.assert_array_equal(middle["ones"], np.floor(middle["total"] + 0.5) % 2)
     assert set(middle["total"] % 1) == set(np.arange(16) / 16)
@@ -107,7 +107,7 @@ def test_the_curve_of_the_rule_is_a_square_wave() -> None:
 
 def test_a_multiplication_has_no_carries_and_other_tasks_are_refused() -> None:
     task = Mul(bits=2)
-    made = answered_by(lambda block: block.predicted["erd"], task)
+    made = answered_by(lambda block: block.predicted("erd"), task)
     assert set(made.shares()["algorithm"]) == {RULE, "remainder", "erd"}
     other = Sub(bits=3)
     with pytest.raises(UserError, match="task=sub: has no columns"):

@@ -27,12 +27,12 @@ def tables(folder, made: Certificate) -> None:
     ],
 )
 def test_only_the_hypothesis_meets_its_bounds(tmp_path, algorithm: str, model: str, expected: str) -> None:
-    tables(tmp_path, answered_by(lambda block: block.predicted[algorithm], Add(bits=5)))
+    tables(tmp_path, answered_by(lambda block: block.predicted(algorithm), Add(bits=5)))
     assert {*missed(measures(tmp_path, 0, model) | SWAPS, model).split()} == {*expected.split()}
 
 
 def test_a_bound_that_was_not_measured_is_not_met(tmp_path) -> None:
-    tables(tmp_path, answered_by(lambda block: block.predicted["local_remainder"], Add(bits=5)))
+    tables(tmp_path, answered_by(lambda block: block.predicted("local_remainder"), Add(bits=5)))
     assert missed(measures(tmp_path, 0, "transformer"), "transformer") == "swap_own swap_earlier"
 
 

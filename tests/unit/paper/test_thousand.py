@@ -24,14 +24,14 @@ def noisy_carry(threshold: float, sigma: float, rng: np.random.Generator) -> Cal
 
 @pytest.mark.parametrize(("algorithm", "rule"), [(RULE, 1), (RIVAL, 0)])
 def test_algorithms_have_their_own_fingerprints(algorithm: str, rule: int) -> None:
-    found = thousand.fingerprints(answered_by(lambda block: block.predicted[algorithm], TASK)).set_index("bit")
+    found = thousand.fingerprints(answered_by(lambda block: block.predicted(algorithm), TASK)).set_index("bit")
     assert (found["right"] == 1).all()
     assert (found.loc[list(thousand.BITS), "rule"] == rule).all()
     assert found.loc[list(thousand.BITS), "slope"].between(0.4, 0.6).all()  # a number with exact place values
 
 
 def test_the_last_column_alone_has_no_slope() -> None:
-    found = thousand.fingerprints(answered_by(lambda block: block.predicted["prefix_carry"], TASK)).set_index("bit")
+    found = thousand.fingerprints(answered_by(lambda block: block.predicted("prefix_carry"), TASK)).set_index("bit")
     np.testing.assert_allclose(found.loc[list(thousand.BITS), "slope"], 0, atol=0.05)
 
 
