@@ -22,7 +22,7 @@ from arith_erd.runs.table import load_table
 from arith_erd.stats import LEARNING_ACCURACY
 from paper import mechanism_tables
 from paper.formats import MODELS, format_range, grid, markdown
-from paper.studies import angles, certificates, methods, one_sentence, thousand, zoo
+from paper.studies import angles, certificates, methods, one_sentence, potential, preregistration_2, thousand, zoo
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "verdicts.md", *sorted((ROOT / "paper" / "found").glob("*.md"))]
@@ -180,6 +180,7 @@ def tables() -> dict[str, str]:
     found |= {"methods": methods.table(methods.read_results(RESULTS / "methods.csv"))}
     found |= {"zoo": zoo.table(), "angles": angles.table()} | certificates.tables()
     found |= {"thousand": thousand.table(), "thousand_ranges": thousand.ranges()}
+    found |= {"fresh": preregistration_2.table(), "potential": potential.table(), "slips": potential.slip_table()}
     return verdicts() | found | mechanism_tables.tables() | one_sentence.tables()
 
 

@@ -50,7 +50,8 @@ BY = ["task", "model", "seed", "epoch"]
 def questions(task: Task, seed: int = 0) -> pd.DataFrame:
     """Each bit from 2 on of each example after each of its random completions, where c is between its ends.
 
-    ``example`` is a row of ``task.examples()``, ``prefix`` the number that the completion's first bits spell.
+    ``example`` is a row of ``task.examples()``, ``prefix`` the number that the first bits of the completion ``answer``
+    spell.
     """
     operands = task.examples().operands
     count = NUM_COMPLETIONS[operands.shape[1]]
@@ -63,9 +64,9 @@ def questions(task: Task, seed: int = 0) -> pd.DataFrame:
         column = np.broadcast_to((operands >> t & 1).sum(axis=1)[:, None], c.shape)
         distance = np.abs(c - np.clip(np.floor(c), 0, largest - 1) - 0.5)
         rows, columns = np.nonzero((c >= 0) & (c <= largest) & (distance > 0))
-        values = {"c": c, "column": column, "distance": distance, "prefix": completions % 2**t}
+        values = {"c": c, "column": column, "distance": distance, "prefix": completions % 2**t, "answer": completions}
         table = {name: x[rows, columns] for name, x in values.items()}
-        found.append(pd.DataFrame({"bit": t, "example": rows, "completion": columns} | table))
+        found.append(pd.DataFrame({"bit": t, "example": rows} | table))
     table = pd.concat(found, ignore_index=True)
     table["carry"] = np.round(table["c"]).astype(int)
     table["expected"] = (table["column"] + table["carry"]) % 2
@@ -78,13 +79,26 @@ def answered(questions: pd.DataFrame, margins: np.ndarray) -> pd.DataFrame:
     return questions.assign(margin=margins, wrong=wrong)
 
 
-def ask(model: Hooked, asked: pd.DataFrame, patches: dict[str, dict[int, Tensor]] | None = None) -> np.ndarray:
-    """The margins of questions (N,). ``patches`` has site -> bit -> activations (n, d) of the questions of a bit."""
+def ask(model: Hooked, asked: pd.DataFrame) -> np.ndarray:
+    """The margins (N,) of questions, from one pass over their completions."""
+    run = asked[["example", "answer"]].drop_duplicates()
+    which = pd.MultiIndex.from_frame(run).get_indexer(pd.MultiIndex.from_frame(asked[["example", "answer"]]))
+    last = model.task.width - 1
+    logits = model.run(inputs(model, last, run.assign(prefix=run["answer"] % 2**last)))
+    margins = (logits[..., ONE] - logits[..., ZERO]).double().detach().cpu().numpy()
+    return np.asarray(margins[which, asked["bit"]])
+
+
+def ask_patched(model: Hooked, asked: pd.DataFrame, site: str, source: pd.DataFrame) -> np.ndarray:
+    """The margins (N,) of questions if position t of a site comes from the runs of ``source``, row by row."""
     margins = np.zeros(len(asked))
     for t, of_bit in asked.groupby("bit"):
-        interventions = [Replace(site, int(t), values[int(t)]) for site, values in (patches or {}).items()]
-        logits = model.run(inputs(model, int(t), of_bit), interventions)[:, -1]
-        margins[asked.index.get_indexer(of_bit.index)] = (logits[:, ONE] - logits[:, ZERO]).double().cpu().numpy()
+        _, cache = model.run_with_cache(inputs(model, int(t), source.loc[of_bit.index]), [site])
+        patch = Replace(site, int(t), cache[site][:, -1])
+        logits = model.run(inputs(model, int(t), of_bit), [patch])[:, -1]
+        margins[asked.index.get_indexer(of_bit.index)] = (
+            (logits[:, ONE] - logits[:, ZERO]).double().detach().cpu().numpy()
+        )
     return margins
 
 
@@ -155,11 +169,7 @@ def mend(model: Hooked, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     slips = slips.loc[sources["clamped"].index]
     for depth, site in enumerate(stream := layers(model.sites, "dec")):
         for name, source in sources.items():
-            values = {
-                int(t): model.run_with_cache(inputs(model, int(t), rows), [site])[1][site][:, -1]
-                for t, rows in source.groupby("bit")
-            }
-            right = ~answered(slips, ask(model, slips, {site: values}))["wrong"]
+            right = ~answered(slips, ask_patched(model, slips, site, source))["wrong"]
             layer = depth - len(stream)  # -1: the last one, where the answer is settled
             yield {"source": name, "site": site, "layer": layer, "slips": len(slips), "right": right.mean()}
 
@@ -258,12 +268,13 @@ def draw(rows: pd.DataFrame) -> Figure:
         for epoch, color in shown.items():
             of_epoch = own[own["epoch"] == epoch].groupby("distance")[["wrong", "n"]].sum()
             name = "before training" if epoch == -1 else f"after epoch {epoch}"
-            ax.plot(of_epoch.index + STEP / 2, of_epoch["wrong"] / of_epoch["n"], color=color, label=name, marker=".")
+            x = np.minimum(of_epoch.index + STEP / 2, 1 / 2)
+            ax.plot(x, of_epoch["wrong"] / of_epoch["n"], color=color, label=name, marker=".")
         format_axes(ax, "y")
         set_panel_title(ax, label)
         ax.set_xlabel("distance of c to the nearest threshold", fontsize=8)
-        ax.legend(frameon=False, fontsize=7.5)
     axes[0].set_ylabel("wrong answers", fontsize=8)
+    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, ncols=4, loc="outside lower center")
     return figure
 
 

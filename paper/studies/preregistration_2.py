@@ -1,6 +1,7 @@
 """Count the second preregistration: ``python -m paper.studies.preregistration_2 RUNS...``
 
-RUNS are run directories with the rows of ``probe=certificate``, and of ``probe=place_value`` for Transformers.
+RUNS are run directories with the rows of ``probe=certificate``, and of ``probe=place_value`` for Transformers. The
+count is printed, and kept in ``results/preregistration-2.csv``.
 ``--controls FOLDER`` checks the rows of hand-coded networks, FOLDER/NAME/rows.csv, instead.
 """
 
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from arith_erd.bundled import RESULTS
 from arith_erd.probes.certificate import mean_over_bits
 from arith_erd.runs.directory import Run
 from arith_erd.stats import clopper_pearson
+from paper.formats import MODELS, markdown
 
 MIN_ACCURACY = 0.999  # of all pairs, else a network is not counted
 MIN_COUNTED, MIN_SHARE = 6, 0.8
@@ -23,6 +26,7 @@ AT_LEAST = {
     "transformer": {"clear": 0.99, "swap_own": 0.99, **{f"against_{name}": 0.8 for name in RIVALS}},
     "nanogpt": {"clear": 0.985, "against_prefix_carry": 0.6},
 }
+FILE = RESULTS / "preregistration-2.csv"
 AT_MOST = {"transformer": {"swap_earlier": 0.01}, "nanogpt": {"rule": 0.005}}
 
 
@@ -79,6 +83,21 @@ def verdict(networks: pd.DataFrame) -> str:
     return f"{said}: {confirming} of {len(counted)} networks meet every bound [{low:.0%}, {high:.0%}]"
 
 
+def table() -> str:
+    """A row for each network of the kept count, and the verdicts."""
+    networks = pd.read_csv(FILE).fillna({"missed": ""})
+    head = ["network", "right answers", "own algorithm, clear", "its least contrast", "swap own", "swap earlier"]
+    lines, verdicts = [], []
+    for model, rows in networks.groupby("model", sort=False):
+        for row in rows.to_dict("records"):
+            contrast = min(row[f"against_{name}"] for name in RIVALS if f"against_{name}" in AT_LEAST[str(model)])
+            shares = (row["accuracy"], row["clear"], contrast, row["swap_own"], row["swap_earlier"], row["rule"])
+            cells = ("" if pd.isna(share) else f"{share:.2%}" for share in shares)
+            lines.append([f"{MODELS[str(model)]}, seed {row['seed']}", *cells, row["missed"].replace("_", " ")])
+        verdicts.append(f"- **{MODELS[str(model)]}: {verdict(rows)}.**")
+    return "\n".join([markdown([*head, "rule, against rival", "bounds missed"], *lines), "", *verdicts])
+
+
 def check_controls(folder: Path) -> bool:
     """Print what each hand-coded network's certificate says, and return whether all controls hold."""
     holds = True
@@ -103,9 +122,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.controls:
         raise SystemExit("" if check_controls(options.controls) else "a control failed")
-    table = count(options.runs)
-    print(table.round(4).to_string(index=False))
-    for model, networks in table.groupby("model"):
+    counted = count(options.runs)
+    counted.to_csv(FILE, index=False, float_format="%.6g")
+    print(counted.round(4).to_string(index=False))
+    for model, networks in counted.groupby("model"):
         print(f"{model}: {verdict(networks)}")
 
 
