@@ -218,7 +218,7 @@ def predictions(rows: pd.DataFrame, mended: pd.DataFrame) -> str:
         counted = trained[some_wrong & (own.index.get_level_values("epoch") > 0)]
         agree = (counted >= MIN_RATIO).mean()
         came = f"{agree:.0%}; times as frequent: {format_range(counted, '.1f')}" if len(counted) else "none to count"
-        line(f"1, {label}", counted, came, bool(agree >= MIN_SHARE) if len(counted) else None)
+        line(f"1 errors near the threshold, {label}", counted, came, bool(agree >= MIN_SHARE) if len(counted) else None)
         ends = of(last, task, model)
         line(
             f"2, {label}", ends, format_range(ends["correlation"]), bool((ends["correlation"] >= MIN_CORRELATION).all())
@@ -226,15 +226,15 @@ def predictions(rows: pd.DataFrame, mended: pd.DataFrame) -> str:
     three = of(last, "add3", "nanogpt")
     near = sum(((three[f"threshold_{k}"] - 0.5).abs() <= MAX_OFF).astype(int) for k in (0, 1)) == 2
     came = ", ".join(f"{k}.5: {format_range(three[f'threshold_{k}'] + k)}" for k in (0, 1))
-    line("3", three, came, bool(near.sum() >= MIN_SEEDS))
+    line("3 two thresholds", three, came, bool(near.sum() >= MIN_SEEDS))
     for model in ("nanogpt", "transformer"):
         if not len(mended) or not len(part := mended[(mended["model"] == model) & (mended["layer"] == -2)]):
-            lines.append([f"4, {CONFIGURATIONS['add', model]}", "0", "no network has so many slips", "open"])
+            lines.append([f"4 clamping c, {CONFIGURATIONS['add', model]}", "0", "no network has so many slips", "open"])
             continue
         right = part.groupby("source")["right"].median()
         came = f"right with c clamped: {right['clamped']:.0%}, from another slip: {right['slip']:.0%}"
         holds = bool(right["clamped"] >= MIN_MENDED and right["slip"] <= MAX_MENDED)
-        line(f"4, {CONFIGURATIONS['add', model]}", part[part["source"] == "slip"], came, holds)
+        line(f"4 clamping c, {CONFIGURATIONS['add', model]}", part[part["source"] == "slip"], came, holds)
     untrained = of_network.index.get_level_values("epoch") == -1
     times, null = ratios[untrained], of_network[untrained]["correlation"]
     line("control: ratio before training", times, format_range(times), bool(times.between(*NULL_RATIO).all()))
