@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from arith_erd.digits import ONE, START, ZERO, Array, from_digits, to_digits
+from arith_erd.digits import ONE, ZERO, Array, decoder_tokens, from_digits, to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import ALGORITHMS, ColumnSums
 from arith_erd.interp.hooked import Hooked
@@ -160,8 +160,7 @@ def draw_panel(ax: Axes, rows: pd.DataFrame, panel: str) -> None:
 
 def tensors(inputs: PrefixedExamples) -> tuple[Tensor, Tensor]:
     """The prompt (N, P), and the decoder's input up to position t, (N, t + 1)."""
-    start = np.full((len(inputs.prefix), 1), START)
-    decoder_input = np.hstack([start, to_digits(inputs.prefix, inputs.t) + ZERO])
+    decoder_input = decoder_tokens(inputs.prefix, inputs.t)
     prompt = inputs.column_sums.task.examples(inputs.a, inputs.b).prompt
     return torch.from_numpy(prompt), torch.from_numpy(decoder_input)
 

@@ -263,8 +263,9 @@ def main() -> None:
     else:
         for argument in sys.argv[1:]:
             name, _, folder = argument.partition("=")
-            if name not in LABELS or not folder:
-                raise SystemExit(f"received {argument!r}; expected --recount, or NAME=FOLDER: {', '.join(LABELS)}")
+            if name not in LABELS or name == "mul_erd" or not (Path(folder) / "rows.csv").is_file():
+                accepted = f"--recount, or NAME=FOLDER with a folder of the probe: {', '.join(LABELS)}"
+                raise SystemExit(f"received {argument!r}; expected {accepted}")
             found.append(collect(name, Path(folder)))
     for path, rows in (item for one in found for item in one.items()):
         replace_rows(path, rows)

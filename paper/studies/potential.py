@@ -20,7 +20,7 @@ from torch import Tensor
 
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
-from arith_erd.digits import ONE, START, ZERO, to_digits
+from arith_erd.digits import ONE, ZERO, decoder_tokens
 from arith_erd.interp.das_controls import untrained_copy
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Replace
@@ -105,8 +105,7 @@ def ask_patched(model: Hooked, asked: pd.DataFrame, site: str, source: pd.DataFr
 def inputs(model: Hooked, t: int, of_bit: pd.DataFrame) -> tuple[Tensor, Tensor]:
     """The prompts (N, P) of questions about bit t, and the decoder's inputs (N, t + 1)."""
     prompt = model.task.examples().prompt[of_bit["example"]]
-    tokens = to_digits(of_bit["prefix"].to_numpy(), t) + ZERO
-    answer_in = np.hstack([np.full((len(tokens), 1), START), tokens])
+    answer_in = decoder_tokens(of_bit["prefix"], t)
     return torch.as_tensor(prompt, device=model.device), torch.as_tensor(answer_in, device=model.device)
 
 
@@ -221,7 +220,10 @@ def predictions(rows: pd.DataFrame, mended: pd.DataFrame) -> str:
         line(f"1 errors near the threshold, {label}", counted, came, bool(agree >= MIN_SHARE) if len(counted) else None)
         ends = of(last, task, model)
         line(
-            f"2, {label}", ends, format_range(ends["correlation"]), bool((ends["correlation"] >= MIN_CORRELATION).all())
+            f"2 margin against distance, {label}",
+            ends,
+            format_range(ends["correlation"]),
+            bool((ends["correlation"] >= MIN_CORRELATION).all()),
         )
     three = of(last, "add3", "nanogpt")
     near = sum(((three[f"threshold_{k}"] - 0.5).abs() <= MAX_OFF).astype(int) for k in (0, 1)) == 2
@@ -282,6 +284,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", nargs="*", help="run directories, or patterns of them")
     options = parser.parse_args()
+    if missing := [pattern for pattern in options.runs if not glob(pattern)]:
+        raise SystemExit(f"received {missing[0]}, which matches no folder; expected run directories")
     found = [measure(Run(path)) for path in sorted({path for pattern in options.runs for path in glob(pattern)})]
     if found:
         for path, tables in zip((FILE, SLIPS), zip(*found, strict=True), strict=True):

@@ -58,3 +58,9 @@ def render(tokens: Array, operator: str = "+") -> list[str]:
     """Tokens (N, T) -> N strings over ``. s + 0 1 .. 9 a .. f``, with the task's own operator sign."""
     symbols = np.array([".", "s", operator, *DIGITS])
     return ["".join(row) for row in symbols[tokens]]
+
+
+def decoder_tokens(prefixes: npt.ArrayLike, t: int, base: int = 2) -> Array:
+    """The decoder's input (N, t + 1) after the prefixes of t digits that integers (N,) spell."""
+    digits = to_digits(prefixes, t, base) + ZERO
+    return np.hstack([np.full((len(digits), 1), START), digits])

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..digits import START, ZERO, Array, to_digits
+from ..digits import START, ZERO, Array, decoder_tokens, to_digits
 from ..errors import UserError
 from ..models import NanoGPT, Transformer
 from ..models.positions import DigitPlaceEmbedding, IndexEmbedding, Rotary
@@ -69,11 +69,8 @@ def answers_along(model: Hooked, examples: Examples, numbers: Array) -> list[Dig
     _require_digits_only(task)
     found = []
     for column in numbers.T:
-        tokens = to_digits(column, task.width, task.base) + ZERO
-        start = np.full((len(tokens), 1), START)
-        inputs = [
-            torch.as_tensor(x, device=model.device) for x in (examples.prompt, np.hstack([start, tokens[:, :-1]]))
-        ]
+        answer_in = decoder_tokens(column, task.width - 1, task.base)
+        inputs = [torch.as_tensor(x, device=model.device) for x in (examples.prompt, answer_in)]
         with torch.no_grad():
             found.append(model.run(inputs)[..., ZERO : ZERO + task.base].argmax(-1).to(torch.uint8).cpu().numpy())
     return list(np.stack(found, axis=-1).swapaxes(0, 1))
