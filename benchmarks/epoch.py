@@ -9,10 +9,11 @@ import argparse
 import importlib
 import json
 import os
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -150,13 +151,25 @@ def require_comparable(job: Job, clone: Path) -> None:
 
 def run_in_fresh_process(target: str, /, **arguments: Any) -> Any:
     """``("ours.time_steps", steps=24)`` calls ``ours.time_steps(steps=24)`` in a process of its own."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=leave_with_parent) as pool:
         return pool.submit(call_by_name, target, arguments).result()
 
 
 def call_by_name(target: str, arguments: dict[str, Any]) -> Any:
     module, _, name = target.partition(".")
     return getattr(importlib.import_module(module), name)(**arguments)
+
+
+def leave_with_parent() -> None:
+    """A worker whose parent was killed at a time limit would wait for its next task, with the caller's pipe open."""
+
+    def wait() -> None:
+        parent = parent_process()
+        assert parent is not None, "called in a worker"
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":
