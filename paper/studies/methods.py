@@ -13,6 +13,8 @@ file already holds are not measured again, but judged again. `METHODS`, and what
 
 import argparse
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, lru_cache, partial
 from itertools import product
 from pathlib import Path
@@ -44,16 +46,20 @@ from arith_erd.interp.sites import layer_of, layers, residual_stream
 from arith_erd.mechanism.signature import Signature, expected_signatures, measure_signature
 from arith_erd.mechanism.verdict import classify
 from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots
+from arith_erd.probes.patching import change_digit
 from arith_erd.probes.probe import select_sites
 from arith_erd.system.cli_errors import one_line_errors
+from arith_erd.system.isolation import own_generator
 from paper.formats import markdown
 
 DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20, batch_size=64)
 RANKS = (1, 2)
-LEAST_ACCURACY = {"DAS, rank 1": 0.75, "DAS, rank 2": 0.75}
+NON_LINEAR_STEPS = 100
+MAX_LEARNED_RANK = 4
+LEAST_ACCURACY = dict.fromkeys(("DAS, rank 1", "DAS, rank 2", "DAS, learned rank", "DAS, non-linear"), 0.75)
 DEAR = ("INLP", "LEACE", *LEAST_ACCURACY)
 DEAR_SEEDS = {5: 8, 7: 1}  # null networks of each kind in which the dear methods are measured, by bits
-COLUMNS = [*SCORE_COLUMNS[:6], "named", "right", *SCORE_COLUMNS[6:]]
+COLUMNS = [*SCORE_COLUMNS[:6], "named", "right", *SCORE_COLUMNS[6:11], "flips", *SCORE_COLUMNS[11:]]
 PREDICTIONS = Path(__file__).parents[1] / "preregistration-nulls.md"
 DIFFERENCES = ("distances", "probes", "DAS, rank 1", "DAS, rank 2", "steering", "prefixes", "profile")
 """Methods whose score is the evidence for the sum minus that for carries, so that 0 has a meaning."""
@@ -65,7 +71,7 @@ def scored_sites(model: ae.Hooked) -> list[str]:
     return [s for s in decoder if layer_of(decoder, s) != last and f"{s}_cross" not in decoder]
 
 
-Terms = tuple[float | np.ndarray, float | np.ndarray]
+Terms = tuple[float | np.ndarray, ...]
 
 
 def score_distances(model: ae.Hooked) -> Terms:
@@ -111,16 +117,66 @@ def score_probes(model: ae.Hooked) -> Terms:
 
 
 def score_patching(model: ae.Hooked) -> float:
-    """Answer bits that no single prompt position restores: after a sum is formed, every position holds it.
-
-    Read after the encoder, or in the middle of a network without one.
-    """
-    encoder = [site for site in layers(model.sites) if site.startswith("enc.")]
-    (site,) = encoder[-1:] or select_sites([model], None)
-    rows = ae.probe("patching", model, site=site, num_examples=256).rows
+    """Answer bits that no single prompt position restores: after a sum is formed, every position holds it."""
+    rows = ae.probe("patching", model, site=patched_site(model), num_examples=256).rows
     rows = rows[rows["position"].isin(model.task.prompt_names)]
     total = rows["n"].sum() / rows["position"].nunique()
     return float(1 - (rows["flipped"].fillna(0) * rows["n"]).sum() / total)
+
+
+def patched_site(model: ae.Hooked) -> str:
+    """The end of the encoder, or the middle of a network without one."""
+    encoder = [site for site in layers(model.sites) if site.startswith("enc.")]
+    (site,) = encoder[-1:] or select_sites([model], None)
+    return site
+
+
+def score_attribution(model: ae.Hooked) -> float:
+    """As `score_patching`, but each patch is estimated: gradient times difference (Nanda, 2023).
+
+    An answer counts as restored if its logit difference in the corrupted run, plus the estimated effect, is above zero.
+    """
+    task, clean = model.task, model.task.examples().sample(256, 0)
+    corrupted = change_digit(task, clean, np.random.default_rng([0, 1]))
+    effects, before = attributed_effects(model, clean, corrupted, patched_site(model))
+    differ = torch.as_tensor(clean.completion != corrupted.completion)  # (N, m)
+    restored = (before + effects > 0) & differ  # (P, N, m)
+    return float(1 - restored.sum() / differ.sum())
+
+
+def attributed_effects(
+    model: ae.Hooked, clean: ae.Examples, corrupted: ae.Examples, site: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Estimated changes (P, N, m) of logit differences by patching each prompt position, and the differences (N, m)."""
+    names = model.task.prompt_names
+    values, sources = (
+        model.run_with_cache(x, [site], include_prompt=True)[1][site][:, : len(names)] for x in (corrupted, clean)
+    )
+    values.requires_grad_(True)
+    logits = model.run(corrupted, [ae.Replace(site, name, values[:, i]) for i, name in enumerate(names)])
+    ends = [logits.gather(-1, torch.as_tensor(x.completion)[..., None])[..., 0] for x in (clean, corrupted)]
+    before = ends[0] - ends[1]  # (N, m)
+    gradients = [torch.autograd.grad(part.sum(), values, retain_graph=True)[0] for part in before.unbind(1)]
+    effects = [(gradient * (sources - values)).sum(-1).T for gradient in gradients]  # m of (P, N)
+    return torch.stack(effects, dim=-1).detach(), before.detach()
+
+
+def score_cka(model: ae.Hooked) -> Terms:
+    """Linear CKA (Kornblith et al., 2019) of the answer's activations with the sum, and with all carries and xors."""
+    examples, found = model.task.examples().sample(1024, seed=0), []
+    values = ae.CausalModel(model.task).values(examples)
+    of_sum, of_carries = values["sum"][:, None], np.concatenate([values["carry"], values["xor"]], axis=1)
+    for x in model.run_with_cache(examples, scored_sites(model))[1].values():
+        found.append([linear_cka(x.flatten(1).numpy(), z) for z in (of_sum, of_carries)])
+    best_sum, best_carries = np.max(found, axis=0)
+    return float(best_sum), float(best_carries)
+
+
+def linear_cka(x: np.ndarray, z: np.ndarray) -> float:
+    """Of rows x (N, d) and z (N, k): 1 if their inner products agree up to scale, 0 if all covariances are zero."""
+    x, z = (part.astype(float) - part.mean(axis=0) for part in (x, z))
+    scale = np.linalg.norm(x.T @ x) * np.linalg.norm(z.T @ z)
+    return float(np.linalg.norm(x.T @ z) ** 2 / scale) if scale else 0.0
 
 
 def score_attention(model: ae.Hooked) -> float:
@@ -147,6 +203,56 @@ def run_das(model: ae.Hooked) -> dict[tuple[str, int], np.ndarray]:
             outcomes = search.outcomes(variable, rank).numpy()
             found[variable, rank] = max(found[variable, rank], outcomes, key=np.mean)
     return found
+
+
+@lru_cache(maxsize=1)
+def das_searches(model: ae.Hooked) -> list[tuple[ControlledDAS, str, ae.Subspace]]:
+    """Of the sum at all positions, and of a middle bit's carry: the site and direction best on validation pairs."""
+    adder, found = ae.CausalModel(model.task), []
+    for variable, at in (("sum", None), ("carry", model.task.width // 2)):
+        candidates = []
+        for site in scored_sites(model):
+            search = ControlledDAS(model, adder, site, at, DAS_CONFIG)
+            subspaces, accuracies, _ = search.fit_ranks(variable, [1])
+            candidates.append((np.nan_to_num(accuracies[1]), search, subspaces[1]))
+        _, search, direction = max(candidates, key=lambda candidate: candidate[0])
+        found.append((search, variable, direction))
+    return found
+
+
+def terms_of_searches(found: Sequence[tuple[ControlledDAS, str, ae.Subspace | ae.Features]]) -> Terms:
+    """Outcomes (n,) on pairs with other operands, then accuracies on the pairs that the searches learned from."""
+    outcomes, accuracies = [], []
+    for search, variable, space in found:
+        train, _, test = search.sample_pairs(variable)
+        outcomes.append(search.evaluation(test, variable).outcomes(space).numpy())
+        accuracies.append(search.evaluation(train, variable).accuracy(space))
+    return *outcomes, *accuracies
+
+
+def score_learned_rank(model: ae.Hooked) -> Terms:
+    """DAS with the smallest rank whose accuracy on validation pairs is within .02 of the best up to four."""
+    found = []
+    for search, variable, _ in das_searches(model):
+        ranks = range(1, min(MAX_LEARNED_RANK, search.whitened.rank) + 1)
+        subspaces, _, chosen = search.fit_ranks(variable, ranks)
+        found.append((search, variable, subspaces[chosen]))
+    return terms_of_searches(found)
+
+
+def score_non_linear_das(model: ae.Hooked) -> Terms:
+    """DAS among features of four coupling layers, from the best direction (Sutter et al., 2507.08802).
+
+    What has been fitted is chosen on its own pairs, as in `ae.fit_das`, so that the gap shows how much they say.
+    """
+    found = []
+    for search, variable, direction in das_searches(model):
+        train = search.sample_pairs(variable)[0]
+        with own_generator(0):
+            flow = ae.CouplingLayers(len(direction.directions), directions=direction.directions)
+        longer = replace(search, config=replace(DAS_CONFIG, steps=NON_LINEAR_STEPS))
+        found.append((search, variable, longer.fit_features(train, train, variable, 1, flow)))
+    return terms_of_searches(found)
 
 
 def score_steering(model: ae.Hooked) -> Terms:
@@ -189,12 +295,16 @@ METHODS: dict[str, Method] = {
     "steering": score_steering,
     "prefixes": score_prefixes,
     "profile": score_profile,
+    "DAS, learned rank": score_learned_rank,
+    "DAS, non-linear": score_non_linear_das,
+    "attribution": score_attribution,
+    "CKA": score_cka,
 }
 
 
 def draw_confusion(found: pd.DataFrame) -> Figure:
     """For each method a matrix: networks of each algorithm (rows), and which one it names (columns)."""
-    figure, axes = subplots(9.6, 6.2, 3, 4)
+    figure, axes = subplots(9.6, 8.2, 4, 4)
     for ax in axes.flat[len(METHODS) :]:
         ax.set_visible(False)
     judged, lines = found[found["named"].isin([*NAMES, "abstains"])], board(found)
@@ -226,7 +336,7 @@ def table(found: pd.DataFrame) -> str:
         area, least, most = area_under_curve(of_method)
         line = [str(name), format_share(int(right.sum()), n), *shares, natural, f"{area:.2f} [{least:.2f}, {most:.2f}]"]
         rest = map(str, with_abstention.loc[name]) if name in with_abstention.index else [""] * 4
-        lines.append([*line, *rest, predicted[str(name)]])
+        lines.append([*line, *rest, predicted.get(str(name), "")])
     return markdown(*lines)
 
 
@@ -258,7 +368,7 @@ def area_under_curve(rows: pd.DataFrame, resamples: int = 2000) -> tuple[float, 
 
 def read_results(path: Path) -> pd.DataFrame:
     """The rows of a table that `main` wrote, judged again."""
-    rows = pd.read_csv(path, keep_default_na=False)[SCORE_COLUMNS]
+    rows = pd.read_csv(path, keep_default_na=False).reindex(columns=SCORE_COLUMNS)
     numbers = SCORE_COLUMNS[SCORE_COLUMNS.index("score") :]
     return add_verdicts(rows.assign(**rows[numbers].apply(pd.to_numeric)), LEAST_ACCURACY)
 

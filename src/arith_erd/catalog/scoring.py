@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.stats import norm
 
 from ..bundled import RESULTS
 from ..errors import UserError
@@ -35,8 +36,8 @@ REFERENCE_SEEDS = range(2000, 2003)  # of references, as in paper/results/method
 MIN_INTERCHANGE_ACCURACY = 0.99  # for every token, of a network that was trained to compute by variables
 NUM_RESAMPLES = 1000  # of the outcomes behind an interval
 SCORE_COLUMNS = ["method", "network", "kind", "origin", "seed", "algorithm"]
-SCORE_COLUMNS += ["score", "sum", "carries", "low", "high", "seconds"]
-Method = Callable[[Hooked], float | str | tuple[npt.ArrayLike, npt.ArrayLike]]
+SCORE_COLUMNS += ["score", "sum", "carries", "low", "high", "gap_sum", "gap_carries", "seconds"]
+Method = Callable[[Hooked], float | str | tuple[npt.ArrayLike, ...]]
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,14 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
 
     Args:
         method: network -> its evidence for the sum and that for carries, each a number, or outcomes per example (n,)
-            with that mean; or one number x, which stands for x and -x; or a name. NaN names no algorithm.
+            with that mean; or one number x, which stands for x and -x; or a name. NaN names no algorithm. A search adds
+            its evidence on the pairs that it learned from: (sum, carries, sum there, carries there).
         networks: networks of `zoo`; None for all of ``zoo(nulls=True)``.
 
     Returns:
         A row for each network, as `add_verdicts` judges them. ``score`` is the evidence for the sum minus that for
-        carries, and ``low`` and ``high`` are its 95% interval, if there are outcomes per example.
+        carries, and ``low`` and ``high`` are its 95% interval, if there are outcomes per example. ``gap_sum`` and
+        ``gap_carries`` are how much higher the evidence is on the pairs that a search learned from.
 
     Raises:
         UserError: if an argument has another type, or the method returns something else.
@@ -131,6 +134,7 @@ def score_row(method: Method, network: LabelledNetwork, model: Hooked) -> list[A
     method_name = getattr(method, "__name__", "method")
     score: float | str
     low = high = np.nan
+    gaps = [np.nan, np.nan]
     try:
         if isinstance(found, str):
             score, (of_sum, of_carries) = found, (float(found == name) for name in NAMES)
@@ -138,10 +142,12 @@ def score_row(method: Method, network: LabelledNetwork, model: Hooked) -> list[A
                 raise ValueError(found)
         elif isinstance(found, tuple):
             terms = [np.atleast_1d(np.asarray(term, dtype=float)) for term in found]
-            of_sum, of_carries = (float(term.mean()) for term in terms)
+            of_sum, of_carries, *at_training = (float(term.mean()) for term in terms)
             score = of_sum - of_carries
             if max(map(len, terms)) > 1:
-                low, high = _bootstrap(*terms)
+                low, high = _bootstrap(*terms[:2])
+            if at_training:
+                gaps = [x - y for x, y in zip(at_training, (of_sum, of_carries), strict=True)]
         else:  # a tensor with one number, for example, is a score too
             score = of_sum = float(found)
             of_carries = -of_sum
@@ -149,7 +155,7 @@ def score_row(method: Method, network: LabelledNetwork, model: Hooked) -> list[A
         accepted = f"a number, a pair of them, {' or '.join(NAMES)}"
         raise UserError(f"{method_name}: returned {found!r} for {network.name}; expected {accepted}") from None
     about = [method_name, network.name, network.kind, network.origin, network.seed, network.algorithm]
-    return [*about, score, of_sum, of_carries, low, high, time.perf_counter() - start]
+    return [*about, score, of_sum, of_carries, low, high, *gaps, time.perf_counter() - start]
 
 
 def _bootstrap(*terms: npt.NDArray[np.float64]) -> tuple[float, float]:
@@ -161,22 +167,30 @@ def _bootstrap(*terms: npt.NDArray[np.float64]) -> tuple[float, float]:
 
 
 def add_verdicts(rows: pd.DataFrame, least: Mapping[str, float] | None = None) -> pd.DataFrame:
-    """Add the columns ``named`` (``sum``, ``carries``, ``abstains``) and ``right``.
+    """Add the columns ``named`` (``sum``, ``carries``, ``abstains``), ``right`` and ``flips``.
 
     A method names the algorithm of `names_by_threshold` if its evidence for that algorithm is higher than in null
     networks: above the k-th highest of n with as many bits and of another kind, k = max(1, floor((n + 1) / 40)). Two
     terms at 2.5% each are false discoveries in 5%, if the kinds are alike. Without such nulls there is no bar.
-    ``named`` is empty where the two terms are not known, and ``right`` where the algorithm is not.
+    ``named`` is empty where the two terms are not known, and ``right`` where the algorithm is not. ``flips`` is how
+    often the score of resampled outcomes lies on the other side of what divides the two names, by a normal
+    distribution with the width of the interval; empty without one.
 
     Args:
         least: of methods whose evidence is an accuracy: the one that the algorithm with the higher accuracy must have.
     """
-    table = rows.assign(named=names_by_threshold(rows), right=None).astype({"named": object, "right": object})
-    bits, terms = rows["network"].map(bits_of), rows[[*NAMES]].apply(pd.to_numeric, errors="coerce")
+    least = least or {}
+    terms = rows[[*NAMES]].apply(pd.to_numeric, errors="coerce")
+    accuracies = rows["method"].isin(least)
+    named = pd.Series(terms.fillna(-np.inf).idxmax(axis=1), dtype=object).where(
+        accuracies, names_by_threshold(rows[~accuracies])
+    )
+    table = rows.assign(
+        named=named, right=pd.Series(None, rows.index, dtype=object), flips=_share_of_flips(rows, accuracies)
+    )
+    bits = rows["network"].map(bits_of)
     for method, group in rows.groupby("method"):
-        accuracy = (least or {}).get(str(method))
-        if accuracy is not None:
-            table.loc[group.index, "named"] = terms.loc[group.index].fillna(-np.inf).idxmax(axis=1)
+        accuracy = least.get(str(method))
         for (kind, size), own in group.groupby(["kind", bits[group.index]]):
             nulls = group[(group["algorithm"] == "none") & (bits[group.index] == size) & (group["kind"] != kind)]
             for name in NAMES:
@@ -195,23 +209,33 @@ def add_verdicts(rows: pd.DataFrame, least: Mapping[str, float] | None = None) -
 
 
 def names_by_threshold(rows: pd.DataFrame) -> pd.Series:
-    """The algorithm that each score names if the method must answer; ``abstains`` where the score is NaN.
+    """The algorithm that each score names if the method must answer; ``abstains`` where the score is NaN."""
+    scores = pd.to_numeric(rows["score"], errors="coerce")
+    names = np.where(scores.isna(), "abstains", np.where(scores >= thresholds(rows), *NAMES))
+    return rows["score"].where(rows["score"].isin(NAMES), pd.Series(names, rows.index, dtype=object))
 
-    The threshold for a kind is fixed on all other kinds, since networks of one kind resemble each other: a rule that
-    has seen one of them would be judged on what it knows.
+
+def thresholds(rows: pd.DataFrame) -> pd.Series:
+    """The threshold of each score; NaN where no network of its kind has a number.
+
+    That of a kind is fixed on all other kinds, since networks of one kind resemble each other: a rule that has seen one
+    of them would be judged on what it knows.
     """
-    result = pd.Series("abstains", rows.index, dtype=object)
+    result = pd.Series(np.nan, rows.index)
     for _, group in rows.groupby("method"):
         scores, is_sum = pd.to_numeric(group["score"], errors="coerce"), group["algorithm"] == "sum"
         for name, kind in group.groupby("kind"):
-            own = scores[kind.index]
-            if own.notna().any():
+            if scores[kind.index].notna().any():
                 others = (group["kind"] != name) & group["algorithm"].isin(NAMES)
-                threshold = fit_threshold(scores[others].to_numpy(), is_sum[others].to_numpy())
-                result[kind.index] = np.where(own.isna(), "abstains", np.where(own >= threshold, *NAMES))
-            answers = kind["score"][kind["score"].isin(NAMES)]
-            result[answers.index] = answers
+                result[kind.index] = fit_threshold(scores[others].to_numpy(), is_sum[others].to_numpy())
     return result
+
+
+def _share_of_flips(rows: pd.DataFrame, accuracies: pd.Series) -> pd.Series:
+    score, low, high = (pd.to_numeric(rows[x], errors="coerce") for x in ("score", "low", "high"))
+    divides = thresholds(rows[~accuracies]).reindex(rows.index).mask(accuracies, 0.0)
+    width = (high - low) / (2 * norm.ppf(0.975))
+    return pd.Series(norm.cdf(-((score - divides).abs() / width.clip(lower=1e-9)).astype(float)), rows.index)
 
 
 def board(rows: pd.DataFrame) -> pd.DataFrame:

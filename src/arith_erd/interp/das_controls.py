@@ -22,7 +22,7 @@ from .counterfactuals import CounterfactualDataset, sample_balanced_pairs, split
 from .das import DASConfig, DASSearch
 from .erasure import Whitened, flip_signs, leace, project_away, random_basis
 from .hooked import Hooked
-from .interchange_accuracy import PairEvaluation, balanced_outcomes
+from .interchange_accuracy import PairEvaluation
 from .interventions import Position, Subspace
 
 SPLIT_SHARES = (0.5, 0.25, 0.25)  # shares of the operands' values, for training, validation and test pairs
@@ -76,11 +76,8 @@ class ControlledDAS(DASSearch):
             raise bad_value("probe.site", site, f"a site that depends on the operands at position {self.position}")
         if min(ranks) > span:
             raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
-        train, validation, test = (self.evaluation(data, variable) for data in datasets)
-        subspaces = {rank: self.fit(datasets[0], datasets[1], variable, rank) for rank in ranks if rank <= span}
-        scores = {rank: validation.accuracy(subspace) for rank, subspace in subspaces.items()}
-        scores_or_zero = {rank: np.nan_to_num(x) for rank, x in scores.items()}  # NaN if few pairs change no answer
-        best = min(rank for rank, x in scores_or_zero.items() if x >= max(scores_or_zero.values()) - IIA_TOLERANCE)
+        train, test = (self.evaluation(data, variable) for data in datasets[::2])
+        subspaces, scores, best = self.fit_ranks(variable, [rank for rank in ranks if rank <= span])
         for rank, subspace in subspaces.items():
             row = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
             on_train, on_test = train.accuracy(subspace), test.accuracy(subspace)
@@ -88,6 +85,16 @@ class ControlledDAS(DASSearch):
             row |= {"no_intervention": test.no_intervention(), "full_patch": test.accuracy(None)}
             row |= self.score_controls(datasets[2], variable, subspace) | self.angles_to_probes(variable, subspace)
             yield row | (self.score_negative_controls(variable, rank) if rank == best else {})
+
+    def fit_ranks(self, variable: str, ranks: Sequence[int]) -> tuple[dict[int, Subspace], dict[int, float], int]:
+        """Subspaces and their validation accuracies by rank, and the smallest rank within 0.02 of the best."""
+        train, validation, _ = self.sample_pairs(variable)
+        evaluation = self.evaluation(validation, variable)
+        subspaces = {rank: self.fit(train, validation, variable, rank) for rank in ranks}
+        scores = {rank: evaluation.accuracy(subspace) for rank, subspace in subspaces.items()}
+        scores_or_zero = {rank: np.nan_to_num(x) for rank, x in scores.items()}  # NaN if few pairs change no answer
+        best = min(rank for rank, x in scores_or_zero.items() if x >= max(scores_or_zero.values()) - IIA_TOLERANCE)
+        return subspaces, scores, best
 
     def score(self, variable: str, rank: int) -> float:
         """Test accuracy of the best subspace of a rank, or of the largest possible rank."""
@@ -97,7 +104,7 @@ class ControlledDAS(DASSearch):
     def outcomes(self, variable: str, rank: int) -> Tensor:
         """`balanced_outcomes` of the test pairs (n,), whose mean is the `score`."""
         evaluation, subspace = self._tested(variable, rank)
-        return balanced_outcomes(evaluation.tokens(subspace), evaluation.expected, evaluation.base_tokens)
+        return evaluation.outcomes(subspace)
 
     def _tested(self, variable: str, rank: int) -> tuple[PairEvaluation, Subspace]:
         train, validation, test = self.sample_pairs(variable)

@@ -186,6 +186,10 @@ class PairEvaluation:
         """`balanced_accuracy` with the subspace interchanged, or the whole activation (None)."""
         return balanced_accuracy(self.tokens(subspace), self.expected, self.base_tokens)
 
+    def outcomes(self, subspace: Subspace | Features | None) -> Tensor:
+        """`balanced_outcomes` of the pairs (n,), whose mean is the `accuracy`."""
+        return balanced_outcomes(self.tokens(subspace), self.expected, self.base_tokens)
+
     def no_intervention(self) -> float:
         return balanced_accuracy(self.forward()[:, self.scored_positions].argmax(-1), self.expected, self.base_tokens)
 

@@ -36,6 +36,7 @@ def null_rows(of_sum: np.ndarray, carries: np.ndarray, method: str = "mine") -> 
 
 def with_terms(rows: list[tuple], of_sum: np.ndarray, carries: np.ndarray) -> pd.DataFrame:
     terms = {"sum": of_sum, "carries": carries, "low": np.nan, "high": np.nan, "seconds": 0.0}
+    terms |= {"gap_sum": np.nan, "gap_carries": np.nan}
     return pd.DataFrame(rows, columns=SCORE_COLUMNS[:6]).assign(score=of_sum - carries, **terms)[SCORE_COLUMNS]
 
 
@@ -115,6 +116,23 @@ def test_score_is_the_difference_of_mean_outcomes_with_an_interval():
     plain = dict(zip(SCORE_COLUMNS, score_row(lambda model: 2, network, None), strict=True))
     assert (plain["sum"], plain["carries"]) == (2, -2)
     assert np.isnan(plain["low"])
+
+
+def test_search_has_gaps_to_its_training_pairs_and_verdicts_say_how_often_they_flip():
+    """The share of flips is that of a bootstrap of the outcomes."""
+    network, rng = zoo()[0], np.random.default_rng(0)
+    of_sum, carries = rng.random(400) < 0.80, rng.random(400) < 0.78
+    line = score_row(lambda model: (of_sum, carries, np.ones(9), 0.9), network, None)
+    row = dict(zip(SCORE_COLUMNS, line, strict=True))
+    assert row["gap_sum"] == pytest.approx(1 - of_sum.mean())
+    assert row["gap_carries"] == pytest.approx(0.9 - carries.mean())
+    (flips,) = add_verdicts(pd.DataFrame([row], columns=SCORE_COLUMNS), {row["method"]: 0.75})["flips"]
+    means = [x[rng.integers(400, size=(4000, 400))].mean(1) for x in (of_sum, carries)]
+    resampled = means[0] - means[1]
+    assert flips == pytest.approx(((resampled > 0) != (row["score"] > 0)).mean(), abs=0.03)
+    rows = table(np.where(np.arange(24) < 12, 10.0, 8.0)).assign(low=14.0, high=22.0)  # scores of 20 and 16
+    assert np.allclose(add_verdicts(rows)["flips"], 0.164, atol=0.01)
+    assert add_verdicts(rows.assign(low=np.nan))["flips"].isna().all()
 
 
 def test_networks_without_a_known_algorithm_are_named_and_neither_fix_nor_count():

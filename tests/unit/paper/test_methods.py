@@ -3,9 +3,16 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+import arith_erd as ae
+from arith_erd.catalog.scoring import SCORE_COLUMNS, add_verdicts, score_row, zoo
 from arith_erd.errors import UserError
+from arith_erd.interp.patching import patched_runs
+from arith_erd.models import NanoGPT
+from paper.studies import methods
 from paper.studies.methods import area_under_curve
+from tests.unit.interp.toys import InDirections, OneNumber
 
 
 def scored(scores: np.ndarray) -> pd.DataFrame:
@@ -24,3 +31,64 @@ def test_interval_of_the_area_holds_one_half_for_noise():
 def test_area_of_one_algorithm_alone_is_refused():
     with pytest.raises(UserError, match="scores of sum; expected some of sum and of carries"):
         area_under_curve(scored(np.zeros(24)).query("algorithm == 'sum'"))
+
+
+TASK = ae.Add(4)
+
+
+def null() -> ae.Hooked:
+    torch.manual_seed(0)
+    return ae.Hooked(NanoGPT(TASK.prompt_length, TASK.width, d_model=16, num_heads=2, num_layers=2), task=TASK)
+
+
+@pytest.fixture
+def one_layer(monkeypatch):
+    """The layer of the toys, which are written by hand, is their last."""
+    monkeypatch.setattr(methods, "scored_sites", lambda model: ["dec.1"])
+
+
+@pytest.mark.parametrize("method", ["DAS, learned rank", "DAS, non-linear"])
+def test_searches_name_the_algorithm_of_networks_written_by_hand_and_abstain_from_an_untrained_one(one_layer, method):
+    networks = {
+        "carries": ae.Hooked(InDirections(TASK), task=TASK),
+        "sum": ae.Hooked(OneNumber(TASK), task=TASK),
+        "abstains": null(),
+    }
+    line = [score_row(methods.METHODS[method], zoo()[0], model) for model in networks.values()]
+    rows = pd.DataFrame(line, columns=SCORE_COLUMNS).assign(method=method, kind=[*networks], algorithm=[*networks])
+    found = add_verdicts(rows.replace({"algorithm": {"abstains": "none"}}), methods.LEAST_ACCURACY)
+    assert found["named"].tolist() == [*networks]
+    assert found["gap_carries"][0] <= 0.1
+    assert found["gap_sum"][1] <= 0.1
+
+
+def test_cka_is_higher_with_the_values_that_a_network_holds(one_layer):
+    of_sum, of_carries = methods.score_cka(ae.Hooked(OneNumber(TASK), task=TASK))
+    assert of_sum > 0.9 > of_carries
+    of_sum, of_carries = methods.score_cka(ae.Hooked(InDirections(TASK), task=TASK))
+    assert of_carries > of_sum
+    x, noise = np.random.default_rng(0).normal(size=(2, 2000, 3))
+    assert methods.linear_cka(x, 3 * x @ np.linalg.qr(x[:3])[0]) == pytest.approx(1)
+    assert methods.linear_cka(x, noise) < 0.01
+
+
+def test_attribution_is_exact_where_the_rest_of_the_network_is_linear():
+    class Linear(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = torch.nn.Embedding(5, 8)
+            self.read = torch.nn.Linear(8 * TASK.prompt_length, 5 * TASK.width)
+
+        def forward(self, prompt, answer_in):
+            logits = self.read(self.embedding(prompt).flatten(1)).view(len(prompt), TASK.width, 5)
+            return logits[:, : answer_in.shape[1]]
+
+    torch.manual_seed(0)
+    network = Linear()
+    model = ae.Hooked(network, {"enc.1": network.embedding}, task=TASK)
+    clean, corrupted = TASK.examples([3, 9], [5, 1]), TASK.examples([2, 9], [5, 4])
+    effects, before = methods.attributed_effects(model, clean, corrupted, "enc.1")
+    for i, (_, _, logits) in enumerate(patched_runs(model, clean, corrupted, ["enc.1"])):
+        ends = [logits.gather(-1, torch.as_tensor(x.completion)[..., None])[..., 0] for x in (clean, corrupted)]
+        torch.testing.assert_close(before + effects[i], ends[0] - ends[1], atol=1e-4, rtol=1e-4)
+    assert effects.abs().max() > 0.1
