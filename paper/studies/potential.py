@@ -21,7 +21,6 @@ from torch import Tensor
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
 from arith_erd.digits import ONE, ZERO, decoder_tokens
-from arith_erd.interp.das_controls import untrained_copy
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Replace
 from arith_erd.interp.sites import layers
@@ -85,8 +84,11 @@ def ask(model: Hooked, asked: pd.DataFrame) -> np.ndarray:
     which = pd.MultiIndex.from_frame(run).get_indexer(pd.MultiIndex.from_frame(asked[["example", "answer"]]))
     last = model.task.width - 1
     logits = model.run(inputs(model, last, run.assign(prefix=run["answer"] % 2**last)))
-    margins = (logits[..., ONE] - logits[..., ZERO]).double().detach().cpu().numpy()
-    return np.asarray(margins[which, asked["bit"]])
+    return _margins(logits)[which, asked["bit"]]
+
+
+def _margins(logits: Tensor) -> np.ndarray:
+    return np.asarray((logits[..., ONE] - logits[..., ZERO]).double().detach().cpu())
 
 
 def ask_patched(model: Hooked, asked: pd.DataFrame, site: str, source: pd.DataFrame) -> np.ndarray:
@@ -96,9 +98,7 @@ def ask_patched(model: Hooked, asked: pd.DataFrame, site: str, source: pd.DataFr
         _, cache = model.run_with_cache(inputs(model, int(t), source.loc[of_bit.index]), [site])
         patch = Replace(site, int(t), cache[site][:, -1])
         logits = model.run(inputs(model, int(t), of_bit), [patch])[:, -1]
-        margins[asked.index.get_indexer(of_bit.index)] = (
-            (logits[:, ONE] - logits[:, ZERO]).double().detach().cpu().numpy()
-        )
+        margins[asked.index.get_indexer(of_bit.index)] = _margins(logits)
     return margins
 
 
@@ -179,16 +179,14 @@ def measure(run: Run) -> tuple[pd.DataFrame, pd.DataFrame]:
     settings = {key: run.config()[key]["name"] for key in ("task", "model")}
     for seed in (entry["seed"] for entry in run.summary()["seeds"]):
         last_with_slips: tuple[int, Hooked, pd.DataFrame] | None = None
-        for epoch in [None, *run.saved_epochs(seed)]:
-            trained = ae.load_run(run.path, seed=seed, epoch=epoch)
-            model = trained if epoch is not None else untrained_copy(trained, seed)
-            assert model is not None
+        for epoch in [0, *run.saved_epochs(seed)]:
+            model = ae.load_run(run.path, seed=seed, epoch=epoch)
             asked = questions(model.task)
             table = answered(asked, ask(model, asked))
-            key = settings | {"seed": seed, "epoch": -1 if epoch is None else epoch}
+            key = settings | {"seed": seed, "epoch": epoch or -1}  # -1: before training
             rows.append(by_distance(table).assign(**key, **summary(table)))
             slips = int((table["wrong"] & (table["distance"] < SLIP)).sum())
-            if epoch is not None and slips >= MIN_SLIPS and model.task.num_operands == 2:
+            if epoch > 0 and slips >= MIN_SLIPS and model.task.num_operands == 2:
                 last_with_slips = epoch, model, table
         if last_with_slips:
             epoch, model, table = last_with_slips
@@ -198,34 +196,24 @@ def measure(run: Run) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def predictions(rows: pd.DataFrame, mended: pd.DataFrame) -> str:
     """A table: what was predicted, what came, and whether it holds."""
-    of_network = rows.groupby(BY).first()
     ratios = rows.groupby(BY)[["distance", "wrong", "n"]].apply(ratio)
-    last = of_network[of_network.index.get_level_values("epoch") == of_network.index.get_level_values("epoch").max()]
+    networks = rows.groupby(BY).first().assign(ratio=ratios).reset_index()
+    untrained, last = (networks[networks["epoch"] == epoch] for epoch in (-1, networks["epoch"].max()))
     lines = []
 
     def line(prediction: str, part: pd.Series | pd.DataFrame, came: str, holds: bool | None) -> None:
         verdict = {True: "holds", False: "refuted", None: "open"}[holds]
         lines.append([prediction, str(len(part)), came, verdict])
 
-    def of(table: Any, task: str, model: str) -> Any:
-        index = table.index
-        return table[(index.get_level_values("task") == task) & (index.get_level_values("model") == model)]
-
     for (task, model), label in CONFIGURATIONS.items():
-        trained, own = of(ratios, task, model), of(of_network, task, model)
-        some_wrong = own["share_wrong"].between(MIN_WRONG, MAX_WRONG)
-        counted = trained[some_wrong & (own.index.get_level_values("epoch") > 0)]
+        own, at_end = (table[(table["task"] == task) & (table["model"] == model)] for table in (networks, last))
+        counted = own.loc[own["share_wrong"].between(MIN_WRONG, MAX_WRONG) & (own["epoch"] > 0), "ratio"]
         agree = (counted >= MIN_RATIO).mean()
         came = f"{agree:.0%}; times as frequent: {format_range(counted, '.1f')}" if len(counted) else "none to count"
         line(f"1 errors near the threshold, {label}", counted, came, bool(agree >= MIN_SHARE) if len(counted) else None)
-        ends = of(last, task, model)
-        line(
-            f"2 margin against distance, {label}",
-            ends,
-            format_range(ends["correlation"]),
-            bool((ends["correlation"] >= MIN_CORRELATION).all()),
-        )
-    three = of(last, "add3", "nanogpt")
+        ends = at_end["correlation"]
+        line(f"2 margin against distance, {label}", ends, format_range(ends), bool((ends >= MIN_CORRELATION).all()))
+    three = last[last["task"] == "add3"]
     near = sum(((three[f"threshold_{k}"] - 0.5).abs() <= MAX_OFF).astype(int) for k in (0, 1)) == 2
     came = ", ".join(f"{k}.5: {format_range(three[f'threshold_{k}'] + k)}" for k in (0, 1))
     line("3 two thresholds", three, came, bool(near.sum() >= MIN_SEEDS))
@@ -237,8 +225,7 @@ def predictions(rows: pd.DataFrame, mended: pd.DataFrame) -> str:
         came = f"right with c clamped: {right['clamped']:.0%}, from another slip: {right['slip']:.0%}"
         holds = bool(right["clamped"] >= MIN_MENDED and right["slip"] <= MAX_MENDED)
         line(f"4 clamping c, {CONFIGURATIONS['add', model]}", part[part["source"] == "slip"], came, holds)
-    untrained = of_network.index.get_level_values("epoch") == -1
-    times, null = ratios[untrained], of_network[untrained]["correlation"]
+    times, null = untrained["ratio"], untrained["correlation"]
     line("control: ratio before training", times, format_range(times), bool(times.between(*NULL_RATIO).all()))
     line("control: correlation before training", null, format_range(null), bool(null.abs().le(NULL_CORRELATION).all()))
     return markdown(["prediction", "counted", "what came", "verdict"], *lines)
