@@ -30,8 +30,10 @@ from arith_erd.mechanism.certificate import (
     answered_by,
     random_completions,
 )
-from arith_erd.plots.style import BLUE, GREEN, GREY, INK, ORANGE, format_axes, save_png, set_panel_title, subplots
+from arith_erd.plots import style
+from arith_erd.plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from arith_erd.probes.certificate import mean_over_bits
+from arith_erd.probes.probe import weighted_means
 from arith_erd.tasks import Add, Mul, Task
 from paper.formats import format_range, grid, markdown
 
@@ -125,7 +127,7 @@ def _measures(shares: pd.DataFrame, precision: pd.DataFrame) -> dict[str, float]
     of_rule = shares[(shares["algorithm"] == RULE) & (shares["against"] == "")]
     clear = shares[shares["distance"] >= CLEAR - STEP / 2]
     of_clear = dict(iter(clear.groupby(["algorithm", "against"])))
-    by_bit = of_clear[RULE, ""].groupby("bit").apply(lambda rows: np.average(rows["right"], weights=rows["n"]))
+    by_bit = weighted_means(of_clear[RULE, ""], ["bit"], ["right"])["right"]
     return {
         "clear": by_bit.mean(),
         "worst": by_bit.min(),
@@ -151,16 +153,13 @@ FORMS = dict.fromkeys(COLUMNS, ".1%") | {"clear": ".2%", "nearer": ".0%", "sigma
 def table() -> str:
     """A row for each kind of network that adds: ranges over its seeds."""
     shares, precision = read({*NETWORKS, *CONTROLS})
-    found = {
-        key: _measures(of_one, precision[(precision["network"] == key[0]) & (precision["seed"] == key[1])])
-        for key, of_one in shares.groupby(["network", "seed"])
-    }
-    known = {name: label for name, label in LABELS.items() if any(name == network for network, _ in found)}
+    noise, by = dict(iter(precision.groupby(["network", "seed"]))), shares.groupby(["network", "seed"])
+    found = pd.DataFrame({key: _measures(of_one, noise[key]) for key, of_one in by}).T
+    known = {name: label for name, label in LABELS.items() if name in found.index}
 
     def cell(network: str, column: str) -> object:
-        own = [measures for (name, _), measures in found.items() if name == network]
-        measured = [one[column] for one in own if column != "n" and not np.isnan(one[column])]
-        return len(own) if column == "n" else format_range(measured, FORMS[column])
+        own = found.loc[network]
+        return len(own) if column == "n" else format_range(own[column].dropna(), FORMS[column])
 
     return grid("network", known, COLUMNS, cell)
 
@@ -169,9 +168,7 @@ def range_table(columns: Mapping[tuple[str, str], str], min_distance: float) -> 
     """Ranges over bits 2 to 6 and seeds of shares (``algorithm``, "") or contrasts (``algorithm``, ``against``)."""
     shares = read({*NETWORKS, *CONTROLS})[0]
     shares = shares[(shares["distance"] >= min_distance - STEP / 2) & shares["bit"].between(2, 6)]
-    shares = shares.assign(right=shares["right"] * shares["n"])
-    sums = shares.groupby(["network", "algorithm", "against", "seed", "bit"])[["right", "n"]].sum()
-    right = sums["right"] / sums["n"]
+    right = weighted_means(shares, ["network", "algorithm", "against", "seed", "bit"], ["right"])["right"].sort_index()
     known = {name: label for name, label in LABELS.items() if name in right.index.unique("network")}
     return grid("network", known, columns, lambda name, pair: format_range(right[name, *pair], ".0%"))
 
@@ -207,25 +204,23 @@ def tables() -> dict[str, str]:
 
 def draw(shares: pd.DataFrame) -> Figure:
     """The rule's share of the answers against the distance to the nearest rounding point, a line for each network."""
-    figure, axes = subplots(9.6, 3.7, 1, 3, sharex=True, sharey=True)
+    figure, axes = style.subplots(9.6, 3.7, 1, 3, sharex=True, sharey=True)
     of_rule = shares[(shares["algorithm"] == RULE) & (shares["against"] == "")]
-    right = of_rule["right"] * of_rule["n"]
-    by = ["network", "seed", "distance"]
-    lines = right.groupby([of_rule[key] for key in by]).sum() / of_rule.groupby(by)["n"].sum()
+    lines = weighted_means(of_rule, ["network", "seed", "distance"], ["right"])["right"].sort_index()
     labels: dict[str, tuple[str, str, Any]] = dict.fromkeys(NETWORKS, ("trained", BLUE, "-"))
     labels |= dict.fromkeys(STOPPED, ("ablated, stopped at 95%", ORANGE, "--"))
-    styles = zip((BLUE, ORANGE, GREEN, GREY, INK), ("-", "--", "-.", ":", (5, (10, 3))), strict=True)
-    labels |= {name: (name.removeprefix("control,"), *style) for name, style in zip(CONTROLS, styles, strict=True)}
+    looks = zip((BLUE, ORANGE, GREEN, GREY, INK), ("-", "--", "-.", ":", (5, (10, 3))), strict=True)
+    labels |= {name: (name.removeprefix("control,"), *look) for name, look in zip(CONTROLS, looks, strict=True)}
     panels = {"Transformers": [*NETWORKS][:-1], "nanoGPTs": ["nanogpt"], "Controls": [*CONTROLS]}
     for ax, (title, names) in zip(axes, panels.items(), strict=True):
         for name in names:
-            label, color, style = labels[name]
+            label, color, dashes = labels[name]
             for _, line in lines[lines.index.get_level_values("network") == name].groupby("seed"):
                 x = np.minimum(line.index.get_level_values("distance") + STEP / 2, 1 / 2)
-                ax.plot(x, line, linewidth=1.4, color=color, linestyle=style, label=label)
+                ax.plot(x, line, linewidth=1.4, color=color, linestyle=dashes, label=label)
         ax.axvspan(0, CLEAR, color=GREY, alpha=0.1, linewidth=0)
-        format_axes(ax, "y")
-        set_panel_title(ax, title)
+        style.format_axes(ax, "y")
+        style.set_panel_title(ax, title)
         ax.set_xlabel("distance to the nearest rounding point", fontsize=8)
         handles, texts = ax.get_legend_handles_labels()
         unique = dict(zip(texts, handles, strict=True))
@@ -236,23 +231,21 @@ def draw(shares: pd.DataFrame) -> Figure:
 
 def draw_curves(curves: pd.DataFrame) -> Figure:
     """How often a multiplying network answers 1, by the running sum: the rule's is a square wave."""
-    figure, axes = subplots(9.6, 2.6, 1, len(SHOWN_BITS), sharey=True)
-    styles = dict(zip(MULTIPLICATIONS, ((BLUE, "-"), (ORANGE, "-"), (INK, ":")), strict=True))
+    figure, axes = style.subplots(9.6, 2.6, 1, len(SHOWN_BITS), sharey=True)
+    looks = dict(zip(MULTIPLICATIONS, ((BLUE, "-"), (ORANGE, "-"), (INK, ":")), strict=True))
     for ax, bit in zip(axes, SHOWN_BITS, strict=True):
         of_bit = curves[(curves["bit"] == bit) & (curves["n"] >= MIN_SHOWN)]
         x = np.arange(of_bit["total"].min(), of_bit["total"].max(), STEP / 5)
         ax.plot(x, np.floor(x + 0.5) % 2, color=GREY, linewidth=1, label="the rule")
         for (network, _), line in of_bit.groupby(["network", "seed"]):
-            color, style = styles[network]
+            color, dashes = looks[network]
             label = MULTIPLICATIONS[network].replace("`", "")
-            ax.plot(line["total"] + CURVE_STEP / 2, line["ones"], style, color=color, linewidth=1.3, label=label)
-        format_axes(ax, "y")
-        set_panel_title(ax, f"bit {bit}")
+            ax.plot(line["total"] + CURVE_STEP / 2, line["ones"], dashes, color=color, linewidth=1.3, label=label)
+        style.format_axes(ax, "y")
+        style.set_panel_title(ax, f"bit {bit}")
         ax.set_xlabel("running sum", fontsize=8)
     axes[0].set_ylabel("answers that are 1", fontsize=8)
-    handles, texts = axes[0].get_legend_handles_labels()
-    unique = dict(zip(texts, handles, strict=True))
-    figure.legend(unique.values(), unique.keys(), frameon=False, fontsize=8, ncols=4, loc="outside lower center")
+    style.legend_below(figure)
     return figure
 
 
@@ -269,8 +262,8 @@ def main() -> None:
             found.append(collect(name, Path(folder)))
     for path, rows in (item for one in found for item in one.items()):
         replace_rows(path, rows)
-    save_png(draw(read(LABELS)[0]), SHARES.with_suffix(".png"))
-    save_png(draw_curves(pd.read_csv(CURVES)), CURVES.with_suffix(".png"))
+    style.save_png(draw(read(LABELS)[0]), SHARES.with_suffix(".png"))
+    style.save_png(draw_curves(pd.read_csv(CURVES)), CURVES.with_suffix(".png"))
     print(table(), multiplication_table(), sep="\n\n")
 
 
