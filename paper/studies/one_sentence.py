@@ -12,7 +12,7 @@ a minute of one core.
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -20,11 +20,8 @@ import torch
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
 from arith_erd.models import NanoGPT
-from arith_erd.models.references import reference
-from arith_erd.models.weights import load_authors_network
 from arith_erd.paper.probes.place_value import ONES, SLOPE, SWAP, draw_panel, ideal_slope
 from arith_erd.plots.style import INK, legend_below, save_png, set_panel_title, subplots
-from arith_erd.runs.directory import Run
 from arith_erd.stats import clopper_pearson
 from paper.formats import format_range, grid
 
@@ -33,23 +30,41 @@ CONTROL_SITE = "dec.6"
 COUNTED_BITS = range(2, 7)  # bits of the score; bit 7 is measured too, but has no column of its own
 COLUMNS = ["network", "seed", "measure", "bit", "place", "c", "layer", "site", "value", "n"]
 
-# name: measure, how bits and places are put together, at least or at most, and the bound of the preregistration
-Criteria = dict[str, tuple[str, str, str, float]]
-OWN_CARRY: Criteria = {
-    "swap_own": ("swap_own", "mean", "at least", 0.99),
-    "swap_earlier": ("swap_earlier", "mean", "at most", 0.01),
-    "more_c": ("interchange_plus_low", "mean", "at least", 0.90),
+
+class Bound(NamedTuple):
+    """What the preregistration says of a measure, ``together`` over bits and places; NaN does not meet it."""
+
+    label: str
+    clause: str
+    measure: str
+    direction: str
+    limit: float
+    form: str = ".0%"  # of values; a share's limit is a whole percentage
+    together: str = "mean"
+
+    def is_met(self, value: float) -> bool:
+        return value <= self.limit if self.direction == "at most" else value >= self.limit
+
+    def __str__(self) -> str:
+        return f"{self.direction} {self.limit:{self.form.replace('.1%', '.0%')}}"
+
+
+CRITERIA = {
+    "swap_own": Bound("swap own", "no carry of other positions", "swap_own", "at least", 0.99, ".1%"),
+    "swap_earlier": Bound("swap earlier", "no carry of other positions", "swap_earlier", "at most", 0.01, ".1%"),
+    "vectors": Bound("encoder table", "table", "vectors", "at least", 0.99),
+    "agreement": Bound("agreement", "subtraction and threshold", "agreement_local_remainder", "at least", 0.90),
+    "equal_c": Bound("same c", "subtraction and threshold", "interchange_equal", "at most", 0.15),
+    "more_c": Bound("c + 1", "subtraction and threshold", "interchange_plus_low", "at least", 0.90),
+    "slopes": Bound("slope error", "place value", "slope_error", "at most", 0.20, ".2f", together="max"),
+    "graded_agreement": Bound("agreement with the rival", "the rival rule", "agreement_graded_carry", "at least", 0.90),
+    "graded_form": Bound("answers as the rule", "the rival rule", "form", "at most", 0.10),
+    "graded_range": Bound("c + 1, where bit t is 1", "the rival rule", "interchange_plus_high", "at most", 0.10),
 }
-TRANSFORMER: Criteria = OWN_CARRY | {
-    "slopes": ("slope_error", "max", "at most", 0.20),
-    "agreement": ("agreement_local_remainder", "mean", "at least", 0.90),
-    "equal_c": ("interchange_equal", "mean", "at most", 0.15),
-    "vectors": ("vectors", "mean", "at least", 0.99),
-}
-GRADED: Criteria = OWN_CARRY | {
-    "graded_agreement": ("agreement_graded_carry", "mean", "at least", 0.90),
-    "graded_form": ("form", "mean", "at most", 0.10),
-    "graded_range": ("interchange_plus_high", "mean", "at most", 0.10),
+OWN_CARRY = ("swap_own", "swap_earlier", "more_c")
+PREDICTED = {
+    "transformer": (*OWN_CARRY, "slopes", "agreement", "equal_c", "vectors"),
+    "nanogpt": (*OWN_CARRY, "graded_agreement", "graded_form", "graded_range"),
 }
 
 
@@ -57,19 +72,14 @@ def load_networks(argument: str) -> Iterator[tuple[str, str, ae.Hooked]]:
     """Name, site of the interchange and network of what an argument names."""
     if argument.startswith("reference:"):
         _, name, seed = argument.split(":")
-        task = ae.Add()
-        yield name, CONTROL_SITE, ae.Hooked(reference(name, int(seed)).network, task=task, name=name, seed=int(seed))
+        for model in ae.load_references(name, seed):
+            yield name, CONTROL_SITE, model
     elif Path(argument).is_dir():
-        for entry in Run(argument).summary()["seeds"]:
-            model = ae.load_run(argument, entry["seed"])
+        for model in ae.load_seeds(argument):
             kind = "nanogpt" if isinstance(model.network, NanoGPT) else "transformer"
             yield kind, INTERCHANGE_SITES[kind], model
     else:
-        yield (
-            "authors",
-            INTERCHANGE_SITES["transformer"],
-            ae.Hooked(load_authors_network(argument, ae.Add()), task=ae.Add(), name="authors"),
-        )
+        yield "authors", INTERCHANGE_SITES["transformer"], ae.load_authors_weights(argument, ae.Add())
 
 
 def measure_network(name: str, site: str, model: ae.Hooked) -> pd.DataFrame:
@@ -97,11 +107,10 @@ def score_networks(table: pd.DataFrame) -> pd.DataFrame:
     for (name, seed), of_network in table.groupby(["network", "seed"], sort=False):
         row: dict[str, Any] = {"network": name, "seed": seed, "missed": ""}
         row["accuracy"] = of_network.loc[of_network["measure"] == "accuracy", "value"].iloc[0]
-        predicted = GRADED if name == "nanogpt" else TRANSFORMER
-        for criterion, (measures, together, direction, bound) in (TRANSFORMER | GRADED).items():
-            row[criterion] = value = of_network.loc[of_network["measure"] == measures, "value"].agg(together)
-            met = value <= bound if direction == "at most" else value >= bound  # not met if nothing was measured
-            if criterion in predicted and not met:
+        for criterion in dict.fromkeys(PREDICTED["transformer"] + PREDICTED["nanogpt"]):
+            bound = CRITERIA[criterion]
+            row[criterion] = value = of_network.loc[of_network["measure"] == bound.measure, "value"].agg(bound.together)
+            if criterion in PREDICTED.get(name, PREDICTED["transformer"]) and not bound.is_met(value):
                 row["missed"] += f" {criterion}"
         rows.append(row)
     return pd.DataFrame(rows)
@@ -154,20 +163,6 @@ def draw_figures(table: pd.DataFrame, folder: Path) -> None:
 
 
 FRESH_SEEDS = range(5, 15)
-CRITERIA = {  # measure: its label, its bound, and the clause that it belongs to
-    "swap_own": ("swap own", "99%", "no carry of other positions"),
-    "swap_earlier": ("swap earlier", "1%", "no carry of other positions"),
-    "vectors": ("encoder table", "99%", "table"),
-    "agreement": ("agreement", "90%", "subtraction and threshold"),
-    "equal_c": ("same c", "15%", "subtraction and threshold"),
-    "more_c": ("c + 1", "90%", "subtraction and threshold"),
-    "slopes": ("slope error", "0.20", "place value"),
-    "graded_agreement": ("agreement with the rival", "90%", "the rival rule"),
-    "graded_form": ("answers as the rule", "10%", "the rival rule"),
-    "graded_range": ("c + 1, where bit t is 1", "10%", "the rival rule"),
-}
-FORMS = dict.fromkeys(CRITERIA, ".0%") | {"slopes": ".2f", "swap_own": ".1%", "swap_earlier": ".1%"}
-PREDICTED = {"transformer": TRANSFORMER, "nanogpt": GRADED}
 SLOPES = {
     "operands": "largest distance from place value, operand bits",
     "prefix": "largest distance from place value, prefix bits",
@@ -187,7 +182,7 @@ def tables() -> dict[str, str]:
         for name, of_name in scores.groupby("network", sort=False)
     }
     labels = {"authors": "the authors' weights", "transformer": "fresh Transformers", "nanogpt": "fresh nanoGPTs"}
-    shown = {name: label for name, (label, _, clause) in CRITERIA.items() if clause != "the rival rule"}
+    shown = {name: bound.label for name, bound in CRITERIA.items() if bound.clause != "the rival rule"}
 
     def of_network(name: str, measure: str) -> object:
         if measure == "n":
@@ -195,12 +190,11 @@ def tables() -> dict[str, str]:
         if measure == "missed":
             return (counted[name]["missed"] == "").sum()
         key = "graded_agreement" if (name, measure) == ("nanogpt", "agreement") else measure
-        return format_range(counted[name][key].dropna(), FORMS[measure])
+        return format_range(counted[name][key].dropna(), CRITERIA[measure].form)
 
     def met(measure: str, column: str) -> str:
-        label, bound, _ = CRITERIA[measure]
         if column in ("measure", "bound"):
-            return label if column == "measure" else f"{(TRANSFORMER | GRADED)[measure][2]} {bound}"
+            return CRITERIA[measure].label if column == "measure" else str(CRITERIA[measure])
         if measure not in PREDICTED[column]:
             return ""
         hits = int((~counted[column]["missed"].str.split().map(lambda names: measure in names)).sum())
@@ -222,7 +216,7 @@ def tables() -> dict[str, str]:
 
     networks = {name: labels.get(name, f"control, `{name}`") for name in counted}
     columns = {"measure": "measure", "bound": "bound", "transformer": "Transformers", "nanogpt": "nanoGPTs"}
-    clauses = {name: clause for name, (*_, clause) in CRITERIA.items()}
+    clauses = {name: bound.clause for name, bound in CRITERIA.items()}
     return {
         "one_sentence": grid("network", networks, {"n": "n", **shown, "missed": "meets all"}, of_network),
         "criteria": grid("clause", clauses, columns, met),

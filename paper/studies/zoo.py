@@ -77,7 +77,7 @@ HELD = {
 def table() -> str:
     """Of each kind, how many learned it, and the measures of those that answer every pair."""
     measures = ("swap_own", "graded_agreement", "graded_range", "vectors")
-    lines = [["network", "bits", "holds", "every pair right", "accepted", *(CRITERIA[name][0] for name in measures)]]
+    lines = [["network", "bits", "holds", "every pair right", "accepted", *(CRITERIA[name].label for name in measures)]]
     table = pd.read_csv(RESULTS / "zoo.csv", keep_default_na=False, na_values=[""])
     for (network, bits), kind in product(product(("transformer", "nanogpt"), (5, 7)), HELD):
         by = table.query("network == @network and bits == @bits and trained_by == @kind")
