@@ -14,6 +14,7 @@ import pandas as pd
 
 from arith_erd.bundled import RESULTS
 from paper.formats import MODELS, format_range, grid, markdown
+from paper.studies.certificates import replace_rows
 
 PROFILES = RESULTS / "response-profiles.csv"
 COLUMNS = ["network", "seed", "test", "component", "control", "dose", "site", "position", "value"]
@@ -84,7 +85,6 @@ def select(rows: pd.DataFrame, **wanted: str) -> pd.Series:
 
 
 def profile_tables(rows: pd.DataFrame) -> dict[str, str]:
-    middle = rows[(rows["test"] == "signature") & rows["position"].isin([*"23456"])]
     by_run = rows[(rows["test"] == "interchange") & rows["network"].isin(["authors", "transformer"])]
     runs = {run: NETWORKS[run[0]] for run in [*by_run.groupby(["network", "seed"]).groups]}
     runs = {run: f"our Transformer, seed {run[1]}" if run[0] == "transformer" else name for run, name in runs.items()}
@@ -100,7 +100,8 @@ def profile_tables(rows: pd.DataFrame) -> dict[str, str]:
     small = pd.read_csv(RESULTS / "mechanism-training.csv").query("reaches_95 == reaches_95")
 
     def of_bits(network: str, component: str) -> str:
-        return format_range(select(middle, network=network, test="signature", component=component), ".0%")
+        chosen = select(rows, network=network, test="signature", component=component, position="2 3 4 5 6")
+        return format_range(chosen, ".0%")
 
     def best(network: str, form: str, **wanted: str) -> str:
         return format_range(select(rows, network=network, **wanted).groupby("seed").max(), form)
@@ -206,13 +207,10 @@ def tables() -> dict[str, str]:
 
 
 def main() -> None:
-    rows = read_tables(PROFILES)
     for argument in sys.argv[1:]:
         name, _, folder = argument.partition("=")
         new = read_tables(Path(folder) / "rows.csv").assign(network=name)
-        old = (rows["network"] == name) & rows["seed"].isin(new["seed"])
-        rows = pd.concat([rows[~old], new]).sort_values(["network", "seed"], kind="stable")
-    rows.drop(columns=["control", "dose"]).to_csv(PROFILES, index=False, float_format="%.6g")
+        replace_rows(PROFILES, new.drop(columns=["control", "dose"]))
 
 
 if __name__ == "__main__":

@@ -138,9 +138,8 @@ def positions(file: str) -> str:
     lines = [["positions", "seeds that learned", "VS_v, of these seeds", "VS_v, all seeds"]]
     for name, seeds in pd.read_csv(RESULTS / file).groupby("positions"):
         ends = seeds.loc[seeds["train_seq_acc"] >= LEARNING_ACCURACY, "val_seq_acc"]
-        reached = " to ".join(dict.fromkeys(f"{end:.0%}" for end in (ends.min(), ends.max()))) if len(ends) else ""
         every = format_mean(seeds["val_seq_acc"], "accuracy")
-        lines.append([f"`{name}`", f"{len(ends)} of {len(seeds)}", reached, every])
+        lines.append([f"`{name}`", f"{len(ends)} of {len(seeds)}", format_range(ends, ".0%"), every])
     return markdown(*lines)
 
 

@@ -39,7 +39,8 @@ DECOYS = [name for name in PROGRAMS if name.endswith("_decoy")]
 REFERENCES = [name for name in PROGRAMS if name not in (*DECOYS, *POST_HOC)]
 MEASURED_COMPONENTS = (*COMPONENTS, *POST_HOC_PREFIXES)
 SIGNATURE_COLUMNS = [f"{name}_{t}" for name in MEASURED_COMPONENTS for t in range(8)]
-COLUMNS = ["network", "seed", "expected", "verdict", "distance", "nearest", "near", "accuracy", *SIGNATURE_COLUMNS]
+VERDICT = ["verdict", "distance", "nearest", "near"]
+COLUMNS = ["network", "seed", "expected", *VERDICT, "accuracy", *SIGNATURE_COLUMNS]
 NETWORK_CLASSES = {"Transformer": Transformer, "NanoGPT": NanoGPT}
 RANDOM_OUTPUT_SUFFIX = " on random output"
 STEPS, BATCH = 50, 64
@@ -120,10 +121,8 @@ def main() -> None:
             measured = measure_network(name, seed)
             rows.loc[len(rows)] = pd.Series({"network": name, "seed": seed, "expected": right} | measured)
             rows.to_csv(options.out, index=False, float_format="%.4g")
-    texts = ["verdict", "nearest", "near"]
-    rows[texts] = rows[texts].astype(object)  # empty columns read as numbers
-    for index, row in rows.iterrows():
-        rows.loc[index, ["verdict", "distance", "nearest", "near"]] = classify_row(row, expected)
+    found = [classify_row(row, expected) for _, row in rows.iterrows()]
+    rows[VERDICT] = pd.DataFrame(found, columns=VERDICT, index=rows.index)
     rows.to_csv(options.out, index=False, float_format="%.4g")
     is_right = rows["verdict"] == rows["expected"]
     print(f"{is_right.sum()} of {len(rows)} verdicts right ({is_right.mean():.1%})")

@@ -31,11 +31,10 @@ from paper.studies.one_sentence import CRITERIA, INTERCHANGE_SITES, load_network
 LAST_BUT_ONE = INTERCHANGE_SITES | {"transformer": "dec.2.resid_mid_cross"}  # of three layers, as dec.5 is of six
 
 
-def interchanges(run: Run) -> pd.DataFrame:
-    """By seed: the least accuracy over answer tokens of each variable after the last epoch."""
-    tokens = pd.read_csv(run.tokens_file).query("split not in ('train', 'val')")
-    last = tokens[tokens["epoch"] == tokens["epoch"].max()].set_index(["seed", "split"])
-    return last.drop(columns="epoch").min(axis=1).unstack()
+def least_interchanges(run: Run) -> pd.Series:
+    """By seed: the least accuracy over variables and answer tokens after the last epoch."""
+    tokens = pd.read_csv(run.tokens_file).query("split not in ('train', 'val') and epoch == epoch.max()")
+    return tokens.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1)
 
 
 @torch.no_grad()
@@ -97,17 +96,15 @@ def main() -> None:
     torch.set_num_threads(1)
     tables = []
     for path in options.runs:
-        table = score_networks(
-            pd.concat([measure_network(name, LAST_BUT_ONE[name], model) for name, _, model in load_networks(path)])
-        )
-        of_run = interchanges(Run(path))
-        names, loss = [*of_run.columns], Run(path).config()["model"]["loss"]
-        table.insert(1, "bits", Run(path).config()["task"]["bits"])
+        networks, run = [*load_networks(path)], Run(path)
+        table = score_networks(pd.concat([measure_network(name, LAST_BUT_ONE[name], x) for name, _, x in networks]))
+        config, loss = run.config(), run.config()["model"]["loss"]
+        table.insert(1, "bits", config["task"]["bits"])
         table.insert(2, "trained_by", trained_by(loss))
-        table["least_interchange"] = table["seed"].map(of_run.min(axis=1)) if names else None
-        rest = [leakage(ae.load_run(path, seed), loss["variables"]) if names else None for seed in table["seed"]]
-        table["others"] = rest
-        files = map(Run(path).weights_file, table["seed"])
+        table["least_interchange"] = table["seed"].map(least_interchanges(run))
+        variables = loss.get("variables")
+        table["others"] = [leakage(model, variables) if variables else None for *_, model in networks]
+        files = map(run.weights_file, table["seed"])
         table["sha256"] = [hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files]
         tables.append(table.drop(columns="missed"))
     whole = pd.concat(tables)
