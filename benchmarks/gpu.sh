@@ -31,7 +31,6 @@ for wheel in benchmarks/wheels/*.whl; do
     [ -f "$wheel" ] && python3 -m zipfile -e "$wheel" "$site"
 done
 export PYTHONPATH="$PWD/src:$site${PYTHONPATH:+:$PYTHONPATH}"
-measuring=(env TORCHINDUCTOR_CUDAGRAPH_OR_ERROR=1) # what torch cannot capture would be measured without CUDA graphs
 
 # `within SECONDS COMMAND...` gives it no more than is left; a program that is asked to leave saves what it can resume.
 within() {
@@ -59,14 +58,14 @@ profile() { # MODEL REPLICAS VARIANT GRAPHS ARGUMENTS...: the training steps of 
     [[ "$*" != *bf16* ]] || what="$what bf16"
     [ "$model" != mini ] || set -- scale=mini "$@"
     grep -sq "^$what,$replicas," "$out/gpu.csv" && return 0
-    within 200 "${measuring[@]}" python3 benchmarks/profile_gpu.py --packs "$replicas" --what "$what" "$@" "${tiny[@]}" \
+    within 200 python3 benchmarks/profile_gpu.py --packs "$replicas" --what "$what" "$@" "${tiny[@]}" \
         trainer.compile=true trainer.cuda_graphs="$graphs" model="${model/mini/nanogpt}" || echo "not measured: $what, $replicas"
 }
 check() { # NAME ARGUMENTS...: the checks of a variant, or of what every run rests on; kept once they are made
     local name=$1 status=0
     shift
     [ ! -f "$out/correctness$name.txt" ] || return 0
-    within 600 "${measuring[@]}" python3 benchmarks/correctness.py "$@" "${tiny[@]}" >"$out/.correctness$name.txt" 2>&1 || status=$?
+    within 600 python3 benchmarks/correctness.py "$@" "${tiny[@]}" >"$out/.correctness$name.txt" 2>&1 || status=$?
     case $status in
         0 | 1) mv "$out/.correctness$name.txt" "$out/correctness$name.txt" ;;
         *) echo "no time for all checks$name, or they broke:" && tail -3 "$out/.correctness$name.txt" ;;

@@ -2,6 +2,7 @@
 
 import gc
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ from lightning.pytorch.callbacks import Checkpoint
 from torch._dynamo.exc import TorchDynamoException
 
 from ..config.job import Job
-from ..errors import UserError, first_line
+from ..errors import UserError, bad_value, first_line
 from ..seeds import format_seeds
 from ..system.machine import device_name, memory_limit
 from .build import build_module, build_task_data, make_trainer
@@ -110,14 +111,16 @@ def train_briefly(job: Job) -> None:
 
 @contextmanager
 def explain_errors_of_torch(job: Job, device: torch.device) -> Iterator[None]:
-    """Turn a failed allocation, on a CPU or a GPU, and a failure of the compiler into a `UserError`."""
+    """Turn what PyTorch cannot allocate, on a CPU or a GPU, compile, or capture as a CUDA graph into a `UserError`."""
     try:
         yield
-    except TorchDynamoException as error:
-        if job.trainer.compile is False:  # somebody's own network compiles itself
-            raise
-        raise CompilerError(f"the compiler fails here: {first_line(error)}") from error
     except (RuntimeError, MemoryError) as error:
+        if skipped := re.search("skipping cudagraphs .*", str(error)):  # inside the compiler, or later
+            raise bad_value("trainer.cuda_graphs", "true", f"false, since PyTorch says: {skipped[0]}") from error
+        if isinstance(error, TorchDynamoException):
+            if job.trainer.compile is False:  # somebody's own network compiles itself
+                raise
+            raise CompilerError(f"the compiler fails here: {first_line(error)}") from error
         if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
             raise
         smaller = "pack.max_replicas" if len(job.seeds) > 1 else "data.batch_size or model.net"

@@ -84,6 +84,7 @@ class Pack(nn.Module):
         """
         self._compile_pending = False
         dynamo_config.recompile_limit = RECOMPILE_LIMIT
+        inductor_config.triton.cudagraph_or_error = self._graphs  # by default what cannot be captured runs without
         # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
         device = self.replica_keys.device
         chosen = compile_options(device, self._graphs)

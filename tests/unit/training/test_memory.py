@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch._inductor import config as inductor_config
+from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
@@ -11,6 +13,7 @@ from arith_erd.config.compose import compose
 from arith_erd.config.schema import PackConfig
 from arith_erd.errors import UserError
 from arith_erd.launch.sweep import SweepJob
+from arith_erd.training.build import build_module, build_task_data
 from arith_erd.training.memory import COPIES_PER_WEIGHT, METERS, USABLE, explain_errors_of_torch, train_briefly
 from arith_erd.training.train import train
 from tests.tiny import TINY
@@ -39,6 +42,19 @@ def test_allocation_that_fails_is_one_line(error):
         if error is not None:
             raise error
         torch.empty(2**52)
+
+
+def test_cuda_graph_that_cannot_be_captured_is_one_line(monkeypatch):
+    """PyTorch only logs it unless told otherwise, and the run would be slow without a word."""
+    monkeypatch.setattr(inductor_config.triton, "cudagraph_or_error", False)
+    job = compose("train", [*TINY, "trainer.compile=true"])
+    module = build_module(replace(job, trainer=replace(job.trainer, cuda_graphs=True)), CPU, build_task_data(job))
+    module.pack._compile()
+    said = (
+        r"^trainer\.cuda_graphs=true: expected false, since PyTorch says: skipping cudagraphs due to noise$"
+    )
+    with pytest.raises(UserError, match=said), explain_errors_of_torch(job, CPU):
+        log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to noise\nmore")
 
 
 class WrittenBytes(TorchDispatchMode):
