@@ -46,6 +46,7 @@ STEP = 1 / 20  # so that both bounds, 0.25 and 0.3, are ends of a bin
 NETWORKS = {
     "authors": "the authors' weights",
     "transformer": "Transformer, random split",
+    "fresh_transformer": "Transformer, fresh seeds",
     "transformer_vs_v": "Transformer, trained without VS_v",
     "transformer_vs_t": "Transformer, trained without VS_t",
     "transformer_150": "Transformer, 150 epochs",
@@ -54,6 +55,7 @@ NETWORKS = {
     "no_feed_forward": "Transformer without MLPs, stopped at 95%",
     "squeezed_encoder": "Transformer with a squeezed encoder, stopped at 95%",
     "nanogpt": "nanoGPT, random split",
+    "fresh_nanogpt": "nanoGPT, fresh seeds",
 }
 SHOWN_BITS, MIN_SHOWN = (3, 6, 9, 12), 20  # panels of the curves; fewer answers are not drawn
 HALVES = ((2, 7), (8, 13))  # bits of a product
@@ -211,7 +213,9 @@ def draw(shares: pd.DataFrame) -> Figure:
     labels |= dict.fromkeys(STOPPED, ("ablated, stopped at 95%", ORANGE, "--"))
     looks = zip((BLUE, ORANGE, GREEN, GREY, INK), ("-", "--", "-.", ":", (5, (10, 3))), strict=True)
     labels |= {name: (name.removeprefix("control,"), *look) for name, look in zip(CONTROLS, looks, strict=True)}
-    panels = {"Transformers": [*NETWORKS][:-1], "nanoGPTs": ["nanogpt"], "Controls": [*CONTROLS]}
+    nanogpts = [name for name in NETWORKS if name.endswith("nanogpt")]
+    transformers = [name for name in NETWORKS if name not in nanogpts]
+    panels = {"Transformers": transformers, "nanoGPTs": nanogpts, "Controls": [*CONTROLS]}
     for ax, (title, names) in zip(axes, panels.items(), strict=True):
         for name in names:
             label, color, dashes = labels[name]

@@ -6,6 +6,7 @@ count is printed, and kept in ``results/preregistration-2.csv``.
 """
 
 import argparse
+import hashlib
 from pathlib import Path
 
 import pandas as pd
@@ -68,7 +69,8 @@ def count(runs: list[str]) -> pd.DataFrame:
             found = measures(run.path / "probes" / "certificate", seed, model)
             if model == "transformer":
                 found |= swaps(pd.read_csv(place_value), seed)
-            rows.append({"model": model, "seed": seed, "accuracy": accuracy} | found | {"missed": missed(found, model)})
+            row = {"model": model, "seed": seed, "accuracy": accuracy} | found | {"missed": missed(found, model)}
+            rows.append(row | {"sha256": hashlib.sha256(run.weights_file(seed).read_bytes()).hexdigest()})
     return pd.DataFrame(rows)
 
 
