@@ -1,5 +1,7 @@
 """The area under the curve of a method's scores needs no threshold, and its interval holds chance."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -43,8 +45,11 @@ def null() -> ae.Hooked:
 
 @pytest.fixture
 def one_layer(monkeypatch):
-    """The layer of the toys, which are written by hand, is their last."""
+    """The layer of the toys, which are written by hand, is their last. They need shorter searches."""
     monkeypatch.setattr(methods, "scored_sites", lambda model: ["dec.1"])
+    monkeypatch.setattr(methods, "DAS_CONFIG", replace(methods.DAS_CONFIG, num_test=128, steps=8))
+    monkeypatch.setattr(methods, "NON_LINEAR_STEPS", 40)
+    monkeypatch.setattr(methods, "MAX_LEARNED_RANK", 2)
 
 
 @pytest.mark.parametrize("method", ["DAS, learned rank", "DAS, non-linear"])

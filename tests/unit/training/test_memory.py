@@ -50,9 +50,7 @@ def test_cuda_graph_that_cannot_be_captured_is_one_line(monkeypatch):
     job = compose("train", [*TINY, "trainer.compile=true"])
     module = build_module(replace(job, trainer=replace(job.trainer, cuda_graphs=True)), CPU, build_task_data(job))
     module.pack._compile()
-    said = (
-        r"^trainer\.cuda_graphs=true: expected false, since PyTorch says: skipping cudagraphs due to noise$"
-    )
+    said = r"^trainer\.cuda_graphs=true: expected false, since PyTorch says: skipping cudagraphs due to noise$"
     with pytest.raises(UserError, match=said), explain_errors_of_torch(job, CPU):
         log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to noise\nmore")
 
