@@ -20,14 +20,8 @@ from torch.nn import functional as F
 
 from arith_erd.interp.algorithms import POST_HOC
 from arith_erd.interp.hooked import Hooked
-from arith_erd.mechanism.signature import (
-    COMPONENTS,
-    POST_HOC_PREFIXES,
-    MeasuredSignature,
-    Signature,
-    expected_signatures,
-    measure_signature,
-)
+from arith_erd.mechanism import signature
+from arith_erd.mechanism.signature import MeasuredSignature, Signature
 from arith_erd.mechanism.verdict import MAX_DISTANCE, classify
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.network import shift_right
@@ -37,7 +31,7 @@ from arith_erd.tasks import Add, RandomOutput, Task
 
 DECOYS = [name for name in PROGRAMS if name.endswith("_decoy")]
 REFERENCES = [name for name in PROGRAMS if name not in (*DECOYS, *POST_HOC)]
-MEASURED_COMPONENTS = (*COMPONENTS, *POST_HOC_PREFIXES)
+MEASURED_COMPONENTS = (*signature.COMPONENTS, *signature.POST_HOC_PREFIXES)
 SIGNATURE_COLUMNS = [f"{name}_{t}" for name in MEASURED_COMPONENTS for t in range(8)]
 VERDICT = ["verdict", "distance", "nearest", "near"]
 COLUMNS = ["network", "seed", "expected", *VERDICT, "accuracy", *SIGNATURE_COLUMNS]
@@ -47,17 +41,14 @@ STEPS, BATCH = 50, 64
 PAIRS = 128  # smaller samples than the probe's
 
 
-def labelled_networks(
-    references: tuple[int, ...], decoys: tuple[int, ...], others: tuple[int, ...], untrained: int, random_output: int
-) -> Iterator[tuple[str, int, str]]:
+def labelled_networks(options: argparse.Namespace) -> Iterator[tuple[str, int, str]]:
     """Networks, seeds, and the verdicts that are right."""
-    yield from ((name, seed, name) for seed in references for name in REFERENCES)
-    yield from ((name, seed, name.removesuffix("_decoy")) for seed in decoys for name in DECOYS)
-    yield from ((name, seed, "none") for seed in others for name in POST_HOC)
-    yield from ((name, seed, "none") for seed in range(untrained) for name in NETWORK_CLASSES)
-    yield from (
-        (name + RANDOM_OUTPUT_SUFFIX, seed, "none") for seed in range(random_output) for name in NETWORK_CLASSES
-    )
+    trained = [name + RANDOM_OUTPUT_SUFFIX for name in NETWORK_CLASSES]
+    yield from ((name, seed, name) for seed in parse_seeds(options.seeds) for name in REFERENCES)
+    yield from ((name, seed, name.removesuffix("_decoy")) for seed in parse_seeds(options.decoys) for name in DECOYS)
+    yield from ((name, seed, "none") for seed in parse_seeds(options.others) for name in POST_HOC)
+    yield from ((name, seed, "none") for seed in range(options.untrained) for name in NETWORK_CLASSES)
+    yield from ((name, seed, "none") for seed in range(options.random_output) for name in trained)
 
 
 def build_network(name: str, seed: int) -> Network:
@@ -71,12 +62,12 @@ def build_network(name: str, seed: int) -> Network:
     return network.eval()
 
 
-def train(network: Network, task: Task, steps: int = STEPS) -> None:
-    """Train on random batches of a task's examples."""
+def train(network: Network, task: Task) -> None:
+    """Train for `STEPS` steps on random batches of a task's examples."""
     examples = task.examples()
     prompt, completion = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
     optimizer = torch.optim.AdamW(network.eval().parameters(), lr=1e-3)  # no dropout
-    for _ in range(steps):
+    for _ in range(STEPS):
         batch = torch.randint(len(prompt), (BATCH,))
         logits = network(prompt[batch], shift_right(completion[batch]))
         loss = F.cross_entropy(logits.flatten(0, 1), completion[batch].flatten())
@@ -87,7 +78,7 @@ def train(network: Network, task: Task, steps: int = STEPS) -> None:
 
 def measure_network(name: str, seed: int) -> dict[str, float]:
     """The accuracy and the signature of a network, as columns."""
-    measured = measure_signature(Hooked(build_network(name, seed), task=Add()), PAIRS, PAIRS)
+    measured = signature.measure_signature(Hooked(build_network(name, seed), task=Add()), PAIRS, PAIRS)
     flat = {f"{name}_{t}": value for name, values in measured.components.items() for t, value in enumerate(values)}
     return {"accuracy": measured.accuracy} | flat
 
@@ -114,9 +105,8 @@ def main() -> None:
     rows = pd.read_csv(options.out) if options.out.is_file() else pd.DataFrame(columns=COLUMNS)
     rows = rows.reindex(columns=COLUMNS)
     known = set(zip(rows["network"], rows["seed"], strict=True))
-    seeds = parse_seeds(options.seeds), parse_seeds(options.decoys), parse_seeds(options.others)
-    expected = expected_signatures(Add())
-    for name, seed, right in labelled_networks(*seeds, options.untrained, options.random_output):
+    expected = signature.expected_signatures(Add())
+    for name, seed, right in labelled_networks(options):
         if (name, seed) not in known:
             measured = measure_network(name, seed)
             rows.loc[len(rows)] = pd.Series({"network": name, "seed": seed, "expected": right} | measured)
