@@ -8,13 +8,13 @@ import pandas as pd
 import yaml
 
 from arith_erd.interp.hooked import Hooked
+from paper.formats import MODELS
 
 HERE = Path(__file__).parent
 TABLES = [HERE / "results" / name for name in ("response-profiles.csv", "older-profiles.csv")]
 FINDINGS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "findings.yaml").read_text(encoding="utf-8"))
 SECTIONS = {intervention: finding["section"] for intervention, finding in FINDINGS.items()}
 METHODS = HERE / "results" / "methods.csv"
-KINDS = {"transformer": "Transformer", "nanogpt": "nanoGPT"}
 
 
 def finding_sentences(model: Hooked) -> dict[str, str]:
@@ -24,7 +24,7 @@ def finding_sentences(model: Hooked) -> dict[str, str]:
     if network is None or model.provenance.epoch is not None:
         return {}
     rows = pd.concat(map(pd.read_csv, TABLES)).query("network == @network and seed == @model.seed and control.isna()")
-    described = f"our {KINDS[network]} of seed {model.seed}" if ours else "the authors' network"
+    described = f"our {MODELS[network]} of seed {model.seed}" if ours else "the authors' network"
     sentences = {}
     for intervention, finding in FINDINGS.items():
         statistics = [rows.query(query)["value"].clip(lower=0).describe() for query in finding["queries"]]
@@ -39,10 +39,8 @@ def methods_sentence(kind: str) -> str:
     rows = pd.read_csv(METHODS).query("kind == @kind").dropna(subset=["right"])
     if rows.empty:
         return ""
-    right = rows["right"] == 1
-    wrong = int((~right & (rows["named"] != "abstains")).sum())
+    right, abstained = rows["right"] == 1, rows["named"] == "abstains"
     always = right.groupby(rows["method"]).all()
-    count = f"Methods gave {len(rows)} verdicts on networks of this kind: {int(right.sum())} right, {wrong} wrong"
-    return (
-        f"{count}, {len(rows) - int(right.sum()) - wrong} abstained. Always right: {', '.join(always.index[always])}."
-    )
+    hits, wrong = right.sum(), (~right & ~abstained).sum()
+    count = f"Methods gave {len(rows)} verdicts on networks of this kind: {hits} right, {wrong} wrong"
+    return f"{count}, {len(rows) - hits - wrong} abstained. Always right: {', '.join(always.index[always])}."

@@ -115,10 +115,9 @@ def profile_tables(rows: pd.DataFrame) -> dict[str, str]:
         return format_range(chosen.groupby("seed").mean() if component else chosen, ".0%")
 
     def distance(network: str, algorithm: str) -> str:
-        verdicts = rows[(rows["test"] == "verdict") & (rows["network"] == network)]["value"]
-        return format_range(
-            select(rows, network=network, test="distance", component=algorithm) if algorithm else verdicts
-        )
+        if algorithm:
+            return format_range(select(rows, network=network, test="distance", component=algorithm))
+        return format_range(rows[(rows["test"] == "verdict") & (rows["network"] == network)]["value"])
 
     def first_site(run: tuple[str, int], bit: int) -> str:
         """The first attention after which the bit changes with the carry; empty for none."""

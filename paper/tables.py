@@ -167,13 +167,9 @@ def baselines() -> str:
 
 def tables() -> dict[str, str]:
     """Every generated table of the pages, by the name of its marks."""
-    found = {
-        "amnesic": erasures(),
-        "own_erasures": own_erasures(),
-        "nullspace": nullspace(),
-        "distances_value": distances(),
-    }
-    found |= {"regions": regions(), "baselines": baselines(), "learning_order": learning_order()}
+    found = {"amnesic": erasures(), "own_erasures": own_erasures(), "nullspace": nullspace()}
+    found |= {"distances_value": distances(), "regions": regions()}
+    found |= {"baselines": baselines(), "learning_order": learning_order()}
     found |= {"lengths": lengths("length-14.csv", 6), "lengths_short": lengths("length.csv", 4)}
     found |= {"positions": positions("positions.csv"), "positions_full": positions("positions-full.csv")}
     found |= {"methods": methods.table(methods.read_results(RESULTS / "methods.csv"))}

@@ -20,16 +20,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from arith_erd.bundled import RESULTS
-from arith_erd.mechanism.certificate import (
-    CLEAR,
-    CONTRASTS,
-    CURVE_STEP,
-    RIVAL,
-    RULE,
-    Certificate,
-    answered_by,
-    random_completions,
-)
+from arith_erd.mechanism import certificate
+from arith_erd.mechanism.certificate import CLEAR, CONTRASTS, CURVE_STEP, RIVAL, RULE, Certificate
 from arith_erd.plots import style
 from arith_erd.plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from arith_erd.probes.certificate import mean_over_bits
@@ -80,14 +72,15 @@ def recount(path: Path) -> dict[Path, pd.DataFrame]:
     task: Task = Add()
     completions = None
     if network in MULTIPLICATIONS:
-        task, completions = Mul(), random_completions(Mul(), NUM_COMPLETIONS)
+        task, completions = Mul(), certificate.random_completions(Mul(), NUM_COMPLETIONS)
     return _certificate_rows(network, int(seed), Certificate.from_bytes(task, path.read_bytes(), completions))
 
 
 def control() -> dict[Path, pd.DataFrame]:
     """The rows of a function that multiplies and ignores the prefix, after the prefixes that networks get."""
-    task, completions = Mul(), random_completions(Mul(), NUM_COMPLETIONS)
-    return _certificate_rows("mul_erd", 0, answered_by(lambda block: block.predicted("erd"), task, completions))
+    task, completions = Mul(), certificate.random_completions(Mul(), NUM_COMPLETIONS)
+    found = certificate.answered_by(lambda block: block.predicted("erd"), task, completions)
+    return _certificate_rows("mul_erd", 0, found)
 
 
 def _certificate_rows(network: str, seed: int, found: Certificate) -> dict[Path, pd.DataFrame]:

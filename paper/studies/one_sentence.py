@@ -85,9 +85,8 @@ def load_networks(argument: str) -> Iterator[tuple[str, str, ae.Hooked]]:
 def measure_network(name: str, site: str, model: ae.Hooked) -> pd.DataFrame:
     rows = ae.probe("place_value", model, site=site).rows
     swap_site = rows["site"].where(rows["measure"].str.startswith("swap_"))
-    rows = rows.assign(
-        layer=swap_site.str.removeprefix("dec.").astype(float), site=rows["site"].mask(swap_site.notna())
-    )
+    layer = swap_site.str.removeprefix("dec.").astype(float)
+    rows = rows.assign(layer=layer, site=rows["site"].mask(swap_site.notna()))
     examples = model.task.examples()
     of_network: list[dict[str, Any]] = [{"measure": "accuracy", "value": model.accuracy(), "n": len(examples)}]
     if not isinstance(model.network, NanoGPT):
@@ -175,12 +174,8 @@ def tables() -> dict[str, str]:
     """How the networks meet the criteria, and the weights of lower bits."""
     rows = pd.read_csv(RESULTS / "one-sentence.csv")
     scores = score_networks(rows)
-    counted = {
-        name: of_name[of_name["seed"].isin(FRESH_SEEDS) & (of_name["accuracy"] >= MIN_ACCURACY)]
-        if name in PREDICTED
-        else of_name
-        for name, of_name in scores.groupby("network", sort=False)
-    }
+    fresh = scores["seed"].isin(FRESH_SEEDS) & (scores["accuracy"] >= MIN_ACCURACY)
+    counted = dict(iter(scores[fresh | ~scores["network"].isin([*PREDICTED])].groupby("network", sort=False)))
     labels = {"authors": "the authors' weights", "transformer": "fresh Transformers", "nanogpt": "fresh nanoGPTs"}
     shown = {name: bound.label for name, bound in CRITERIA.items() if bound.clause != "the rival rule"}
 
