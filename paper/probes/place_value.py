@@ -9,7 +9,6 @@ bits below t, and are scored on the other half. From t = 8 on the pairs of opera
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from arith_erd.digits import ONE, ZERO, Array, decoder_tokens, from_digits, to_digits
+from arith_erd.digits import ONE, ZERO, Array, decoder_tokens, to_digits
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import ALGORITHMS, ColumnSums
 from arith_erd.interp.hooked import Hooked
@@ -151,7 +150,7 @@ def draw_panel(ax: Axes, rows: pd.DataFrame, panel: str) -> None:
     if panel == SLOPE:
         values = [ideal_slope(row.place, 0, row.measure == "slope_operands") for row in rows.itertuples()]
         rows = pd.concat([rows, rows.assign(line=rows["line"] + ", by place value", value=values)])
-    if panel == SWAP:
+    if panel == SWAP and "layer" not in rows:
         rows = rows.assign(layer=rows["site"].str.removeprefix("dec.").astype(int))
     picture.draw_panel(ax, rows)
     ax.set(xlabel=picture.xlabel, ylabel=picture.ylabel)
@@ -309,7 +308,16 @@ def same_prefix_pairs(column_sums: ColumnSums, t: int, count: int) -> tuple[Pref
     """
     rng = measure_rng("swap", t)
     if not column_sums.is_addition:
-        return _same_prefix_products(column_sums, t, count, rng)
+        examples, rows = column_sums.task.examples(), []
+        low, bit = examples.answer % 2**t, examples.answer >> t & 1
+        group = low * (column_sums.max_total[t] + 1) + column_sums(examples.operands)[:, t]
+        for base in rng.permutation(len(examples))[:count]:
+            partners = np.flatnonzero((group == group[base]) & (bit != bit[base]))
+            if len(partners):
+                rows.append((base, rng.choice(partners)))
+        drawn = (examples[chosen] for chosen in np.array(rows, dtype=np.int64).reshape(-1, 2).T)
+        first, second = (PrefixedExamples(column_sums, t, x.a, x.b, x.answer % 2**t) for x in drawn)
+        return first, second
     prefix = rng.integers(0, 2**t - 1, count)
     without, carrying = rng.integers(0, prefix + 1), rng.integers(prefix + 1, 2**t)
     upper = add_upper_bits(rng, column_sums, t, np.zeros((2, count), dtype=np.int64), prefix, zero_column=False)
@@ -319,24 +327,6 @@ def same_prefix_pairs(column_sums: ColumnSums, t: int, count: int) -> tuple[Pref
     return PrefixedExamples(column_sums, t, a, b, prefix), PrefixedExamples(column_sums, t, other_a, other_b, prefix)
 
 
-def _same_prefix_products(
-    column_sums: ColumnSums, t: int, count: int, rng: np.random.Generator
-) -> tuple[PrefixedExamples, PrefixedExamples]:
-    operands = column_sums.causal_model.examples.operands
-    a, b = operands.T
-    answers = column_sums.causal_model.table["answer"]
-    low, bit = from_digits(answers[:, :t]), answers[:, t]
-    group = low * (column_sums.max_total[t] + 1) + column_sums(operands)[:, t]
-    pairs = []
-    for base in rng.permutation(len(a))[:count]:
-        partners = np.flatnonzero((group == group[base]) & (bit != bit[base]))
-        if len(partners):
-            pairs.append((base, rng.choice(partners)))
-    bases, sources = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    first, second = (PrefixedExamples(column_sums, t, a[rows], b[rows], low[rows]) for rows in (bases, sources))
-    return first, second
-
-
 def measure_swaps(model: Hooked, column_sums: ColumnSums, count: int) -> Iterator[Row]:
     """How often bit t flips if position t (``own``), or every earlier one, reads the source's prompt up to a layer."""
     stream = layers(model.sites, "dec")
@@ -344,15 +334,14 @@ def measure_swaps(model: Hooked, column_sums: ColumnSums, count: int) -> Iterato
         base, source = same_prefix_pairs(column_sums, t, count)
         if not len(base.a):
             continue
-        caches = [model.run_with_cache(tensors(inputs), stream)[1] for inputs in (base, source)]
-        base_patches, source_patches = (
-            [[Replace(site, j, cache[site][:, j]) for j in range(t)] for site in stream] for cache in caches
-        )
+        base_cache, source_cache = (model.run_with_cache(tensors(inputs), stream)[1] for inputs in (base, source))
+        base_patches = [Replace(site, j, base_cache[site]) for site in stream for j in range(t)]
+        source_patches = [Replace(site, j, source_cache[site]) for site in stream for j in range(t)]
         before = network_bits(base, model)
-        _, own_cache = model.run_with_cache(tensors(source), stream, [*chain(*base_patches)])
+        _, own_cache = model.run_with_cache(tensors(source), stream, base_patches)
         for depth, site in enumerate(stream, 1):
-            alone = network_bits(base, model, Replace(site, t, own_cache[site][:, t]))
-            earlier = network_bits(base, model, *chain(*source_patches[:depth]))
+            alone = network_bits(base, model, Replace(site, t, own_cache[site]))
+            earlier = network_bits(base, model, *source_patches[: depth * t])
             for positions, bits in (("own", alone), ("earlier", earlier)):
                 yield _row(f"swap_{positions}", t, (bits != before).mean(), len(before), site=site)
 
