@@ -23,7 +23,7 @@ from arith_erd.models import NanoGPT
 from arith_erd.paper.probes.place_value import ONES, SLOPE, SWAP, draw_panel, ideal_slope
 from arith_erd.plots.style import INK, legend_below, save_png, set_panel_title, subplots
 from arith_erd.stats import clopper_pearson
-from paper.formats import format_range, grid
+from paper.formats import format_range, grid, markdown
 
 INTERCHANGE_SITES = {"transformer": "dec.5.resid_mid_cross", "nanogpt": "dec.3.resid_mid"}  # named before the count
 CONTROL_SITE = "dec.6"
@@ -148,7 +148,6 @@ def draw_figures(table: pd.DataFrame, folder: Path) -> None:
         "answers": (ONES, "answers of bit t against c, where a_t = b_t = 0"),
     }
     table = table[table["layer"].notna() | ~table["measure"].str.startswith("swap_")]
-    table = table.assign(site=table["site"].fillna("dec." + table["layer"].map("{:.0f}".format)))
     for name, (measures, text) in titles.items():
         figure, axes = subplots(9, 7, 2, 3, sharex=True, sharey=True)
         for ax, (title, networks) in zip(axes.flat, PANELS.items(), strict=True):
@@ -187,18 +186,16 @@ def tables() -> dict[str, str]:
         key = "graded_agreement" if (name, measure) == ("nanogpt", "agreement") else measure
         return format_range(counted[name][key].dropna(), CRITERIA[measure].form)
 
-    def met(measure: str, column: str) -> str:
-        if column in ("measure", "bound"):
-            return CRITERIA[measure].label if column == "measure" else str(CRITERIA[measure])
-        if measure not in PREDICTED[column]:
+    def met(measure: str, model: str) -> str:
+        if measure not in PREDICTED[model]:
             return ""
-        hits = int((~counted[column]["missed"].str.split().map(lambda names: measure in names)).sum())
-        low, high = clopper_pearson(hits, len(counted[column]))
-        return f"{hits} of {len(counted[column])} [{low:.0%}, {high:.0%}]"
+        hits, n = sum(measure not in missed.split() for missed in counted[model]["missed"]), len(counted[model])
+        low, high = clopper_pearson(hits, n)
+        return f"{hits} of {n} [{low:.0%}, {high:.0%}]"
 
     def slopes(what: str, model: str) -> str:
         of_model = rows[(rows["network"] == model) & rows["seed"].isin(counted[model]["seed"])]
-        of_model = of_model[of_model["bit"].between(2, 6)]
+        of_model = of_model[of_model["bit"].isin(COUNTED_BITS)]
         if what == "threshold":
             rule = {"transformer": "local_remainder", "nanogpt": "graded_carry"}[model]
             return format_range(of_model.loc[of_model["measure"] == f"threshold_{rule}", "value"])
@@ -210,12 +207,12 @@ def tables() -> dict[str, str]:
         return format_range(errors[side].groupby("seed")["value"].max())
 
     networks = {name: labels.get(name, f"control, `{name}`") for name in counted}
-    columns = {"measure": "measure", "bound": "bound", "transformer": "Transformers", "nanogpt": "nanoGPTs"}
-    clauses = {name: bound.clause for name, bound in CRITERIA.items()}
+    models = {"transformer": "Transformers", "nanogpt": "nanoGPTs"}
+    criteria = ([x.clause, x.label, x, *(met(name, model) for model in models)] for name, x in CRITERIA.items())
     return {
         "one_sentence": grid("network", networks, {"n": "n", **shown, "missed": "meets all"}, of_network),
-        "criteria": grid("clause", clauses, columns, met),
-        "slopes": grid("lowest to highest", SLOPES, {"transformer": "Transformers", "nanogpt": "nanoGPTs"}, slopes),
+        "criteria": markdown(["clause", "measure", "bound", *models.values()], *criteria),
+        "slopes": grid("lowest to highest", SLOPES, models, slopes),
     }
 
 
