@@ -56,6 +56,16 @@ STOPPED = ("d_model_32", "one_head", "no_feed_forward", "squeezed_encoder")
 CONTROLS = {f"control,{name}": f"control, `{name}`" for name in (RULE, RIVAL, "remainder", "prefix_carry", "erd")}
 MULTIPLICATIONS = {"mul_transformer": "Transformer", "mul_nanogpt": "nanoGPT", "mul_erd": "control, `erd`"}
 LABELS = NETWORKS | CONTROLS | MULTIPLICATIONS
+COLUMNS = {
+    "n": "n",
+    "clear": "rule, beyond 1/4",
+    "worst": "its worst bit",
+    "nearer": "rule, nearer",
+    "rival": "rival, beyond 1/4",
+    "differ": "rule, where they differ there",
+    "sigma": "noise of c",
+}
+FORMS = dict.fromkeys(COLUMNS, ".1%") | {"clear": ".2%", "nearer": ".0%", "sigma": ".2f"}
 
 
 def collect(network: str, folder: Path) -> dict[Path, pd.DataFrame]:
@@ -133,18 +143,6 @@ def _measures(shares: pd.DataFrame, precision: pd.DataFrame) -> dict[str, float]
     }
 
 
-COLUMNS = {
-    "n": "n",
-    "clear": "rule, beyond 1/4",
-    "worst": "its worst bit",
-    "nearer": "rule, nearer",
-    "rival": "rival, beyond 1/4",
-    "differ": "rule, where they differ there",
-    "sigma": "noise of c",
-}
-FORMS = dict.fromkeys(COLUMNS, ".1%") | {"clear": ".2%", "nearer": ".0%", "sigma": ".2f"}
-
-
 def table() -> str:
     """A row for each kind of network that adds: ranges over its seeds."""
     shares, precision = read({*NETWORKS, *CONTROLS})
@@ -173,17 +171,18 @@ def multiplication_table() -> str:
     shares, precision = read(MULTIPLICATIONS)
     curves = pd.read_csv(CURVES)
     curves["right"] = curves["ones"].clip(lower=1 - curves["ones"])  # in sample
-    lines = []
-    for name, label in MULTIPLICATIONS.items():
-        for seed, of_one in shares[shares["network"] == name].groupby("seed"):
-            clear = of_one[of_one["distance"] >= CLEAR - STEP / 2]
-            all_of, clear_of = (dict(iter(rows.groupby(["algorithm", "against"]))) for rows in (of_one, clear))
-            best, sigma = (rows[(rows["network"] == name) & (rows["seed"] == seed)] for rows in (curves, precision))
-            cells = [clear_of[RULE, ""], all_of[RULE, ""], best]
-            cells += [differ[differ["bit"].between(*bits)] for differ in [clear_of[RULE, "erd"]] for bits in HALVES]
-            noise = [format_range(sigma[sigma["bit"].between(*bits)]["sigma"]) for bits in HALVES]
-            who = label if name == "mul_erd" else f"{label}, seed {seed}"
-            lines.append([who, *(f"{mean_over_bits(rows):.0%}" for rows in cells), *noise])
+    rule, by = shares[shares["algorithm"] == RULE], ["network", "seed"]
+    clear = rule[rule["distance"] >= CLEAR - STEP / 2]
+    counted = [clear[clear["against"] == ""], rule[rule["against"] == ""], curves]
+    counted += [clear[(clear["against"] == "erd") & clear["bit"].between(*bits)] for bits in HALVES]
+    right = [rows.groupby(by)[[*rows]].apply(mean_over_bits).map("{:.0%}".format) for rows in counted]
+    noise = [precision[precision["bit"].between(*bits)].groupby(by)["sigma"].apply(format_range) for bits in HALVES]
+    cells = pd.concat(right + noise, axis=1).fillna("")
+    lines = [
+        [label if name == "mul_erd" else f"{label}, seed {seed}", *row]
+        for name, label in MULTIPLICATIONS.items()
+        for seed, row in cells.loc[name].iterrows()
+    ]
     halves = ["bits {} to {}".format(*bits) for bits in HALVES]
     head = ["network", "rule, beyond 1/4", "rule, all", "best function of the running sum"]
     head += [f"rule, where it and `erd` differ, {halves[0]}", halves[1], f"noise of c, {halves[0]}", halves[1]]

@@ -28,19 +28,6 @@ DISTRIBUTIONS: dict[str, tuple[Sampler, float, float]] = {  # with mean and medi
 }
 
 
-def compute_intervals(
-    one: Sample, other: Sample, further: float, mean: float, median: float
-) -> dict[str, tuple[Interval | None, float]]:
-    """Each interval from two samples, with what it should hold."""
-    return {
-        "mean": (Estimate.of_means([Moments.of(one)]).interval, mean),
-        "mean of five more": (Estimate.of_prediction(Moments.of(one)).interval, further),
-        "difference of means": (Estimate.of_means([Moments.of(one), Moments.of(other, -1.0)]).interval, 0.0),
-        "median": (Estimate.of_median((one, one)).interval, median),
-        "ratio": (Estimate.of_ratio((2 * one, 2 * one), (other, other)).interval, 2.0),
-    }
-
-
 def coverage(samples: int, seeds: int, seed: int = 0) -> dict[tuple[str, str], float]:
     """Share of samples of so many seeds whose interval holds the truth, by interval and distribution.
 
@@ -50,9 +37,15 @@ def coverage(samples: int, seeds: int, seed: int = 0) -> dict[tuple[str, str], f
     hits: Counter[tuple[str, str]] = Counter()
     for name, (draw, mean, median) in DISTRIBUTIONS.items():
         for _ in range(samples):
-            one, other = draw(rng, seeds), draw(rng, seeds)
-            interval_by_name = compute_intervals(one, other, float(draw(rng, 5).mean()), mean, median)
-            for what, (interval, truth) in interval_by_name.items():
+            one, other, further = draw(rng, seeds), draw(rng, seeds), float(draw(rng, 5).mean())
+            intervals = {  # from two samples, with what each should hold
+                "mean": (Estimate.of_means([Moments.of(one)]).interval, mean),
+                "mean of five more": (Estimate.of_prediction(Moments.of(one)).interval, further),
+                "difference of means": (Estimate.of_means([Moments.of(one), Moments.of(other, -1.0)]).interval, 0.0),
+                "median": (Estimate.of_median((one, one)).interval, median),
+                "ratio": (Estimate.of_ratio((2 * one, 2 * one), (other, other)).interval, 2.0),
+            }
+            for what, (interval, truth) in intervals.items():
                 if interval is not None and (name != TWO_MODES or what == "median"):
                     hits[what, name] += contains(interval, truth)
     for k, other_k in zip(rng.binomial(seeds, SHARE, samples), rng.binomial(seeds, OTHER_SHARE, samples), strict=True):

@@ -28,6 +28,9 @@ from paper.formats import format_range, grid, markdown
 INTERCHANGE_SITES = {"transformer": "dec.5.resid_mid_cross", "nanogpt": "dec.3.resid_mid"}  # named before the count
 CONTROL_SITE = "dec.6"
 COUNTED_BITS = range(2, 7)  # bits of the score; bit 7 is measured too, but has no column of its own
+FRESH_SEEDS = range(5, 15)
+MIN_ACCURACY = 0.999  # of all pairs right
+MIN_ANSWERS = 16  # of a share that is drawn
 COLUMNS = ["network", "seed", "measure", "bit", "place", "c", "layer", "site", "value", "n"]
 
 
@@ -133,10 +136,6 @@ PANELS = {
 }
 
 
-MIN_ACCURACY = 0.999  # of all pairs right
-MIN_ANSWERS = 16  # of a share that is drawn
-
-
 def draw_figures(table: pd.DataFrame, folder: Path) -> None:
     """Weights by place, who reads the carry, and answers against c: ``one-sentence-*.png``."""
     table = table.assign(seed=table["network"] + table["seed"].astype(str))
@@ -160,7 +159,6 @@ def draw_figures(table: pd.DataFrame, folder: Path) -> None:
         save_png(figure, folder / f"one-sentence-{name}.png")
 
 
-FRESH_SEEDS = range(5, 15)
 SLOPES = {
     "operands": "largest distance from place value, operand bits",
     "prefix": "largest distance from place value, prefix bits",

@@ -29,6 +29,13 @@ from paper.formats import MODELS, format_range, markdown
 from paper.studies.one_sentence import CRITERIA, INTERCHANGE_SITES, load_networks, measure_network, score_networks
 
 LAST_BUT_ONE = INTERCHANGE_SITES | {"transformer": "dec.2.resid_mid_cross"}  # of three layers, as dec.5 is of six
+MIN_INTERCHANGE = 0.99  # of interchanges between held-out pairs that a network of known variables has to follow
+HELD = {
+    "none": "trained on the task alone", "sum": "sum", "carry+xor": "carries",
+    "carry+prefix+xor prefix_carry": "carries, from the last token",
+    "carry+prefix+xor lookahead_carry": "carries, no prefix",
+    "prefix+sum erd": "sum, no prefix", "prefix+total local_remainder": "bit sums with c, by the rule",
+}  # fmt: skip
 
 
 def least_interchanges(run: Run) -> pd.Series:
@@ -62,15 +69,6 @@ def trained_by(loss: Mapping[str, Any]) -> str:
     """The variables and the rule of a loss: ``carry+prefix+xor lookahead_carry``, or ``none``."""
     rule = (loss.get("causal_model") or "").rpartition(".")[2]
     return " ".join(filter(None, ["+".join(sorted(loss.get("variables") or ())), rule])) or "none"
-
-
-MIN_INTERCHANGE = 0.99  # of interchanges between held-out pairs that a network of known variables has to follow
-HELD = {
-    "none": "trained on the task alone", "sum": "sum", "carry+xor": "carries",
-    "carry+prefix+xor prefix_carry": "carries, from the last token",
-    "carry+prefix+xor lookahead_carry": "carries, no prefix",
-    "prefix+sum erd": "sum, no prefix", "prefix+total local_remainder": "bit sums with c, by the rule",
-}  # fmt: skip
 
 
 def table() -> str:
