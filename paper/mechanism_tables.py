@@ -1,4 +1,4 @@
-"""Tables of ``found/mechanism.md`` and its appendix, for `paper.tables`.
+"""Tables of ``found/mechanism.md`` and its appendix, for `paper.tables`; ``profile-tables.yaml`` describes most.
 
     python -m paper.mechanism_tables authors=FOLDER transformer=FOLDER nanogpt=FOLDER
 
@@ -7,56 +7,22 @@ the same network. ``older-profiles.csv`` beside it has patches, doses and subspa
 """
 
 import sys
-from itertools import product
 from pathlib import Path
 
 import pandas as pd
+import yaml
 
-from arith_erd.bundled import RESULTS
-from paper.formats import MODELS, format_range, grid, markdown
+from arith_erd.bundled import PAPER, RESULTS
+from paper.formats import MODELS, format_range, markdown
 from paper.studies.certificates import replace_rows
 
 PROFILES = RESULTS / "response-profiles.csv"
 COLUMNS = ["network", "seed", "test", "component", "control", "dose", "site", "position", "value"]
-# Response profiles
-
-NETWORKS = {"authors": "the authors' weights", "transformer": "our Transformers", "nanogpt": "our nanoGPTs"}
-LATER = {  # measured after the two post-hoc algorithms had been written
-    "later_transformer": "trained without VS_v, Transformer",
-    "later_nanogpt": "trained without VS_v, nanoGPTs",
-    "later_five_bits": "nanoGPTs of five bits",
-}
-POST_HOC = {name: f"control, `{name}`" for name in ("local_remainder", "graded_carry")}
-COMPONENTS = {
-    "mean_ablation": "mean ablation of the last answer token: answers that change",
-    "carry": "carry inverted: answers that follow, minus those that follow a random direction",
-    "value": "sum shifted: bits that flip where the new sum says so, minus those that flip where it does not",
-}
+SPECIFICATIONS = yaml.safe_load((PAPER / "profile-tables.yaml").read_text(encoding="utf-8"))
 ATTENTIONS = {
     f"dec.{n}.{site}": f"{n}, {kind}"
     for n in range(1, 7)
     for site, kind in (("resid_mid", "self"), ("resid_mid_cross", "cross"))
-}
-PROMPT_TESTS = {
-    ("position_wise_resampling", ""): "all positions, each from another run with the same token there",
-    ("resample_ablation", ""): "one position, from another run with the same token there",
-    ("interchange", "token"): "one position, from a run with the other token there: bit i of the answer",
-}
-SUBSPACES = {
-    ("", "all"): "the sum, at all positions",
-    ("random_max flipped_max untrained decoy", "all"): "its best control",
-    ("full_patch", "all"): "all dimensions patched",
-    ("", "4"): "bit 4 of the sum, at its position",
-    ("decoy", "4"): "the same in a network that computes by carries",
-}
-NANOGPT_SITES = {
-    ("position_wise_resampling", "", "dec.1"): "all prompt positions, from another run with the same token, layer 1",
-    ("position_wise_resampling", "", "dec.2"): "the same, layer 2",
-    ("position_wise_resampling", "", "dec.3 dec.4 dec.5"): "the same, later layers",
-    ("interchange", "carry", "dec.1.resid_mid"): "one answer position, only the carry differs, attention of layer 1",
-    ("interchange", "xor", "dec.1.resid_mid"): "one answer position, only the xor differs, attention of layer 1",
-    ("interchange", "carry", "dec.3.resid_mid"): "one answer position, only the carry differs, attention of layer 3",
-    ("interchange", "xor", "dec.3.resid_mid"): "one answer position, only the xor differs, attention of layer 3",
 }
 IN_TRAINING = {
     "carry_held": "patching an answer position changes the answer",
@@ -77,96 +43,44 @@ def read_profiles() -> pd.DataFrame:
     return read_tables(PROFILES, RESULTS / "older-profiles.csv")
 
 
-def select(rows: pd.DataFrame, **wanted: str) -> pd.Series:
-    """Values by seed of the rows with these entries; component, control and dose are empty unless they are given."""
+def cell(rows: pd.DataFrame, form: str, together: str = "", **wanted: str) -> str:
+    """A cell of a table of ``profile-tables.yaml``."""
     for column, value in ({"component": "", "control": "", "dose": ""} | wanted).items():
-        rows = rows[rows[column].isin(value.split() or [""])]
-    return rows.set_index("seed")["value"]
+        rows = rows if value == "*" else rows[rows[column].isin(value.split() or [""])]
+    return format_range(rows.groupby("seed")["value"].agg(together) if together else rows["value"], form)
 
 
 def profile_tables(rows: pd.DataFrame) -> dict[str, str]:
-    by_run = rows[(rows["test"] == "interchange") & rows["network"].isin(["authors", "transformer"])]
-    runs = {run: NETWORKS[run[0]] for run in [*by_run.groupby(["network", "seed"]).groups]}
-    runs = {run: f"our Transformer, seed {run[1]}" if run[0] == "transformer" else name for run, name in runs.items()}
-    whose = {"authors": "authors", "transformer": "ours", "erd": "`erd`"}
-    variables = {(one, what): f"{whose[one]}, {what}" for one, what in product(whose, ("carry", "xor", "neither"))}
-    prompt_columns = {**NETWORKS, "lookahead_carry": "control, `lookahead_carry`"}
-    del prompt_columns["nanogpt"]
-    doses = {
-        (method, delta): f"{label}, by {delta}"
-        for method, label in (("slope", "along the sum's direction"), ("centroids", "between mean activations"))
-        for delta in ("1", "8", "64")
-    }
+    """The tables of ``profile-tables.yaml``."""
+    found = {}
+    for name, table in SPECIFICATIONS.items():
+        lines = [[table["head"], *table["columns"]]]
+        for label, of_row in table["rows"].items():
+            options = (table["where"] | of_row | of_column for of_column in table["columns"].values())
+            lines.append([label, *(cell(rows, **wanted) for wanted in options)])
+        found[name] = markdown(*lines)
+    return found
+
+
+def first_sites(rows: pd.DataFrame) -> str:
+    """The first attention after which each bit changes with the carry, in each network; empty for none."""
+    rows = rows[(rows["test"] == "interchange") & rows["network"].isin(["authors", "transformer"])]
+    lines = [["the carry reaches the position of", *(f"bit {t}" for t in range(1, 8))]]
+    for (network, seed), of_run in rows.groupby(["network", "seed"]):
+        lines.append([f"our Transformer, seed {seed}" if network == "transformer" else "the authors' weights"])
+        for t in range(1, 8):
+            shares = of_run[of_run["position"] == str(t)].set_index(["component", "site"])["value"]
+            held = {site: shares.get(("carry", site), 0.0) - shares.get(("neither", site), 0.0) for site in ATTENTIONS}
+            lines[-1].append(next((ATTENTIONS[site] for site in held if held[site] >= MIN_CHANGED_SHARE), ""))
+    return markdown(*lines)
+
+
+def training_table() -> str:
+    """What is there before 95% is reached, in small networks."""
     small = pd.read_csv(RESULTS / "mechanism-training.csv").query("reaches_95 == reaches_95")
-
-    def of_bits(network: str, component: str) -> str:
-        chosen = select(rows, network=network, test="signature", component=component, position="2 3 4 5 6")
-        return format_range(chosen, ".0%")
-
-    def best(network: str, form: str, **wanted: str) -> str:
-        return format_range(select(rows, network=network, **wanted).groupby("seed").max(), form)
-
-    def mean(network: str, what: str, site: str) -> str:
-        chosen = select(rows, network=network, test="interchange", component=what, site=site)
-        return format_range(chosen.groupby("seed").mean(), ".0%")
-
-    def patched(test: str, component: str, sites: str) -> str:
-        chosen = select(rows, network="nanogpt", test=test, component=component, site=sites)
-        return format_range(chosen.groupby("seed").mean() if component else chosen, ".0%")
-
-    def distance(network: str, algorithm: str) -> str:
-        if algorithm:
-            return format_range(select(rows, network=network, test="distance", component=algorithm))
-        return format_range(rows[(rows["test"] == "verdict") & (rows["network"] == network)]["value"])
-
-    def first_site(run: tuple[str, int], bit: int) -> str:
-        """The first attention after which the bit changes with the carry; empty for none."""
-        of_run = by_run[(by_run["network"] == run[0]) & (by_run["seed"] == run[1]) & (by_run["position"] == str(bit))]
-        shares = of_run.set_index(["component", "site"])["value"]
-        held = {site: shares.get(("carry", site), 0.0) - shares.get(("neither", site), 0.0) for site in ATTENTIONS}
-        return next((ATTENTIONS[site] for site, share in held.items() if share >= MIN_CHANGED_SHARE), "")
-
-    return {
-        "signature": grid("bits 2 to 6", COMPONENTS, NETWORKS | POST_HOC, lambda what, one: of_bits(one, what)),
-        "distances": grid(
-            "distance of the profile",
-            NETWORKS | LATER,
-            {"": "to the nearest candidate", **{name: f"to `{name}`" for name in POST_HOC}},
-            distance,
-        ),
-        "prompt": grid(
-            "what the decoder reads in place of the encoder's output",
-            PROMPT_TESTS,
-            prompt_columns,
-            lambda what, one: best(one, ".1%", test=what[0], component=what[1]),
-        ),
-        "layers": grid(
-            "after cross-attention of layer",
-            {n: str(n) for n in range(1, 7)},
-            variables,
-            lambda n, what: mean(what[0], what[1], f"dec.{n}.resid_mid_cross"),
-        ),
-        "sites": grid("the carry reaches the position of", runs, {t: f"bit {t}" for t in range(1, 8)}, first_site),
-        "doses": grid(
-            "answers that become the new sum, best layer",
-            doses,
-            NETWORKS,
-            lambda what, one: best(one, ".0%", test="dose_response", component=what[0], dose=what[1]),
-        ),
-        "subspaces": grid(
-            "interchange accuracy",
-            SUBSPACES,
-            {name: NETWORKS[name] for name in ("authors", "transformer")},
-            lambda what, one: best(one, ".2f", test="subspace", component="sum", control=what[0], position=what[1]),
-        ),
-        "nanogpt": grid("what is patched", NANOGPT_SITES, {0: "answers that change"}, lambda what, _: patched(*what)),
-        "training": grid(
-            "before 95% is reached",
-            IN_TRAINING,
-            {0: "networks"},
-            lambda what, _: f"{(small[what] < small['reaches_95']).sum()} of {len(small)}",
-        ),
-    }
+    counts = ((label, (small[what] < small["reaches_95"]).sum()) for what, label in IN_TRAINING.items())
+    lines = ((label, f"{count} of {len(small)}") for label, count in counts)
+    return markdown(["before 95% is reached", "networks"], *lines)
 
 
 def head_table() -> str:
@@ -202,7 +116,9 @@ def multiplication_table() -> str:
 
 
 def tables() -> dict[str, str]:
-    return profile_tables(read_profiles()) | {"heads": head_table(), "multiplication": multiplication_table()}
+    rows = read_profiles()
+    found = {"sites": first_sites(rows), "training": training_table()}
+    return profile_tables(rows) | found | {"heads": head_table(), "multiplication": multiplication_table()}
 
 
 def main() -> None:

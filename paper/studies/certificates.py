@@ -178,11 +178,10 @@ def multiplication_table() -> str:
     right = [rows.groupby(by)[[*rows]].apply(mean_over_bits).map("{:.0%}".format) for rows in counted]
     noise = [precision[precision["bit"].between(*bits)].groupby(by)["sigma"].apply(format_range) for bits in HALVES]
     cells = pd.concat(right + noise, axis=1).fillna("")
-    lines = [
-        [label if name == "mul_erd" else f"{label}, seed {seed}", *row]
-        for name, label in MULTIPLICATIONS.items()
-        for seed, row in cells.loc[name].iterrows()
-    ]
+    lines = []
+    for (name, seed), row in cells.reindex([*MULTIPLICATIONS], level="network").iterrows():
+        label = MULTIPLICATIONS[name]
+        lines.append([label if name == "mul_erd" else f"{label}, seed {seed}", *row])
     halves = ["bits {} to {}".format(*bits) for bits in HALVES]
     head = ["network", "rule, beyond 1/4", "rule, all", "best function of the running sum"]
     head += [f"rule, where it and `erd` differ, {halves[0]}", halves[1], f"noise of c, {halves[0]}", halves[1]]
