@@ -5,6 +5,7 @@ reads the digits from it (the paper's ERD), ``carries``, if it forms the digits 
 ``abstains``. Null networks (`catalog.nulls`) have no algorithm, so any name for one is a false discovery.
 """
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -172,68 +173,68 @@ def add_verdicts(rows: pd.DataFrame, least: Mapping[str, float] | None = None) -
     A method names the algorithm of `names_by_threshold` if its evidence for that algorithm is higher than in null
     networks: above the k-th highest of n with as many bits and of another kind, k = max(1, floor((n + 1) / 40)). Two
     terms at 2.5% each are false discoveries in 5%, if the kinds are alike. Without such nulls there is no bar.
-    ``named`` is empty where the two terms are not known, and ``right`` where the algorithm is not. ``flips`` is how
-    often the score of resampled outcomes lies on the other side of what divides the two names, by a normal
-    distribution with the width of the interval; empty without one.
+    ``named`` is empty where the two terms or the threshold are not known, and ``right`` where the algorithm is not.
+    ``flips`` is how often the score of resampled outcomes lies on the other side of what divides the two names, by a
+    normal distribution with the width of the interval; empty without one.
 
     Args:
         least: of methods whose evidence is an accuracy: the one that the algorithm with the higher accuracy must have.
     """
     least = least or {}
-    terms = rows[[*NAMES]].apply(pd.to_numeric, errors="coerce")
-    accuracies = rows["method"].isin(least)
-    named = pd.Series(terms.fillna(-np.inf).idxmax(axis=1), dtype=object).where(
-        accuracies, names_by_threshold(rows[~accuracies])
-    )
-    table = rows.assign(
-        named=named, right=pd.Series(None, rows.index, dtype=object), flips=_share_of_flips(rows, accuracies)
-    )
-    bits = rows["network"].map(bits_of)
+    terms, bits = rows[[*NAMES]].apply(pd.to_numeric, errors="coerce"), rows["network"].map(bits_of)
+    divides = thresholds(rows[~rows["method"].isin(least)]).reindex(rows.index, fill_value=0.0)  # 0 of accuracies
+    named = _names(rows, divides)
     for method, group in rows.groupby("method"):
-        accuracy = least.get(str(method))
-        for (kind, size), own in group.groupby(["kind", bits[group.index]]):
-            nulls = group[(group["algorithm"] == "none") & (bits[group.index] == size) & (group["kind"] != kind)]
-            for name in NAMES:
-                named = own.index[table.loc[own.index, "named"] == name]
-                evidence, others = terms.loc[named, name], np.sort(terms.loc[nulls.index, name].dropna())[::-1]
-                if accuracy is not None:
-                    table.loc[named[~(evidence >= accuracy)], "named"] = "abstains"
-                elif len(others):
-                    bar = others[max(1, (len(others) + 1) // 40) - 1]
-                    table.loc[named[evidence <= bar], "named"] = "abstains"
-    table.loc[terms.isna().any(axis=1) & rows["score"].notna(), "named"] = None
-    judged = (table["algorithm"] != "") & table["named"].notna()
-    expected = table["algorithm"].replace("none", "abstains")
-    table.loc[judged, "right"] = (table["named"] == expected)[judged].astype(int)
-    return table
+        evidence, accuracy = terms.loc[group.index].to_numpy(), least.get(str(method))
+        names, kinds, sizes = (x[group.index].to_numpy() for x in (named, rows["kind"], bits))
+        nulls = (group["algorithm"] == "none").to_numpy()
+        for kind, size in {*zip(kinds, sizes, strict=True)}:
+            own = (kinds == kind) & (sizes == size)
+            for of_name, name in zip(evidence.T, NAMES, strict=True):
+                others = np.sort(of_name[nulls & (sizes == size) & (kinds != kind) & ~np.isnan(of_name)])[::-1]
+                too_low = ~(of_name >= (accuracy or 0))
+                if accuracy is None:
+                    too_low = of_name <= others[max(1, (len(others) + 1) // 40) - 1] if len(others) else False
+                names = np.where(own & (names == name) & too_low, "abstains", names)
+        named[group.index] = names
+    named[terms.isna().any(axis=1) & rows["score"].notna()] = None
+    expected = rows["algorithm"].replace("none", "abstains")
+    right = (named == expected).astype(int).astype(object).where((rows["algorithm"] != "") & named.notna(), None)
+    return rows.assign(named=named, right=right, flips=_share_of_flips(rows, divides))
 
 
 def names_by_threshold(rows: pd.DataFrame) -> pd.Series:
     """The algorithm that each score names if the method must answer; ``abstains`` where the score is NaN."""
+    return _names(rows, thresholds(rows))
+
+
+def _names(rows: pd.DataFrame, divides: pd.Series) -> pd.Series:
     scores = pd.to_numeric(rows["score"], errors="coerce")
-    names = np.where(scores.isna(), "abstains", np.where(scores >= thresholds(rows), *NAMES))
+    names = np.where(scores >= divides, *NAMES).astype(object)
+    names[divides.isna()], names[scores.isna()] = None, "abstains"
     return rows["score"].where(rows["score"].isin(NAMES), pd.Series(names, rows.index, dtype=object))
 
 
 def thresholds(rows: pd.DataFrame) -> pd.Series:
-    """The threshold of each score; NaN where no network of its kind has a number.
+    """The threshold of each score; NaN where no network of its kind has a number, or other kinds have one algorithm.
 
     That of a kind is fixed on all other kinds, since networks of one kind resemble each other: a rule that has seen one
     of them would be judged on what it knows.
     """
     result = pd.Series(np.nan, rows.index)
     for _, group in rows.groupby("method"):
-        scores, is_sum = pd.to_numeric(group["score"], errors="coerce"), group["algorithm"] == "sum"
-        for name, kind in group.groupby("kind"):
-            if scores[kind.index].notna().any():
-                others = (group["kind"] != name) & group["algorithm"].isin(NAMES)
-                result[kind.index] = fit_threshold(scores[others].to_numpy(), is_sum[others].to_numpy())
+        scores, kinds = pd.to_numeric(group["score"], errors="coerce").to_numpy(), group["kind"].to_numpy()
+        known, is_sum = group["algorithm"].isin(NAMES).to_numpy(), (group["algorithm"] == "sum").to_numpy()
+        found = np.full(len(group), np.nan)
+        for kind in {*kinds[~np.isnan(scores)]}:
+            others = known & (kinds != kind)
+            found[kinds == kind] = fit_threshold(scores[others], is_sum[others])
+        result[group.index] = found
     return result
 
 
-def _share_of_flips(rows: pd.DataFrame, accuracies: pd.Series) -> pd.Series:
+def _share_of_flips(rows: pd.DataFrame, divides: pd.Series) -> pd.Series:
     score, low, high = (pd.to_numeric(rows[x], errors="coerce") for x in ("score", "low", "high"))
-    divides = thresholds(rows[~accuracies]).reindex(rows.index).mask(accuracies, 0.0)
     width = (high - low) / (2 * norm.ppf(0.975))
     return pd.Series(norm.cdf(-((score - divides).abs() / width.clip(lower=1e-9)).astype(float)), rows.index)
 
@@ -274,13 +275,13 @@ def fit_threshold(scores: npt.NDArray[np.float64], is_sum: npt.NDArray[np.bool_]
     """The smallest score that is named ``sum``: the threshold with the highest balanced accuracy.
 
     Candidates lie halfway between scores (n,), or beyond all of them; of equally good ones the middle one is taken.
-    If all networks have the same algorithm, it raises a `UserError`.
+    NaN if all networks have the same algorithm.
 
     >>> fit_threshold(np.array([0.0, 0.2, 0.6, 1.0]), np.array([False, False, True, True]))
     0.4
     """
     if is_sum.all() or not is_sum.any():
-        raise UserError("networks: all but one kind have one algorithm; expected two kinds or more of sum and carries")
+        return math.nan
     values = np.unique(scores[np.isfinite(scores)])
     thresholds = np.array([-np.inf, *(values[:-1] + values[1:]) / 2, np.inf])
     right = [((scores >= x)[is_sum].mean() + (scores < x)[~is_sum].mean()) / 2 for x in thresholds]

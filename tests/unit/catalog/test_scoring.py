@@ -12,7 +12,6 @@ from arith_erd.catalog.scoring import (
     SCORE_COLUMNS,
     add_verdicts,
     board,
-    fit_threshold,
     names_by_threshold,
     score_row,
     zoo,
@@ -63,7 +62,7 @@ def test_what_only_marks_a_kind_is_not_rewarded():
 def test_noise_names_few_nulls_and_is_right_in_half_of_the_networks_of_each_parity():
     """It draws both terms at random. `test_methods` has its AUC."""
     rng, named, found = np.random.default_rng(1), [], []
-    for i in range(60):
+    for i in range(30):
         known = table(*(rng.normal(size=24), f"noise {i}", rng.normal(size=24)))
         rows = pd.concat([known, null_rows(*rng.normal(size=(2, 160)), f"noise {i}")], ignore_index=True)
         verdicts = add_verdicts(rows)
@@ -89,6 +88,16 @@ def test_evidence_must_exceed_that_in_null_networks_of_other_kinds():
     assert line == {"right": 24, "wrong": 0, "abstained": 0, "named in nulls": "20 of 80 [16%, 36%]"}
     larger = nulls.assign(network="5-bit nanogpt null", sum=9.0)
     assert add_verdicts(pd.concat([rows, larger], ignore_index=True))["right"][:24].all()  # of another size
+
+
+def test_method_without_a_threshold_names_nothing():
+    """All that it was asked so far are null networks, or networks of one algorithm."""
+    nulls = null_rows(*np.random.default_rng(0).normal(size=(2, 12)), "new")
+    found = add_verdicts(pd.concat([table(np.arange(24.0)), nulls], ignore_index=True))
+    assert found[found["method"] == "new"]["named"].isna().all()
+    assert found[found["method"] == "mine"]["named"].notna().all()
+    assert [*board(found).index] == ["mine"]
+    assert add_verdicts(table(np.arange(24.0))[:12])["named"].isna().all()
 
 
 def test_accuracy_names_the_higher_hypothesis_if_it_is_high_enough():
@@ -142,11 +151,6 @@ def test_networks_without_a_known_algorithm_are_named_and_neither_fix_nor_count(
     assert names_by_threshold(pd.concat([rows, free], ignore_index=True))[24:].tolist() == ["carries"] * 24
     assert found["right"][24:].isna().all()
     assert found["right"][:24].tolist() == add_verdicts(rows)["right"].tolist() == [1] * 24
-
-
-def test_threshold_of_one_algorithm_alone_is_refused():
-    with pytest.raises(UserError, match="all but one kind have one algorithm"):
-        fit_threshold(np.array([0.0, 1.0]), np.array([True, True]))
 
 
 def test_references_have_several_kinds_of_both_algorithms():
