@@ -172,7 +172,8 @@ def tables() -> dict[str, str]:
     found |= {"baselines": baselines(), "learning_order": learning_order()}
     found |= {"lengths": lengths("length-14.csv", 6), "lengths_short": lengths("length.csv", 4)}
     found |= {"positions": positions("positions.csv"), "positions_full": positions("positions-full.csv")}
-    found |= {"methods": methods.table(methods.read_results(RESULTS / "methods.csv"))}
+    scored = methods.read_results(RESULTS / "methods.csv")
+    found |= {"methods": methods.table(scored), "gaps": methods.gaps(scored)}
     found |= {"zoo": zoo.table(), "angles": angles.table()} | certificates.tables()
     found |= {"thousand": thousand.table(), "thousand_ranges": thousand.ranges()}
     found |= {"fresh": preregistration_2.table(), "potential": potential.table(), "slips": potential.slip_table()}

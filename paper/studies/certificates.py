@@ -58,14 +58,14 @@ MULTIPLICATIONS = {"mul_transformer": "Transformer", "mul_nanogpt": "nanoGPT", "
 LABELS = NETWORKS | CONTROLS | MULTIPLICATIONS
 COLUMNS = {
     "n": "n",
-    "clear": "rule, beyond 1/4",
+    "clear": "rule",
     "worst": "its worst bit",
-    "nearer": "rule, nearer",
-    "rival": "rival, beyond 1/4",
-    "differ": "rule, where they differ there",
+    "rival": "rival",
+    "differ": "rule, against the rival",
+    "bounded": "rule, against `remainder`",
     "sigma": "noise of c",
 }
-FORMS = dict.fromkeys(COLUMNS, ".1%") | {"clear": ".2%", "nearer": ".0%", "sigma": ".2f"}
+FORMS = dict.fromkeys(COLUMNS, ".1%") | {"clear": ".2%", "sigma": ".2f"}
 
 
 def collect(network: str, folder: Path) -> dict[Path, pd.DataFrame]:
@@ -129,16 +129,15 @@ def read(networks: Container[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def _measures(shares: pd.DataFrame, precision: pd.DataFrame) -> dict[str, float]:
     """What the table shows of one network."""
-    of_rule = shares[(shares["algorithm"] == RULE) & (shares["against"] == "")]
     clear = shares[shares["distance"] >= CLEAR - STEP / 2]
     of_clear = dict(iter(clear.groupby(["algorithm", "against"])))
     by_bit = weighted_means(of_clear[RULE, ""], ["bit"], ["right"])["right"]
     return {
         "clear": by_bit.mean(),
         "worst": by_bit.min(),
-        "nearer": mean_over_bits(of_rule.drop(clear.index, errors="ignore")),
         "rival": mean_over_bits(of_clear[RIVAL, ""]),
         "differ": mean_over_bits(of_clear[RULE, RIVAL]),
+        "bounded": mean_over_bits(of_clear[RULE, "remainder"]),
         "sigma": precision["sigma"].median(),
     }
 

@@ -50,7 +50,7 @@ from arith_erd.probes.patching import change_digit
 from arith_erd.probes.probe import select_sites
 from arith_erd.system.cli_errors import one_line_errors
 from arith_erd.system.isolation import own_generator
-from paper.formats import markdown
+from paper.formats import grid, markdown
 
 DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20, batch_size=64)
 RANKS = (1, 2)
@@ -338,6 +338,21 @@ def table(found: pd.DataFrame) -> str:
         rest = map(str, with_abstention.loc[name]) if name in with_abstention.index else [""] * 4
         lines.append([*line, *rest, predicted.get(str(name), "")])
     return markdown(*lines)
+
+
+def gaps(found: pd.DataFrame) -> str:
+    """Mean accuracy on the pairs that a search learned from minus that on pairs with other operands, and how many."""
+    by_hypothesis = {f"gap_{name}": name for name in NAMES}
+    rows = found.rename(columns=by_hypothesis | dict.fromkeys(NAMES, "")).melt(["method", "algorithm"], NAMES)
+    rows = rows.dropna(subset="value").assign(value=rows["value"].astype(float))
+    right, null = rows["variable"] == rows["algorithm"], rows["algorithm"] == "none"
+    columns = {"null networks": null, "a wrong hypothesis": ~right & ~null, "the right one": right}
+
+    def cell(method: str, column: str) -> str:
+        of_method = rows[columns[column] & (rows["method"] == method)]["value"]
+        return f"{of_method.mean():.2f} ({len(of_method)})" if len(of_method) else ""
+
+    return grid("search", {name: name for name in rows["method"].unique()}, {name: name for name in columns}, cell)
 
 
 def area_under_curve(rows: pd.DataFrame, resamples: int = 2000) -> tuple[float, float, float]:

@@ -1,8 +1,9 @@
 """Certificates: what a network answers to every pair, after every prefix, at every bit, beside what algorithms answer.
 
-The rule that the networks are held against is ``local_remainder``: bit t is round(a_t + b_t + c) mod 2, with the c of
-`mechanism.place_value`. The *distance* of an answer is that of a_t + b_t + c to the nearest rounding point, 1/2, 3/2,
-..: near 0 the slightest noise decides, and 1/2 is as clear as it gets.
+The rule that the networks are held against is ``local_remainder``: bit t is 1 if a_t + b_t + c, rounded to a whole
+number from 0 to 3, is odd, with the c of `interp.algorithms`. (The last bit rounds c to 0 or 1; the rule without bounds
+is ``remainder``.) The *distance* of an answer is that of a_t + b_t + c to the nearest rounding point, 1/2, 3/2, ..:
+near 0 the slightest noise decides, and 1/2 is as clear as it gets.
 """
 
 import zlib
