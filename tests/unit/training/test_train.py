@@ -233,7 +233,7 @@ def test_auto_trains_to_the_end_whenever_the_compiler_breaks(
             monkeypatch.setattr(LitPack, "on_before_backward", breaks)
         if broken == "in the first evaluation":
             monkeypatch.setattr(LitPack, "on_validation_start", breaks)
-        run = train("trainer.compile=auto", "trainer.max_epochs=1")
+        run = train("model=nanogpt", "trainer.compile=auto", "trainer.max_epochs=1")
     said = "trainer.compile=auto: not compiled, since the compiler fails here: InductorError: CppCompileError: "
     assert said in (err := capsys.readouterr().err)
     assert "fatal error: 'omp.h' file not found" in err
