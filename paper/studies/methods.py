@@ -313,8 +313,8 @@ def draw_confusion(found: pd.DataFrame) -> Figure:
         table = table.reindex(index=[*NAMES, "none"], columns=[*NAMES, "abstains"], fill_value=0)
         shares = table.div(table.sum(axis=1), axis=0).fillna(0)
         heat_map(ax, shares, Normalize(0, 1), "Blues", table.map(str), 9)
-        set_panel_title(ax, str(name), f"{lines['right'][name]} right")
-        ax.set_xlabel("named", fontsize=8, color=GREY)
+        set_panel_title(ax, str(name))
+        ax.set_xlabel(f"named ({lines['right'][name]} right)", fontsize=8, color=GREY)
     for ax in axes[:, 0]:
         ax.set_ylabel("true algorithm", fontsize=8, color=GREY)
     return figure
