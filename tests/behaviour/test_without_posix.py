@@ -25,7 +25,9 @@ assert len(ae.probe("patching", model).rows)
 def start(*words: str, folder: Path) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "tests.behaviour.without_posix", *words]
     pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    return subprocess.Popen(command, cwd=folder, text=True, env={"PYTHONPATH": f"{ROOT}:{folder}", "OMP_NUM_THREADS": "1"}, **pipe)
+    return subprocess.Popen(
+        command, cwd=folder, text=True, env={"PYTHONPATH": f"{ROOT}:{folder}", "OMP_NUM_THREADS": "1"}, **pipe
+    )
 
 
 def test_library_trains_probes_and_shows_a_network(tmp_path):

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch._dynamo import config as dynamo_config
 from torch._functorch import config as functorch_config
 from torch._inductor import config as inductor_config
-from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 from torch.func import stack_module_state, vmap
 
 from ..config.job import Job
@@ -248,36 +247,7 @@ def compile_options(device: torch.device, cuda_graphs: bool) -> dict[str, Any]:
     chosen: dict[str, Any] = {"realize_opcount_threshold": 30}
     if cuda_graphs:
         chosen["triton.cudagraphs"] = True
-    if device.type == "cpu":
-        chosen["post_grad_custom_post_pass"] = ADD_BIAS_LATER
-        if inductor_config.cpp.vec_isa_ok is None:  # unless TORCHINDUCTOR_VEC_ISA_OK says
-            # By default Inductor compiles and loads a program for each kind of vector: 4 s.
-            chosen["cpp.vec_isa_ok"] = True
+    if device.type == "cpu" and inductor_config.cpp.vec_isa_ok is None:  # unless TORCHINDUCTOR_VEC_ISA_OK says
+        # By default Inductor compiles and loads a program for each kind of vector: 4 s.
+        chosen["cpp.vec_isa_ok"] = True
     return chosen
-
-
-class AddBiasLater(CustomGraphPass):
-    """Move the addition of a bias from the matrix product to the loop that reads it: saves 3% of a step on a CPU.
-
-    In 16 bits the product would be rounded once more, so the bias stays there. On GPUs Inductor does this by itself.
-    """
-
-    def __call__(self, graph: torch.fx.Graph) -> None:
-        aten = torch.ops.aten
-        for node in graph.find_nodes(op="call_function", target=aten.addmm.default):
-            if node.kwargs or node.meta["val"].dtype.itemsize < 4:  # scaled, or rounded
-                continue
-            bias, *factors = node.args
-            with graph.inserting_before(node):
-                product = graph.call_function(aten.mm.default, tuple(factors))
-                total = graph.call_function(aten.add.Tensor, (product, bias))
-            product.meta, total.meta = node.meta.copy(), node.meta.copy()
-            node.replace_all_uses_with(total)
-            graph.erase_node(node)
-
-    def uuid(self) -> bytes:
-        """A hash of this file, so that code compiled before a change is not reused."""
-        return get_hash_for_files((__file__,))
-
-
-ADD_BIAS_LATER = AddBiasLater()  # the only one: packs share compiled code if their options are equal
