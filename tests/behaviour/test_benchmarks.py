@@ -2,6 +2,7 @@
 
 import csv
 import importlib
+import os
 import runpy
 import subprocess
 import sys
@@ -22,6 +23,31 @@ def test_checks_pass_on_a_machine_without_a_gpu(root, monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()[2:]
     assert [" ok " in line for line in lines] == [True] * 8 + [False] * 2
     assert all("bf16-mixed" in line and " for the record " in line for line in lines[8:])
+
+
+BUSY = """
+import signal, time
+from epoch import run_in_fresh_process
+
+def work():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as a trainer that saves first
+    print("at work", flush=True)
+    time.sleep(60)
+
+if __name__ == "__main__":
+    run_in_fresh_process("busy.work")
+"""
+
+
+def test_worker_leaves_when_its_parent_is_killed(root, tmp_path):
+    """Otherwise whoever reads its output, such as gpu.sh, waits until the end of the work, or for ever."""
+    (tmp_path / "busy.py").write_text(BUSY)
+    search = os.pathsep.join([str(tmp_path), str(root / "benchmarks")])
+    command = [sys.executable, str(tmp_path / "busy.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": search}) as process:
+        assert process.stdout.readline() == b"at work\n"
+        process.kill()
+        assert process.communicate(timeout=20)[0] == b""
 
 
 @pytest.fixture
