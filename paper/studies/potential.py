@@ -8,7 +8,6 @@ puts a row for each network, epoch, bit and distance into ``potential.csv``, the
 
 import argparse
 from collections.abc import Iterator
-from glob import glob
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from torch import Tensor
 
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
+from arith_erd.catalog.loading import require_runs
 from arith_erd.digits import ONE, ZERO, decoder_tokens
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Replace
@@ -27,6 +27,7 @@ from arith_erd.interp.sites import layers
 from arith_erd.mechanism.certificate import fit_probit
 from arith_erd.plots.style import BLUE, GREEN, GREY, ORANGE, format_axes, save_png, set_panel_title, subplots
 from arith_erd.runs.directory import Run
+from arith_erd.system.cli_errors import one_line_errors
 from arith_erd.tasks import Task
 from paper.formats import format_range, markdown
 
@@ -271,9 +272,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", nargs="*", help="run directories, or patterns of them")
     options = parser.parse_args()
-    if missing := [pattern for pattern in options.runs if not glob(pattern)]:
-        raise SystemExit(f"received {missing[0]}, which matches no folder; expected run directories")
-    found = [measure(Run(path)) for path in sorted({path for pattern in options.runs for path in glob(pattern)})]
+    paths = sorted({path for pattern in options.runs for path in require_runs(pattern, "runs")})
+    found = [measure(Run(path)) for path in paths]
     if found:
         for path, tables in zip((FILE, SLIPS), zip(*found, strict=True), strict=True):
             pd.concat(tables).to_csv(path, index=False, float_format="%.5g")
@@ -282,4 +282,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

@@ -12,9 +12,12 @@ from pathlib import Path
 import pandas as pd
 
 from arith_erd.bundled import RESULTS
+from arith_erd.catalog.loading import require_runs
+from arith_erd.errors import UserError
 from arith_erd.probes.certificate import mean_over_bits
 from arith_erd.runs.directory import Run
 from arith_erd.stats import clopper_pearson
+from arith_erd.system.cli_errors import one_line_errors
 from paper.formats import MODELS, markdown
 
 MIN_ACCURACY = 0.999  # of all pairs, else a network is not counted
@@ -61,14 +64,17 @@ def missed(found: dict[str, float], model: str) -> str:
 def count(runs: list[str]) -> pd.DataFrame:
     """A row for each network: its accuracy on all pairs, its measures, and the bounds that it misses."""
     rows = []
-    for run in map(Run, runs):
+    for run in map(Run, [path for pattern in runs for path in require_runs(pattern, "runs")]):
         model = str(run.config()["model"]["name"])
-        place_value = run.path / "probes" / "place_value" / "rows.csv"
+        probes = run.path / "probes"
+        for name in ("certificate", "place_value") if model == "transformer" else ("certificate",):
+            if not (probes / name / "rows.csv").is_file():
+                raise UserError(f"runs={run.path}: no {name}; probe={name} makes it")
         for entry in run.summary()["seeds"]:
             seed, accuracy = entry["seed"], 0.75 * entry["train_seq_acc"] + 0.25 * entry["val_seq_acc"]
-            found = measures(run.path / "probes" / "certificate", seed, model)
+            found = measures(probes / "certificate", seed, model)
             if model == "transformer":
-                found |= swaps(pd.read_csv(place_value), seed)
+                found |= swaps(pd.read_csv(probes / "place_value" / "rows.csv"), seed)
             row = {"model": model, "seed": seed, "accuracy": accuracy} | found | {"missed": missed(found, model)}
             rows.append(row | {"sha256": hashlib.sha256(run.weights_file(seed).read_bytes()).hexdigest()})
     return pd.DataFrame(rows)
@@ -130,4 +136,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

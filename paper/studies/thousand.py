@@ -10,7 +10,6 @@ networks into one file and prints its SHA-256.
 import argparse
 import hashlib
 from collections.abc import Iterator
-from glob import glob
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +22,12 @@ from scipy.stats import spearmanr
 
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
+from arith_erd.catalog.loading import require_runs
 from arith_erd.mechanism.certificate import CLEAR, RIVAL, RULE, Certificate, blocks, certificate
 from arith_erd.plots.style import BLUE, format_axes, save_png, set_panel_title, subplots
 from arith_erd.runs.directory import Run
 from arith_erd.stats import clopper_pearson
+from arith_erd.system.cli_errors import one_line_errors
 from paper.formats import markdown
 
 FILE = RESULTS / "thousand.csv"
@@ -196,7 +197,7 @@ def main() -> None:
     parser.add_argument("runs", nargs="*", help="run directories, or patterns of them")
     parser.add_argument("--weights", type=Path, help="file for the weights of all networks")
     options = parser.parse_args()
-    paths = sorted({path for pattern in options.runs for path in glob(pattern)})
+    paths = sorted({path for pattern in options.runs for path in require_runs(pattern, "runs")})
     runs = [run for run in map(Run, paths) if run.finished]
     rows = pd.read_csv(FILE) if FILE.is_file() else pd.DataFrame(columns=["seed"])
     for run in runs:
@@ -209,4 +210,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()
