@@ -37,11 +37,13 @@ from arith_erd.catalog.scoring import (
     names_by_threshold,
     score_row,
 )
+from arith_erd.digits import ONE
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import algorithm_kind
 from arith_erd.interp.das import DASConfig
 from arith_erd.interp.das_controls import ControlledDAS
 from arith_erd.interp.erasure import probe_predictions, whiten
+from arith_erd.interp.interchange_accuracy import PairEvaluation
 from arith_erd.interp.sites import layer_of, layers, residual_stream
 from arith_erd.mechanism.signature import Signature, expected_signatures, measure_signature
 from arith_erd.mechanism.verdict import classify
@@ -56,8 +58,12 @@ DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20,
 RANKS = (1, 2)
 NON_LINEAR_STEPS = 100
 MAX_LEARNED_RANK = 4
-LEAST_ACCURACY = dict.fromkeys(("DAS, rank 1", "DAS, rank 2", "DAS, learned rank", "DAS, non-linear"), 0.75)
-DEAR = ("INLP", "LEACE", *LEAST_ACCURACY)
+SEARCHES = ("DAS, rank 1", "DAS, rank 2", "DAS, learned rank", "DAS, non-linear", "PLOT")
+LEAST_ACCURACY = dict.fromkeys(SEARCHES, 0.75)
+MAX_AXES = 32  # of a site, by variance, between which PLOT chooses
+NUM_AXES = (1, 2, 4, 8)  # so many of them it may take
+EPSILON = 0.03  # of its transport, in mean costs
+DEAR = ("INLP", "LEACE", *SEARCHES)
 DEAR_SEEDS = {5: 8, 7: 1}  # null networks of each kind in which the dear methods are measured, by bits
 COLUMNS = [*SCORE_COLUMNS[:6], "named", "right", *SCORE_COLUMNS[6:11], "flips", *SCORE_COLUMNS[11:]]
 PREDICTIONS = Path(__file__).parents[1] / "preregistration-nulls.md"
@@ -255,6 +261,50 @@ def score_non_linear_das(model: ae.Hooked) -> Terms:
     return terms_of_searches(found)
 
 
+def score_plot(model: ae.Hooked) -> Terms:
+    """PLOT (2605.06979): transport from variables to principal axes, by what an interchange of each does to the output.
+
+    At the site with the largest share of the variable, its best axes are interchanged together, as many as are best on
+    validation pairs. The paper's strengths, which scale an interchange, are left out.
+    """
+    adder, found = ae.CausalModel(model.task), []
+    names = list(adder.variables)
+    for variable, at in (("sum", None), ("carry", model.task.width // 2)):
+        searches = [ControlledDAS(model, adder, site, at, DAS_CONFIG) for site in scored_sites(model)]
+        axes = [search.whitened.axes[:, :MAX_AXES].float() for search in searches]
+        train, validation, _ = searches[0].sample_pairs(variable)
+        answers = [searches[0].evaluation(train, name) for name in names]
+        abstract = [((x.expected == ONE).float() - (x.base_tokens == ONE).float()).flatten() for x in answers]
+        effects = [
+            axis_effects(search.evaluation(train, variable), own) for search, own in zip(searches, axes, strict=True)
+        ]
+        costs = torch.cdist(torch.stack(abstract), torch.cat(effects)) ** 2
+        by_site = transport(costs)[names.index(variable)].split([len(part) for part in effects])
+        best = max(range(len(searches)), key=lambda i: float(by_site[i].sum()))
+        order, search = by_site[best].argsort(descending=True), searches[best]
+        candidates = [ae.Subspace(axes[best][:, order[:k]]) for k in NUM_AXES]
+        on_validation = search.evaluation(validation, variable)
+        found.append((search, variable, max(candidates, key=lambda x: np.nan_to_num(on_validation.accuracy(x)))))
+    return terms_of_searches(found)
+
+
+@torch.no_grad()
+def axis_effects(evaluation: PairEvaluation, axes: torch.Tensor) -> torch.Tensor:
+    """How an interchange of each axis (d, r) changes the probabilities of a ONE at j positions of n pairs: (r, n j)."""
+    before = evaluation.forward()[:, evaluation.scored_positions]
+    after = (evaluation.logits(ae.Subspace(axis[:, None])) for axis in axes.T)
+    return torch.stack([(x.softmax(-1) - before.softmax(-1))[..., ONE].flatten() for x in after])
+
+
+def transport(costs: torch.Tensor, rounds: int = 200) -> torch.Tensor:
+    """Entropic optimal transport between variables (k) and axes (n) of equal masses: shares (k, n) of each variable."""
+    scaled = -costs / (EPSILON * costs.mean())
+    for _ in range(rounds):
+        scaled = scaled.log_softmax(dim=0)
+        scaled = scaled.log_softmax(dim=1)
+    return scaled.exp()
+
+
 def score_steering(model: ae.Hooked) -> Terms:
     """How well bits follow a shifted sum, and how well they follow an inverted carry, each at its best site."""
     found = measure_signature(model, 64, 128).components
@@ -299,6 +349,7 @@ METHODS: dict[str, Method] = {
     "DAS, non-linear": score_non_linear_das,
     "attribution": score_attribution,
     "CKA": score_cka,
+    "PLOT": score_plot,
 }
 
 

@@ -67,6 +67,18 @@ def test_searches_name_the_algorithm_of_networks_written_by_hand_and_abstain_fro
     assert found["gap_sum"][1] <= 0.1
 
 
+def test_plot_finds_a_sum_along_one_axis_and_nothing_in_an_untrained_network(one_layer):
+    of_sum, of_carry, *_ = methods.score_plot(ae.Hooked(OneNumber(TASK), task=TASK))
+    assert of_sum.mean() > 0.9 > 0.75 > of_carry.mean()
+    assert max(term.mean() for term in methods.score_plot(null())[:2]) < 0.75
+
+
+def test_transport_gives_each_variable_the_axes_with_its_own_effect():
+    own = torch.eye(3).repeat(1, 2)  # of three variables, on six axes
+    shares = methods.transport(1 - own)
+    assert torch.allclose(shares, own / 2, atol=1e-3)
+
+
 def test_cka_is_higher_with_the_values_that_a_network_holds(one_layer):
     of_sum, of_carries = methods.score_cka(ae.Hooked(OneNumber(TASK), task=TASK))
     assert of_sum > 0.9 > of_carries
