@@ -14,8 +14,11 @@ from arith_erd.interp.erasure import whiten
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.probes import dose
+from arith_erd.probes.amnesic import Amnesic
 from arith_erd.probes.dose import Dose
 from arith_erd.probes.interchange import VariablePatching
+from arith_erd.probes.logit_lens import LogitLens
+from arith_erd.probes.mechanism import Mechanism
 from arith_erd.probes.patching import Patching
 from arith_erd.probes.subspaces import Subspaces
 from arith_erd.tasks import Add, ModAdd, Mul, RandomOutput, Task
@@ -172,6 +175,13 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
     ("probe", "task", "options", "message"),
     [
         (Patching, ADD, {"site": "dec.9"}, r"probe.site=dec\.9: this model has enc\.1"),
+        (Patching, ADD, {"corruption": "noise"}, r"^probe\.corruption=noise"),
+        (LogitLens, ADD, {"num_examples": True}, r"^probe\.num_examples=true"),
+        (Amnesic, ADD, {"concept": "carry"}, r"probe\.concept=carry: .*value, completion_bits, .*carries"),
+        (Amnesic, ADD, {"method": ["leace", "rlace"]}, r"rlace.*: expected inlp, mean_projection or leace"),
+        (Mechanism, RANDOM, {}, r"^probe=mechanism: received task=random_output; expected"),
+        (Mechanism, ADD, {"num_examples": 8}, r"^probe\.num_examples=8: expected an integer of at least 64"),
+        (Mechanism, ADD, {"causal_model": CausalModel}, r"=.*: expected a causal model with the variable prefix"),
         (VariablePatching, ADD, {"variable": "carries"}, r"probe\.variable=carries: expected some of a_bit"),
         (VariablePatching, ADD, {"families": {"x": {"keep": ["carries"]}}}, r"families\.x=carries: expected"),
         (VariablePatching, ADD, {"families": {"x": {"vary": "sum", "keep": "sum"}}}, r"families=x: none of"),
@@ -190,6 +200,6 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
 def test_bad_options_are_refused_before_any_forward(probe, task, options: dict[str, Any], message, monkeypatch) -> None:
     model = untrained(task)
     monkeypatch.setattr(model.network, "encode", lambda prompt: pytest.fail("ran the network"))
-    options = {"site": "dec.1"} | options if probe is Subspaces else options
+    options = {"site": "dec.1"} | options if probe in (Subspaces, Amnesic) else options
     with pytest.raises(UserError, match=message):
         probe([model], **options)

@@ -112,20 +112,14 @@ def test_shares_count_each_subset_by_token_and_by_carry_and_name_what_is_stuck()
     ]
 
 
-def test_without_errors_there_are_no_rows_and_a_figure_all_the_same() -> None:
-    models = [parrot(TASK, TASK.examples().answer, seed=seed) for seed in (0, 1)]
-    rows = measure(*models)
-    assert rows.empty
-    assert Errors(models).figure(rows)
-    assert Errors(models).table(rows)["wrong"].tolist() == [0, 0]
-
-
-def test_perfect_networks_are_said_to_be_and_every_network_counts_as_a_seed(tmp_path) -> None:
+def test_perfect_networks_are_said_to_be_and_every_network_counts_as_a_seed() -> None:
     answer = TASK.examples().answer
-    perfect = Errors([parrot(TASK, answer, seed=seed) for seed in range(2)])
-    sentence = "no wrong answer in 64 pairs (2 seeds)"
+    perfect = Errors(models := [parrot(TASK, answer, seed=seed) for seed in range(2)])
+    rows, sentence = measure(*models), "no wrong answer in 64 pairs (2 seeds)"
+    assert rows.empty
+    assert perfect.table(rows)["wrong"].tolist() == [0, 0]
     assert perfect.summary() == [sentence]
-    assert perfect.figure(pd.DataFrame(columns=[*perfect.columns])).get_suptitle() == f"Addition: {sentence}"
+    assert perfect.figure(rows).get_suptitle() == f"Addition: {sentence}"
     one_is_wrong = Errors([parrot(TASK, answer), parrot(TASK, answer ^ (np.arange(64) == 5), seed=1)])
     assert one_is_wrong.summary() == []
     title = one_is_wrong.figure(pd.DataFrame(one_is_wrong.rows())).get_suptitle()

@@ -6,9 +6,7 @@ from dataclasses import replace
 import pytest
 
 from arith_erd.catalog.loading import load_references
-from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import ALGORITHMS
-from arith_erd.interp.causal_model import CausalModel
 from arith_erd.mechanism.profile import (
     NO_VERDICT,
     STEERING_STEPS,
@@ -21,7 +19,7 @@ from arith_erd.mechanism.signature import measure_signature
 from arith_erd.models import NanoGPT
 from arith_erd.plots.tables import column_kinds, summary_table
 from arith_erd.probes.mechanism import CURVE_NAMES, Mechanism
-from arith_erd.tasks import Add, Mul, RandomOutput
+from arith_erd.tasks import Add, Mul
 from tests.unit.probes.small import measured, untrained
 
 
@@ -69,15 +67,6 @@ def test_profile_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
     assert (probe.profile.verdict, probe.profile.calibrated) == ("undecided", False)
     assert NO_VERDICT in probe.summary()[0]
     assert UNCALIBRATED in probe.notes()
-
-
-def test_another_task_and_too_few_pairs_are_refused() -> None:
-    with pytest.raises(UserError, match=r"^probe=mechanism: received task=random_output; expected"):
-        Mechanism([untrained(RandomOutput(3), NanoGPT)])
-    with pytest.raises(UserError, match=r"^probe\.num_examples=8: expected an integer of at least 64"):
-        Mechanism(load_references("erd", [0], Add()), num_examples=8)
-    with pytest.raises(UserError, match=r"^probe\.causal_model=.*: expected a causal model with the variable prefix"):
-        Mechanism(load_references("erd", [0], Add()), causal_model=CausalModel)
 
 
 FOLLOWS = ({"carry": carry, "value": False} for carry in (None, True, True))

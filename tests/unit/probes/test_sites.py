@@ -28,10 +28,10 @@ def test_attention_weights_of_a_query_sum_to_one_and_spread_where_operands_decid
     sums = rows.groupby(["site", "head", "query"])["weight"].sum()
     np.testing.assert_allclose(sums, 1, atol=1e-6)
     assert rows["spread"].max() > 1e-3
-    only = rows[
-        (rows["query"] == rows["query"].iloc[0]) & (rows["key"] == "<s>") & rows["site"].str.startswith("dec.1.attn")
-    ]
+    only = rows[(rows["query"] == rows["query"][0]) & (rows["key"] == "<s>") & (rows["site"] == "dec.1.attn.pattern")]
     assert (only["spread"] < 1e-6).all()  # the first query of a decoder sees one token, which is always the same
+    with pytest.raises(UserError, match=r"^probe=attention: test has no attention"):
+        Attention([untrained(TASK, model, attention=False)])
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -44,21 +44,10 @@ def test_logit_lens_of_the_last_layer_equals_the_network(model: type[Network]) -
     assert rows["probability"].between(0, 1).all()
 
 
-@pytest.mark.parametrize("corruption", ["bit", "pair"])
-@pytest.mark.parametrize("model", MODELS)
-def test_patching_the_last_layer_recovers_each_position_wholly_and_nothing_else(model, corruption):
-    probe = Patching([untrained(Add(3), model)], corruption=corruption, num_examples=40)
-    rows = measured(probe)
-    last = rows[(rows["site"] == "dec.2") & (rows["n"] > 0)]
-    own = last["position"] == last["token"]
-    np.testing.assert_allclose(last.loc[own, "recovered"], 1, atol=1e-3)
-    np.testing.assert_allclose(last.loc[~own, "recovered"], 0, atol=1e-3)
-
-
 @pytest.mark.parametrize(("model", "embedded"), [(Transformer, "enc.embed"), (NanoGPT, "dec.embed")])
 @pytest.mark.parametrize("task", [Add(3), Add3(2)], ids=lambda task: task.name)
-def test_patching_the_changed_digit_of_the_prompt_recovers_the_first_answer_token(task, model, embedded):
-    """Its inputs are the prompt and ``<start>``, so patching the corrupted digit makes the clean run."""
+def test_patching_the_changed_digit_recovers_the_first_token_and_the_last_layer_each_own_one(task, model, embedded):
+    """The inputs of the first token are the prompt and ``<start>``, so the corrupted digit makes the clean run."""
     probe = Patching([untrained(task, model)], site=[embedded, "dec.2"], num_examples=40)
     rows = measured(probe)
     first = rows[(rows["site"] == embedded) & (rows["token"] == "r0")].set_index("position")
@@ -66,7 +55,9 @@ def test_patching_the_changed_digit_of_the_prompt_recovers_the_first_answer_toke
     assert first["recovered"].sum() == pytest.approx(1, abs=1e-3)
     operators = [name for name in task.prompt_names if name.startswith(task.operator)]
     assert (first.loc[operators, "recovered"].abs() < 1e-3).all()
-    assert set(rows.loc[rows["site"] == "dec.2", "position"]) == set(task.answer_names)
+    last = rows[(rows["site"] == "dec.2") & (rows["n"] > 0)]
+    assert set(last["position"]) == set(task.answer_names)
+    np.testing.assert_allclose(last["recovered"], last["position"] == last["token"], atol=1e-3)
 
 
 @pytest.mark.parametrize("task", [Add3(2), Sub(2, base=10), ModAdd(4, modulus=11)], ids=lambda task: task.name)
@@ -79,18 +70,6 @@ def test_corrupted_digit_is_one_digit_of_one_operand(task: Task) -> None:
     assert changed.sum() == task.num_operands * task.bits  # every digit of every operand is changed somewhere
     pair = other_operands(task, clean, np.random.default_rng(0))
     assert (clean.operands != pair.operands).any(axis=1).all()
-
-
-def test_wrong_options_are_refused_with_their_key() -> None:
-    model, without = untrained(Add(3), NanoGPT), untrained(Add(3), attention=False)
-    for make, message in (
-        (lambda: Attention([without]), r"^probe=attention: test has no attention"),
-        (lambda: Patching([model], corruption="noise"), r"^probe\.corruption=noise"),
-        (lambda: Patching([model], num_examples=0), r"^probe\.num_examples=0"),
-        (lambda: LogitLens([model], num_examples=True), r"^probe\.num_examples=true"),
-    ):
-        with pytest.raises(UserError, match=message):
-            make()
 
 
 UNNAMED = "has tokens without names; expected its class to define"
