@@ -91,25 +91,24 @@ PLAUSIBLE = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.slow] * (x == "train")) for x in tasks.TASKS])
+LONG = ("train", "patch", "steer", "ablate", "carry")  # measurements of networks of seven bits
+
+
+@pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.slow] * (x in LONG)) for x in tasks.TASKS])
 def test_verifier_accepts_the_reference_and_refuses_a_plausible_answer(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     task = tasks.TASKS[name]
     inputs = [make() for make in task.inputs.values()]
-    for solve, expected in ((REFERENCE[name], True), (PLAUSIBLE[name], False)):
-        answer = solve(*inputs)
+    answers = [(REFERENCE[name](*inputs), True), (PLAUSIBLE[name](*inputs), False)]
+    if name in ("algorithm", "carry"):  # null, the right answer to the same question about another network
+        answers.append(({"algorithm": None, "site": None, "direction": None}, False))
+    for answer, expected in answers:
         Path("answer.json").write_text(json.dumps(answer))
         right, measured = task.judge(tmp_path)
         assert right == expected, (answer, measured)
         assert "answer.json" not in measured  # it was measured
-
-
-def test_null_is_wrong_where_the_same_question_has_an_answer(tmp_path: Path) -> None:
-    for name in ("algorithm", "carry"):
-        (tmp_path / "answer.json").write_text('{"algorithm": null, "site": null, "direction": null}')
-        assert not tasks.TASKS[name].judge(tmp_path)[0]
 
 
 @pytest.mark.slow
