@@ -22,15 +22,13 @@ def build(
 ) -> tuple[RunData, list[claims.Result]]:
     """Read folders of runs and write ``claims.{md,csv}``, ``runs.csv`` (one row per seed), figures, ``index.html``.
 
-    If a replica is in several folders, the first folder wins. Files below ``out`` are replaced one by one; links are
-    not followed. Commands in the report name the folder ``runs_name``, by default the first one.
+    If a replica is in several folders, the first folder wins. Commands in the report name the folder ``runs_name``, by
+    default the first one.
     """
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder; expected a folder of run directories, such as runs/")
     require_writable("--out", out)
-    if (out / "figures").is_symlink():
-        raise UserError(f"--out={out}: its folder figures is a link; expected a folder, or nothing there yet")
     paper, runs_name = paper or load_paper(), runs_name or folders[0]
     data = collect(folders, paper.setup)
     results = claims.evaluate_claims(paper, data)
@@ -58,10 +56,6 @@ def build(
     return data, results
 
 
-def _claims_file(text: str) -> Path:
-    return BUNDLED.get(text) or user_path(text, "--claims")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="arith-report",
@@ -71,12 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("runs", type=lambda text: user_path(text, "runs"), nargs="*", default=[Path("runs")], help=spec)
     parser.add_argument("--out", type=lambda text: user_path(text, "--out"), default="report", help="folder (report)")
     spec = f"claims to judge: a file, or one of this package's, {' or '.join(BUNDLED)} (claims)"
-    parser.add_argument("--claims", type=_claims_file, default=CLAIMS, help=spec)
+    parser.add_argument("--claims", default=CLAIMS.stem, help=spec)
     spec = "run the Python files beside the claims file that it names"
     parser.add_argument("--trust", action="store_true", help=spec)
     with one_line_errors():
         options = parser.parse_args(arguments)
-        paper = load_paper(options.claims, options.trust)
+        paper = load_paper(BUNDLED.get(options.claims) or user_path(options.claims, "--claims"), options.trust)
         data, results = build(options.runs, options.out, paper=paper)
         lines = [page.summary(results)]
         lines += [f"left out: {name}: {problem}" for name, problem in data.problems.items()]

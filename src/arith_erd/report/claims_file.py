@@ -2,8 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
@@ -14,7 +13,7 @@ from pydantic import BaseModel, Field, Strict, ValidationError, model_validator
 
 from .. import bundled
 from ..config.compose import hydra_quoted
-from ..errors import UserError, excerpt, first_line
+from ..errors import UserError, bad_value, excerpt, first_line
 from ..plots.tables import UNITS, format_number
 from .collect import OUR_RUNS
 from .measures import MEASURES, EpochsTo, Measure, ProbeColumn, StrictModel
@@ -154,8 +153,8 @@ def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
         reason = f"lacks {error}" if isinstance(error, KeyError) else first_line(error)
         raise UserError(f"{path}: {reason}; expected a claims file: a title, and sections with claims") from error
     for figure in [figure for figure in figures if "draw" in figure]:
-        with prefixed(f"{path.name}: figures.{figure['name']}.draw="):
-            figure["draw"] = named_in_file(str(figure["draw"]), path, trust)
+        key = f"{path.name}: figures.{figure['name']}.draw"
+        figure["draw"] = named_in_file(key, str(figure["draw"]), path, trust)
     claims = [_read_claim(entry, path, trust) for entry in entries]
     ids, counted_ids = [claim.id for claim in claims], {claim.id for claim in claims if not claim.same_as}
     for claim in claims:
@@ -173,11 +172,10 @@ def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
 def _read_claim(entry: Mapping[str, Any], path: Path, trust: bool) -> Claim:
     where = f"{path.name}: claim {entry.get('id', '?')}"
     if isinstance(measure := entry.get("measure"), Mapping):
-        kind = str(measure.get("from"))
-        with prefixed(f"{where}: measure.from="):
-            made = MEASURES.get(kind) or named_in_file(kind, path, trust, f"{', '.join(MEASURES)}, or ")
-            if not (isinstance(made, type) and issubclass(made, Measure)):
-                raise UserError(f"{kind}: expected a subclass of arith_erd.report.measures.Measure")
+        key, kind = f"{where}: measure.from", str(measure.get("from"))
+        made = MEASURES.get(kind) or named_in_file(key, kind, path, trust, f"{', '.join(MEASURES)}, or ")
+        if not (isinstance(made, type) and issubclass(made, Measure)):
+            raise bad_value(key, kind, "a subclass of arith_erd.report.measures.Measure")
         options = {key: value for key, value in measure.items() if key != "from"}
         entry = {**entry, "measure": _checked(made, options, where, "measure.")}
     claim = _checked(Claim, entry, where)
@@ -185,15 +183,6 @@ def _read_claim(entry: Mapping[str, Any], path: Path, trust: bool) -> Claim:
         planned = math.ceil(claim.accepted_range[1]) if math.isfinite(claim.accepted_range[1]) else 1
         return claim.model_copy(update={"measure": claim.measure.model_copy(update={"planned": planned})})
     return claim
-
-
-@contextmanager
-def prefixed(text: str) -> Iterator[None]:
-    """Put ``text`` before the message of a `UserError`."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{text}{error}") from error
 
 
 def _checked(model: type[Model], options: Mapping[str, Any], where: str, prefix: str = "") -> Model:

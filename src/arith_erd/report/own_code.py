@@ -15,13 +15,11 @@ from types import ModuleType
 from typing import Any
 
 from .. import bundled
-from ..errors import UserError, first_line
+from ..errors import UserError, bad_value, first_line
 from ..system.signals import exits_are_errors
 
-_files: set[str] = set()
 
-
-def named_in_file(name: str, claims_file: Path, trust: bool, expected: str = "") -> Any:
+def named_in_file(key: str, name: str, claims_file: Path, trust: bool, expected: str = "") -> Any:
     """What ``FILE.py:NAME`` names, of a file in the folder of ``claims_file``.
 
     Raises:
@@ -30,12 +28,14 @@ def named_in_file(name: str, claims_file: Path, trust: bool, expected: str = "")
     file, colon, attribute = name.partition(":")
     path = claims_file.resolve().parent / file
     if not colon or Path(file).name != file or path.suffix != ".py":
-        raise UserError(f"{name}: expected {expected}FILE.py:NAME, of a Python file beside {claims_file.name}")
+        raise bad_value(key, name, f"{expected}FILE.py:NAME, of a Python file beside {claims_file.name}")
     if not (trust or path.parent == bundled.PAPER.resolve()):
-        raise UserError(f"{name}: {file} is code that would run; --trust allows it")
-    if not hasattr(module := _module(path), attribute):
-        raise UserError(f"{name}: {path} has no {attribute}")
-    return getattr(module, attribute)
+        raise UserError(f"{key}={name}: {file} is code that would run; --trust allows it")
+    try:
+        return getattr(_module(path), attribute)
+    except Exception as error:
+        accepted = f"a Python file that can be imported, and has {attribute}"
+        raise UserError(f"{key}={name}: {first_line(error)}; expected {accepted}") from error
 
 
 @contextmanager
@@ -45,9 +45,9 @@ def errors_of_own_code(made: object, where: str) -> Iterator[None]:
         with exits_are_errors():
             yield
     except Exception as error:
-        file = type(made).__module__
+        file = type(made).__module__  # the path of the file, or the name of a module of the package
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        if isinstance(error, UserError) or file not in _files:
+        if isinstance(error, UserError) or not file.endswith(".py"):
             raise
         raise UserError(f"{where}: {first_line(error)}" + (f" ({file}, line {lines[-1]})" if lines else "")) from error
 
@@ -56,11 +56,7 @@ def errors_of_own_code(made: object, where: str) -> Iterator[None]:
 def _module(path: Path) -> ModuleType:
     spec: Any = importlib.util.spec_from_file_location(str(path), path)
     module = importlib.util.module_from_spec(spec)
-    _files.add(str(path))
     sys.modules[module.__name__] = module  # where pydantic looks for the names of annotations
-    try:
-        with exits_are_errors():
-            spec.loader.exec_module(module)
-    except Exception as error:
-        raise UserError(f"{path}: {first_line(error)}; expected a Python file that can be imported") from error
+    with exits_are_errors():
+        spec.loader.exec_module(module)
     return module

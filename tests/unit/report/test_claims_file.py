@@ -61,10 +61,7 @@ def test_printed_command_names_the_folder_that_was_read() -> None:
         ({"tolerance": None}, "expected a tolerance or a bound"),
         ({"make": "nothing"}, "make=nothing: expected appendixA"),
         ({"same_as": "fig1-add"}, "expected same_as: a claim that is counted itself"),
-        (
-            {"measure": {"from": "guess"}},
-            "measure.from=guess: expected metrics, summary, epochs_to, probe, or FILE.py:NAME",
-        ),
+        ({"measure": {"from": "guess"}}, "from=guess: expected metrics, summary, epochs_to, probe, or FILE.py:NAME"),
         ({"measure": {"from": "summary", "column": "x", "epoc": 5, "runs": {"task": "add"}}}, "measure.epoc=5: Extra"),
         ({"measure": {"from": "summary", "column": "x", "runs": {}}}, "expected measure.runs: a task"),
     ],
@@ -87,7 +84,7 @@ def test_wrong_entry_is_refused_in_one_line(tmp_path: Path, change: dict, says: 
         ("Gap = 1", "Gap: expected a subclass of arith_erd.report.measures.Measure"),
         ("import nowhere", "No module named 'nowhere'"),
         ("raise SystemExit", "expected a result, or an error"),
-        ("", "own.py has no Gap"),
+        ("", "has no attribute 'Gap'; expected a Python file that can be imported, and has Gap"),
         ("class Gap(Measure):\n  by: int", "measure.by="),
         ("class Gap(Measure):\n  def value(self, data, replicas):\n    return replicas['x']", "own.py, line 4)"),
     ],
@@ -190,8 +187,8 @@ def test_damaged_run_is_named_and_the_others_count(synthetic, tmp_path, name: st
 
 def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic, tmp_path) -> None:
     run = synthetic.run(seeds="0-1")
-    first = shutil.copytree(synthetic.correlations(run.path, (0, 1)).parent, run.path / "probes" / "a") / "probe.json"
-    path = synthetic.correlations(synthetic.root, (0,), "distance_correlation-add").with_name("probe.json")
+    first = shutil.copytree(synthetic.measured(run.path, (0, 1)).parent, run.path / "probes" / "a") / "probe.json"
+    path = synthetic.measured(synthetic.root, (0,), "distance_correlation-add").with_name("probe.json")
     synthetic.discontinuity("mul").with_name("figure.png").touch()
     synthetic.probe(synthetic.root, "dataset-mul", pd.DataFrame({"prompt": ["0000011"], "answer": [0]}))
     found = read(synthetic)
@@ -218,7 +215,7 @@ def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic, tmp_
 def test_probe_without_a_readable_table_or_description_is_named(synthetic, text: str | None) -> None:
     run = synthetic.run(seeds="0")
     synthetic.probe(run.path, "amnesic", pd.DataFrame({"site": ["dec.3"]}))
-    description = synthetic.correlations(run.path, (0,)).with_name("probe.json")
+    description = synthetic.measured(run.path, (0,)).with_name("probe.json")
     description.unlink()
     if text is not None:
         description.write_text(text)
