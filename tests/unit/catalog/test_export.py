@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
-from safetensors.torch import save_file
 
 from arith_erd.catalog.export import push_to_hub, save_pretrained, to_hooked_transformer
 from arith_erd.catalog.loading import load_pretrained, load_run
@@ -133,9 +132,6 @@ def test_weights_are_tensors_only(saved: Path) -> None:
     state = dict(load_pretrained(saved).network.state_dict())
     torch.save(state, saved / "model.safetensors")
     with pytest.raises(UserError, match="damaged, or more than tensors"):
-        load_pretrained(saved)
-    save_file(state | {"more": torch.ones(1)}, saved / "model.safetensors")
-    with pytest.raises(UserError, match=r"weights do not fit config\.json: more"):
         load_pretrained(saved)
     (saved / "model.safetensors").unlink()
     with pytest.raises(UserError, match="No such file"):

@@ -35,12 +35,6 @@ def logits(model) -> torch.Tensor:
     return model.run(model.task.examples())
 
 
-def test_provenance_prints_on_a_line(trained_pack):
-    printed = repr(load_run(trained_pack.path).provenance)
-    assert "RandomSplit(" in printed
-    assert len(printed) < 120
-
-
 @pytest.mark.parametrize(("index", "seed"), [(0, 3), (1, 5)])
 def test_loaded_network_is_the_trained_replica_and_has_its_reported_accuracy(trained_pack, index, seed):
     model = load_run(trained_pack.path, seed)
@@ -138,8 +132,6 @@ def test_weights_under_our_own_names_load_from_a_file(suffix, tmp_path):
     (save_file if suffix == ".safetensors" else torch.save)(network.state_dict(), path)
     loaded = load_weights(path, Add(bits=3), make).network
     assert all(torch.equal(p, q) for p, q in zip(network.parameters(), loaded.parameters(), strict=True))
-    with pytest.raises(UserError, match="weights do not fit model= and task=: "):
-        load_weights(path, Add(bits=3), partial(Transformer, 7, 4, d_model=32, num_heads=2, num_layers=1))
 
 
 def test_finished_runs_are_found_by_name_and_seed_and_others_refused(trained_pack: Run) -> None:

@@ -14,12 +14,14 @@ from arith_erd.interp.das_controls import ControlledDAS
 KINDS = [(kind, model) for kind, models in NULLS.items() for model in models]
 
 
-def test_zoo_has_a_hundred_null_networks_of_five_bits_with_names_of_their_own():
-    nulls = [one for one in ae.zoo(nulls=True) if one.origin == "null"]
-    assert [one.algorithm for one in nulls] == ["none"] * len(nulls)
-    assert len({(one.name, one.seed) for one in nulls}) == len(nulls)
-    assert Counter(one.name[0] for one in nulls) == {"5": 100, "7": 20}
-    assert ae.zoo() == [one for one in ae.zoo(nulls=True) if one.origin != "null"]
+def test_zoo_has_several_kinds_of_both_algorithms_and_a_hundred_null_networks_of_five_bits():
+    networks = ae.zoo(nulls=True)
+    assert len({(one.name, one.seed) for one in networks}) == len(networks)
+    kinds = Counter(algorithm for _, algorithm in {(one.kind, one.algorithm) for one in networks})
+    assert kinds == {"sum": 3, "carries": 5, "none": 3}
+    nulls = [one for one in networks if one.origin == "null"]
+    assert Counter((one.name[0], one.algorithm) for one in nulls) == {("5", "none"): 100, ("7", "none"): 20}
+    assert ae.zoo() == [one for one in networks if one.origin != "null"]
 
 
 @pytest.mark.parametrize(("kind", "model"), KINDS)
@@ -46,10 +48,9 @@ def test_table_is_right_and_interchanges_of_anything_but_the_answer_are_at_chanc
     model, task = make_null("table", "nanogpt", 5, 0), ae.Add(5)
     assert model.accuracy() == 1
     config = DASConfig(num_train=64, num_validation=64, num_test=256, steps=5, batch_size=64)
-    for variable, position in (("sum", None), ("carry", 2)):
-        for site in ("dec.1", "dec.2"):
-            search = ControlledDAS(model, ae.CausalModel(task), site, position, config)
-            assert search.score(variable, 1) == pytest.approx(0.5, abs=0.06)
+    for variable, site, position in (("sum", "dec.1", None), ("carry", "dec.2", 2)):
+        search = ControlledDAS(model, ae.CausalModel(task), site, position, config)
+        assert search.score(variable, 1) == pytest.approx(0.5, abs=0.06)
     base, source = task.examples(np.arange(32), np.arange(32)[::-1]), task.examples(np.arange(32), np.arange(32))
     _, cache = model.run_with_cache(source, ["dec.3"])
     answer = model.run(base, [ae.Replace("dec.3", None, cache["dec.3"])]).argmax(-1)

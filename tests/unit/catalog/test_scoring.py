@@ -8,14 +8,7 @@ import pandas as pd
 import pytest
 
 import arith_erd as ae
-from arith_erd.catalog.scoring import (
-    SCORE_COLUMNS,
-    add_verdicts,
-    board,
-    names_by_threshold,
-    score_row,
-    zoo,
-)
+from arith_erd.catalog.scoring import SCORE_COLUMNS, add_verdicts, board, names_by_threshold, score_row, zoo
 from arith_erd.errors import UserError
 
 
@@ -62,7 +55,7 @@ def test_what_only_marks_a_kind_is_not_rewarded():
 def test_noise_names_few_nulls_and_is_right_in_half_of_the_networks_of_each_parity():
     """It draws both terms at random. `test_methods` has its AUC."""
     rng, named, found = np.random.default_rng(1), [], []
-    for i in range(30):
+    for i in range(12):
         known = table(*(rng.normal(size=24), f"noise {i}", rng.normal(size=24)))
         rows = pd.concat([known, null_rows(*rng.normal(size=(2, 160)), f"noise {i}")], ignore_index=True)
         verdicts = add_verdicts(rows)
@@ -153,13 +146,6 @@ def test_networks_without_a_known_algorithm_are_named_and_neither_fix_nor_count(
     assert found["right"][:24].tolist() == add_verdicts(rows)["right"].tolist() == [1] * 24
 
 
-def test_references_have_several_kinds_of_both_algorithms():
-    networks = zoo()
-    assert len({(one.name, one.seed) for one in networks}) == len(networks)
-    kinds = {(one.name, one.algorithm) for one in networks}
-    assert [sum(x == algorithm for _, x in kinds) for algorithm in ("sum", "carries")] == [3, 5]
-
-
 def test_trained_network_counts_if_it_is_right_everywhere_and_follows_its_variables(tmp_path):
     """Seed 0 does; seed 1 misses an interchange at one token, seed 2 an answer."""
     variables = "{prefix: {site: answer}, carry: {site: dec.2, dims: [0, 7]}, xor: {site: dec.2, dims: [8, 15]}}"
@@ -194,7 +180,5 @@ def test_how_to_page_runs_as_printed(root, monkeypatch):
 
 def test_a_method_that_names_something_else_is_refused():
     for wrong in ("lookup", ["sum"]):
-        with pytest.raises(
-            UserError, match=r"^<lambda>: returned .* for erd; expected a number, a pair of them, sum or"
-        ):
+        with pytest.raises(UserError, match=r"^<lambda>: returned .* for erd; expected a number, a pair of them, sum"):
             ae.score_method(lambda model, wrong=wrong: wrong, zoo()[0])

@@ -25,7 +25,7 @@ def scored(scores: np.ndarray) -> pd.DataFrame:
 
 def test_interval_of_the_area_holds_one_half_for_noise():
     rng = np.random.default_rng(1)
-    areas = [area_under_curve(scored(rng.normal(size=24)), 200) for _ in range(100)]
+    areas = [area_under_curve(scored(rng.normal(size=24)), 200) for _ in range(40)]
     assert np.mean([low <= 0.5 <= high for _, low, high in areas]) > 0.8  # three kinds of each: a narrow bootstrap
     assert area_under_curve(scored(np.arange(24)[::-1]))[0] == 1
 
@@ -52,6 +52,7 @@ def one_layer(monkeypatch):
     monkeypatch.setattr(methods, "MAX_LEARNED_RANK", 2)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("method", ["DAS, learned rank", "DAS, non-linear"])
 def test_searches_name_the_algorithm_of_networks_written_by_hand_and_abstain_from_an_untrained_one(one_layer, method):
     networks = {

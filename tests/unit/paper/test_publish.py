@@ -10,7 +10,7 @@ def test_finished_runs_are_kept_with_the_weights_of_seed_0_and_without_paths(tmp
     synthetic = Synthetic(tmp_path / "runs")
     run, results = synthetic.run(seeds="0-2"), tmp_path / "results"
     synthetic.run("task=mul", seeds="0", epochs=5, reach=None, final=0.1, finished=False)
-    synthetic.correlations(run.path, range(3))
+    synthetic.measured(run.path, range(3))
     for seed in (0, 1):
         run.weights_file(seed).parent.mkdir(exist_ok=True)
         run.weights_file(seed).write_bytes(b"0" * 100)

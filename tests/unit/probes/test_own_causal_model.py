@@ -63,25 +63,17 @@ def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(p
     with isolate_rng():
         run = train(*net, *loss, "model.loss.causal_model=mine.parts.halves")
     assert set(pd.read_csv(run.tokens_file)["split"]) == {"train", "val", "low"}
+    own, small = "probe.causal_model=mine.parts.Halves", ("probe.num_train=32", "probe.steps=2", "probe.num_controls=2")
     for probe, *options in (
         ("interchange", "probe.variable=[low,high]", "probe.num_examples=8"),
-        (
-            "subspaces",
-            "probe.variable=low",
-            "probe.site=dec.1",
-            "probe.num_train=32",
-            "probe.steps=2",
-            "probe.num_controls=2",
-        ),
+        ("subspaces", "probe.variable=low", "probe.site=dec.1", *small),
         ("dose", "probe.delta=1", "probe.num_examples=8"),
     ):
         ask = ("probe.py", f"probe={probe}", f"run={run.path}", *options)
-        own = "probe.causal_model=mine.parts.Halves"
         asked = main(*ask, own, "trust=[mine]")
         assert asked.returncode == 0, asked.stderr
         (result,) = run.path.joinpath("probes").glob(f"{probe}-*/rows.csv")
-        rows = pd.read_csv(result)
-        assert {"interchange": "iia_low" in rows, "subspaces": "variable" in rows, "dose": len(rows)}[probe]
+        assert len(pd.read_csv(result))
     class_spec._trusted_packages.clear()
     refused = main(*ask, own)
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)

@@ -110,16 +110,10 @@ class Synthetic:
         (target / "probe.json").write_text(json.dumps({"name": probe, "columns": columns, "settings": settings}))
         return target / "rows.csv"
 
-    def correlations(self, folder: Path, seeds: Sequence[int], name: str = "distance_correlation") -> Path:
-        (measured,) = MEASURED.glob("distance_correlation-add-*/rows.csv")
-        rows = pd.concat([pd.read_csv(measured).assign(seed=seed) for seed in seeds])
-        return self.probe(folder, name, rows)
-
-    def erasures(self, folder: Path, seeds: Sequence[int], name: str = "amnesic") -> Path:
-        (measured,) = MEASURED.glob("amnesic-add-*/rows.csv")
-        return self.probe(
-            folder, name, pd.concat([pd.read_csv(measured).assign(seed=seed, seq_acc_before=1.0) for seed in seeds])
-        )
+    def measured(self, folder: Path, seeds: Sequence[int], name: str = "distance_correlation", **values: float) -> Path:
+        """The rows of a probe of the authors' weights, as if they were those of these seeds, with some other values."""
+        (path,) = MEASURED.glob(f"{name.partition('-')[0]}-add-*/rows.csv")
+        return self.probe(folder, name, pd.concat([pd.read_csv(path).assign(seed=seed, **values) for seed in seeds]))
 
     def discontinuity(self, task: str = "add", options: dict[str, Any] | None = None) -> Path:
         """``probe=discontinuity`` of a task, which needs no run; the cell in the middle is as the paper prints it."""

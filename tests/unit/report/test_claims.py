@@ -37,7 +37,7 @@ def test_accuracy_is_the_median_of_the_last_ten_epochs_of_each_seed(synthetic) -
 
 def test_verdict_follows_summaries_and_rows_of_probes(synthetic) -> None:
     run = synthetic.run(summary={"val_mae": 0.01})
-    path = synthetic.erasures(run.path, range(5))
+    path = synthetic.measured(run.path, range(5), "amnesic", seq_acc_before=1.0)
     assert [one(synthetic, name).verdict for name in ("add-mae", "appD-before")] == ["reproduced"] * 2
     (run.path / "summary.json").write_text(json.dumps(run.summary()).replace('"val_mae": 0.01', '"val_mae": 3.0'))
     pd.read_csv(path).assign(seq_acc_before=0.4, probe_error_before=0.01).to_csv(path, index=False)

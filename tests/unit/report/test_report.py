@@ -1,7 +1,10 @@
 """``python -m arith_erd.report``: from a folder of runs, whatever is in it, to a report."""
 
 import re
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -41,25 +44,6 @@ def test_miniature_is_judged_by_its_own_claims(synthetic, tmp_path: Path, capsys
     assert "paper/scripts/mini.sh" in capsys.readouterr().out
 
 
-def test_half_finished_and_damaged_runs_are_reported_and_probes_linked(synthetic, tmp_path: Path, capsys) -> None:
-    half = synthetic.run(epochs=30, finished=False)
-    explorer = half.path / "probes" / "explorer" / "explorer.html"
-    explorer.parent.mkdir(parents=True)
-    explorer.write_text("<p>watch")
-    explorer.with_name("figure.png").touch()
-    bad = synthetic.run("task=mul", seeds="0")
-    (bad.path / "summary.json").write_text("{")
-    main([str(synthetic.root), "--out", str(tmp_path / "report")])
-    printed = capsys.readouterr().out
-    assert f"unfinished: {half.name}: epoch 30 of 60" in printed
-    assert f"left out: {bad.name}: summary.json" in printed
-    page = (tmp_path / "report" / "index.html").read_text()
-    assert f"{half.name}: epoch 30 of 60" in page
-    assert bad.name in page
-    (link,) = re.findall(f'<a href="([^"#]*)">{half.name}/probes/explorer</a>', page)
-    assert (tmp_path / "report" / link).resolve() == explorer
-
-
 @pytest.mark.parametrize(
     ("runs", "out", "says"),
     [("nowhere", "report", "nowhere: no such folder"), ("runs", "file/report", "--out="), ("runs", "", "--out=''")],
@@ -76,18 +60,36 @@ def test_unreadable_or_unwritable_folders_are_one_line(tmp_path: Path, capsys, r
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """One run with markup for its device, and the report of it. Folders of runs and of the report."""
-    folder = tmp_path_factory.mktemp("small")
-    run = Synthetic(folder / "runs").run("model=nanogpt", seeds="0-2")  # of one figure only
-    summary = run.path / "summary.json"
-    summary.write_text(summary.read_text().replace("a CPU, 1 thread", "<script>alert(1)</script>"))
-    build([folder / "runs"], folder / "report")
-    return folder / "runs", folder / "report"
+def small(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """A run with markup for its device, half a run with an explorer, and a damaged one; and the report of them."""
+    folder, printed = tmp_path_factory.mktemp("small"), StringIO()
+    runs, report = Synthetic(folder / "runs"), folder / "report"
+    run = runs.run("model=nanogpt", seeds="0-2")  # of one figure only
+    run.summary_file.write_text(run.summary_file.read_text().replace("a CPU, 1 thread", "<script>alert(1)</script>"))
+    half, bad = runs.run(epochs=30, finished=False), runs.run("task=mul", seeds="0")
+    explorer = half.path / "probes" / "explorer" / "explorer.html"
+    explorer.parent.mkdir(parents=True)
+    explorer.write_text("<p>watch")
+    explorer.with_name("figure.png").touch()
+    bad.summary_file.write_text("{")
+    with redirect_stdout(printed):
+        main([str(runs.root), "--out", str(report)])
+    page = (report / "index.html").read_text()
+    return SimpleNamespace(runs=runs.root, report=report, half=half, bad=bad, page=page, printed=printed.getvalue())
+
+
+def test_half_finished_and_damaged_runs_are_reported_and_probes_linked(small) -> None:
+    half, page = small.half, small.page
+    assert f"unfinished: {half.name}: epoch 30 of 60" in small.printed
+    assert f"left out: {small.bad.name}: summary.json" in small.printed
+    assert f"{half.name}: epoch 30 of 60" in page
+    assert small.bad.name in page
+    (link,) = re.findall(f'<a href="([^"#]*)">{half.name}/probes/explorer</a>', page)
+    assert (small.report / link).resolve() == half.path / "probes" / "explorer" / "explorer.html"
 
 
 def test_page_loads_nothing_and_takes_nothing_in_a_run_for_html(small) -> None:
-    page = (small[1] / "index.html").read_text()
+    page = small.page
     addresses = re.findall(r'(?:\s(?:src|srcset|poster|data)|<link[^>]* href)="([^"]*)"', page)
     assert addresses
     assert all(address.startswith("data:") for address in addresses)
@@ -101,7 +103,7 @@ def test_page_loads_nothing_and_takes_nothing_in_a_run_for_html(small) -> None:
 
 @pytest.mark.slow
 def test_report_is_deterministic_and_removes_stale_files(small, tmp_path: Path) -> None:
-    runs, first = small
+    runs, first = small.runs, small.report
     build([runs], tmp_path)
     files = [path.relative_to(first) for path in first.rglob("*") if path.is_file()]
     assert Path("figures/figE7.svg") in files

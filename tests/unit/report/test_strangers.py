@@ -31,11 +31,11 @@ def spoken(synthetic, text: str) -> None:
     run.finish(summary)
     config = put(run.config(), "model.optimizer.lr", text.encode(errors="replace").decode())
     (run.path / "config.yaml").write_text(json.dumps(config))  # which is YAML too
-    path = synthetic.correlations(root, (0,), "distance_correlation-add")
+    path = synthetic.measured(root, (0,), "distance_correlation-add")
     rewrite(path, lambda rows: rows.assign(stack=text, level=text))
     schema = json.loads(path.with_name("probe.json").read_text()) | {"name": text}
     path.with_name("probe.json").write_text(json.dumps(schema))
-    path = synthetic.erasures(root, (0,), "amnesic-add")
+    path = synthetic.measured(root, (0,), "amnesic-add")
     rewrite(path, lambda rows: rows.assign(concept=text, method=text))
     mine = run.path / "probes" / name
     mine.mkdir(parents=True)

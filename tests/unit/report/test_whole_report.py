@@ -51,17 +51,12 @@ def whole_report(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Simple
 
 
 @pytest.mark.slow
-def test_every_figure_is_there_and_its_files_are_light(whole_report) -> None:
+def test_every_figure_is_there_and_light_and_has_the_papers_numbers(whole_report) -> None:
     drawn = whole_report.figures
     assert tuple(drawn) == PAPERS
-    assert all(figure is not None for figure in drawn.values())
-    for file in (whole_report.out / "figures").iterdir():
-        assert 5_000 < file.stat().st_size < 300_000, file.name
-
-
-@pytest.mark.slow
-def test_the_papers_numbers_are_marked(whole_report) -> None:
-    drawn = whole_report.figures
+    sizes = [file.stat().st_size for file in (whole_report.out / "figures").iterdir()]
+    assert len(sizes) == 20
+    assert 5_000 < min(sizes) < max(sizes) < 300_000
     for ax, numbers in zip(drawn["fig3"].axes, ((1.0, 1.0, 0.937), (0.989, 0.975, 0.943)), strict=True):
         assert [line.get_ydata()[0] for line in ax.lines if line.get_marker() == "D"] == list(numbers)
     never = {text.get_text() for ax in drawn["table3"].axes for text in ax.texts}
@@ -111,14 +106,9 @@ def test_curves_come_from_finished_runs_that_got_there_and_keep_their_ends(synth
 
 
 @pytest.mark.slow
-def test_everything_is_written(whole_report) -> None:
-    out, found, results = whole_report.out, whole_report.found, whole_report.results
-    for name in ("claims.md", "claims.csv", "runs.csv", "index.html"):
-        assert (out / name).stat().st_size > 1000
-    assert len(list((out / "figures").iterdir())) == 20
-    runs = pd.read_csv(out / "runs.csv")
-    assert len(runs) == len(found.replicas)
-    assert {"run", "seed", "val_seq_acc", "device", "torch", "commit", "finished", "unpublished_settings"} <= set(runs)
+def test_tables_and_page_are_written_and_the_page_counts_verdicts(whole_report) -> None:
+    out, results = whole_report.out, whole_report.results
+    assert len(pd.read_csv(out / "runs.csv")) == len(whole_report.found.replicas)
     page = (out / "index.html").read_text()
     for verdict in {result.verdict for result in results}:  # the filter counts results alone, not repeated facts
         number = sum(result.verdict == verdict and result.claim.counted for result in results)
