@@ -1,6 +1,5 @@
 """What a figure shows: curves over epochs, pixels, and intervals that stay within their measure."""
 
-import io
 import re
 from itertools import product
 
@@ -30,24 +29,20 @@ def test_intervals_stay_within_their_unit(unit: str, shares: list[float]) -> Non
     assert all(scale * low <= end <= scale * high for end in ends)
 
 
-def test_figure_in_few_colours_looks_the_same_each_time(tmp_path) -> None:
+def test_figure_in_few_colours_looks_like_the_one_in_all(tmp_path) -> None:
     """A line, a band that one can see through, and every shade of a colour map."""
     figure, (curves, shades) = subplots(4, 3, 1, 2)
     x = np.linspace(0, 6, 50)
     curves.plot(x, np.sin(x))
     curves.fill_between(x, np.sin(x) - 0.2, np.sin(x) + 0.2, alpha=0.2)
     shades.imshow(x.reshape(5, 10), cmap=colormaps["Blues"])
-    plain = io.BytesIO()
-    figure.savefig(plain, format="png")
-    one, two = tmp_path / "one", tmp_path / "two"
-    for path in (one, two):
-        save_png(figure, path)
-    assert one.read_bytes() == two.read_bytes()
-    ours, theirs = (np.asarray(Image.open(file).convert("RGB"), dtype=int) for file in (one, plain))
-    assert ours.shape == theirs.shape == (390, 520, 3)
+    few, all_colours = tmp_path / "few", tmp_path / "all"
+    save_png(figure, few)
+    figure.savefig(all_colours, format="png")
+    ours, theirs = (np.asarray(Image.open(file).convert("RGB"), dtype=int) for file in (few, all_colours))
     assert np.abs(ours - theirs).mean() < 0.5  # of 255
     assert np.abs(ours - theirs).max() < 32
-    assert one.stat().st_size < plain.getbuffer().nbytes / 2
+    assert few.stat().st_size < all_colours.stat().st_size / 2
 
 
 def test_a_readers_own_settings_of_matplotlib_change_no_figure(tmp_path) -> None:

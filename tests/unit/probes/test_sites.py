@@ -140,8 +140,10 @@ def test_large_tables_are_sampled_and_said_so_and_several_lengths_or_no_names_re
         (lambda: ae.probe("dataset", task=Add(20)), ".* examples; probe=dataset needs one length, and fewer"),
         (lambda: ae.probe("ceilings", task=Add(20)), ".* examples; probe=ceilings needs one length, and fewer"),
         (lambda: ae.probe("logit_lens", hooked(named(["q", "r"]))), "2 prompt_names for 5 tokens; expected one"),
-        (lambda: ae.probe("logit_lens", hooked(named(["q"] * 5))), "q names two tokens; expected a distinct name"),
-        (lambda: ae.probe("logit_lens", hooked(named(["p", "q", "r0", "s", "t"]))), "r0 names two tokens"),
+        (
+            lambda: ae.probe("logit_lens", hooked(named(["p", "q", "r0", "s", "t"]))),
+            "r0 names two tokens; expected a",
+        ),
         (lambda: ae.probe("logit_lens", hooked(Add(3, min_bits=1))), "has operands of 1 to 3 bits; expected one"),
         (lambda: ae.probe("logit_lens", hooked(Unnamed(2))), UNNAMED),
     ):
@@ -188,14 +190,9 @@ class Reversed(Add):
         return super().completion(operands, answer)[:, ::-1]
 
 
-class ReversedTwice(Reversed, Backwards):
-    """Keeps the names of a class that writes in another order."""
-
-
-@pytest.mark.parametrize("task", [Reversed(2), ReversedTwice(2)])
-def test_tokens_without_names_are_refused_wherever_a_name_is_looked_up(task):
+def test_tokens_without_names_are_refused_wherever_a_name_is_looked_up():
     """Names of the default order would score, replace or decode the wrong digit."""
-    model = hooked(task)
+    model = hooked(task := Reversed(2))
     adder = ae.CausalModel(task)
     pairs = ae.CounterfactualDataset.sample(adder, vary="carry", n=8)
     for ask in (
