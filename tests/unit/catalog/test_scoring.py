@@ -45,13 +45,6 @@ def test_scores_of_a_kind_never_move_the_threshold_that_names_it(kind: str):
         assert add_verdicts(moved)["named"][index] == before[index]
 
 
-def test_what_only_marks_a_kind_is_not_rewarded():
-    """A score that knows the kinds and nothing of algorithms: halves by seed would call it right everywhere."""
-    kinds = np.repeat([0.0, 3.0, 1.0, 2.0, 5.0, 4.0], 4)  # sum 0, sum 1, sum 2, carries 0, ..
-    found = add_verdicts(table(kinds))
-    assert found["right"].mean() <= 0.5
-
-
 def test_noise_names_few_nulls_and_is_right_in_half_of_the_networks_of_each_parity():
     """It draws both terms at random. `test_methods` has its AUC."""
     rng, named, found = np.random.default_rng(1), [], []

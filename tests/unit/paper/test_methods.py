@@ -11,10 +11,10 @@ import arith_erd as ae
 from arith_erd.catalog.scoring import SCORE_COLUMNS, add_verdicts, score_row, zoo
 from arith_erd.errors import UserError
 from arith_erd.interp.patching import patched_runs
-from arith_erd.models import NanoGPT
 from paper.studies import methods
 from paper.studies.methods import area_under_curve
 from tests.unit.interp.toys import InDirections, OneNumber
+from tests.unit.probes.small import untrained
 
 
 def scored(scores: np.ndarray) -> pd.DataFrame:
@@ -38,11 +38,6 @@ def test_area_of_one_algorithm_alone_is_refused():
 TASK = ae.Add(4)
 
 
-def null() -> ae.Hooked:
-    torch.manual_seed(0)
-    return ae.Hooked(NanoGPT(TASK.prompt_length, TASK.width, d_model=16, num_heads=2, num_layers=2), task=TASK)
-
-
 @pytest.fixture
 def one_layer(monkeypatch):
     """The layer of the toys, which are written by hand, is their last. They need shorter searches."""
@@ -58,7 +53,7 @@ def test_searches_name_the_algorithm_of_networks_written_by_hand_and_abstain_fro
     networks = {
         "carries": ae.Hooked(InDirections(TASK), task=TASK),
         "sum": ae.Hooked(OneNumber(TASK), task=TASK),
-        "abstains": null(),
+        "abstains": untrained(TASK, ae.NanoGPT),
     }
     line = [score_row(methods.METHODS[method], zoo()[0], model) for model in networks.values()]
     rows = pd.DataFrame(line, columns=SCORE_COLUMNS).assign(method=method, kind=[*networks], algorithm=[*networks])

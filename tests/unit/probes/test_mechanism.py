@@ -1,20 +1,12 @@
 """The profile of a network whose algorithm is known names it, and says what it knows and where it cannot know."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from arith_erd.catalog.loading import load_references
 from arith_erd.interp.algorithms import ALGORITHMS
-from arith_erd.mechanism.profile import (
-    NO_VERDICT,
-    STEERING_STEPS,
-    UNCALIBRATED,
-    BitResponse,
-    NetworkProfile,
-    ResponseProfile,
-)
+from arith_erd.mechanism.profile import NO_VERDICT, UNCALIBRATED, BitResponse, NetworkProfile, ResponseProfile
 from arith_erd.mechanism.signature import measure_signature
 from arith_erd.models import NanoGPT
 from arith_erd.plots.tables import column_kinds, summary_table
@@ -63,8 +55,9 @@ def test_own_causal_model_that_a_network_does_not_run_expects_fewer_of_its_answe
 
 def test_profile_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
     probe = Mechanism([untrained(Mul(3), NanoGPT)], num_examples=64, num_steered=64)
-    measured(probe)
+    table = probe.table(measured(probe))
     assert (probe.profile.verdict, probe.profile.calibrated) == ("undecided", False)
+    assert table["nearest (fits up to 1)"].tolist() == ["none is known"]
     assert NO_VERDICT in probe.summary()[0]
     assert UNCALIBRATED in probe.notes()
 
@@ -83,13 +76,3 @@ def test_profile_says_what_is_followed_and_needed() -> None:
         "Steering: bits 2-3 follow an inverted carry (bit 1 not measured); no bit follows a shifted sum.",
     ]
     assert "seed 0: no algorithm is near" in profile.notes()
-
-
-def test_what_is_not_known_is_said_in_words() -> None:
-    """A multiplication has no verdict and no carries."""
-    bit = BitResponse(1, None, None, dict.fromkeys(STEERING_STEPS))
-    nothing = replace(PROFILE, distance=None, nearest=None, distances={}, bits=(bit,))
-    profile = ResponseProfile("mul", 3, (nothing,))
-    assert profile.table()["nearest (fits up to 1)"].tolist() == ["none is known"]
-    assert profile.summary()[1].startswith("Prefix: random tokens before a bit change not measured;")
-    assert profile.summary()[2] == "Steering: an inverted carry was not measured; a shifted sum was not measured."
