@@ -157,15 +157,13 @@ def verify_algorithm(answer: Any, model: Hooked) -> Verdict:
 
 def verify_carry(answer: Any, model: Hooked) -> Verdict:
     """The direction is tested; for null, whole activations are, at every layer and position."""
-    pairs, measure = (
-        carry_pairs(model.task, seed=1),
-        partial(ae.interchange_accuracy, model, ae.CausalModel(model.task)),
-    )
+    pairs, adder = carry_pairs(model.task, seed=1), ae.CausalModel(model.task)
     if answer["direction"] is None:
-        best = measure(pairs, sites="all", variable="carry")["accuracy"].max()
+        best = ae.interchange_accuracy(model, adder, pairs, sites="all", variable="carry")["accuracy"].max()
         return best < 0.9, f"the best interchange of a whole activation: {best:.2f}"
     column = torch.tensor(answer["direction"], dtype=torch.float)[:, None]
-    share = measure(pairs, ae.Interchange(answer["site"], "r2", ae.Subspace(column / column.norm())))["accuracy"].item()
+    direction = ae.Interchange(answer["site"], "r2", ae.Subspace(column / column.norm()))
+    share = ae.interchange_accuracy(model, adder, pairs, direction)["accuracy"].item()
     return share >= 0.95, f"interchange accuracy {share:.2f}"
 
 
