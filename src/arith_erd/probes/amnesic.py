@@ -33,8 +33,7 @@ METHODS: dict[str, Callable[[Whitened, Tensor, int], Eraser]] = {
 }
 NUM_CONTROL_EXAMPLES = 1024  # pairs on which random erasures are measured
 TIE_TOLERANCE = 1e-6
-TABLE_COLUMNS = {name: name for name in ("site", "concept", "method")}  # columns of the table, in eighty characters
-TABLE_COLUMNS |= {"variance_removed": "variance", "probe_error_after": "error", "seq_acc_after": "accuracy"}
+TABLE_COLUMNS = {"variance_removed": "variance", "probe_error_after": "error", "seq_acc_after": "accuracy"}
 TABLE_COLUMNS |= {"control_variance_mean": "random", "control_signs_mean": "flipped"}
 CONTROL_STYLES = {
     "control_rank": (GREY, "random directions, same rank"),
@@ -168,7 +167,7 @@ class Amnesic(NetworkProbe):
         return [LINEARITY_NOTE, PAPER_NOTE] if self.task.name == "add" and "value" in self.concepts else []
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return super().table(rows[["seed", *TABLE_COLUMNS]]).rename(columns=TABLE_COLUMNS)
+        return super().table(rows[["seed", "site", "concept", "method", *TABLE_COLUMNS]]).rename(columns=TABLE_COLUMNS)
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         networks = all(isinstance(model.network, Transformer) for model in self.models)

@@ -69,16 +69,12 @@ class VariablePatching(NetworkProbe):
         bases = rng.integers(self.task.size, size=self.num_examples or self.task.size)
         self.base = model.examples[bases]
         self.drawn = [*self._draw_sources(bases, rng)]
-        no_pair, names = f"none of {len(bases)} bases has a pair with", {name for name, *_ in self.drawn}
-        self.missing = {
-            name: f"{no_pair} {family}" for name, family in self.drawn_families.items() if name not in names
-        }
+        drawn, no_pair = {name for name, *_ in self.drawn}, f"none of {len(bases)} bases has a pair with"
+        self.missing = {name: f"{no_pair} {x}" for name, x in self.drawn_families.items() if name not in drawn}
         wanted = [name for name in own or requested if name in self.drawn_families]
-        if wanted and names.isdisjoint(wanted):
-            key = "probe.families" if own else "probe.variable"
-            raise UserError(
-                f"{key}={wanted[0]}: {self.missing[wanted[0]]}; expected another one, or more probe.num_examples"
-            )
+        if wanted and drawn.isdisjoint(wanted):
+            key, expected = "families" if own else "variable", "another one, or more probe.num_examples"
+            raise UserError(f"probe.{key}={wanted[0]}: {self.missing[wanted[0]]}; expected {expected}")
         if not own:
             alone = "no other variable affects the answer beside it, so there is nothing to keep equal"
             self.missing |= {name: alone for name in requested if name not in self.drawn_families}

@@ -18,14 +18,9 @@ from ..plots.style import BLUE, GREY, INK, ORANGE
 from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, as_list, format_cells, select_sites
 
 CONTROL_COLUMNS = ("iia_random", "iia_random_max", "iia_flipped", "iia_flipped_max", "iia_untrained", "iia_decoy")
-TABLE_COLUMNS = {
-    "iia": "iia",
-    "gap": "gap",
-    "iia_random_max": "random",
-    "iia_flipped_max": "flipped",
-    "iia_untrained": "untrained",
-}
-TABLE_COLUMNS |= {"full_patch": "full patch", "angle_least_squares": "angle LS", "angle_leace": "angle LEACE"}
+TABLE_COLUMNS = {"iia": "iia", "gap": "gap", "iia_random_max": "random", "iia_flipped_max": "flipped"}
+TABLE_COLUMNS |= {"iia_untrained": "untrained", "full_patch": "full patch"}
+TABLE_COLUMNS |= {"angle_least_squares": "angle LS", "angle_leace": "angle LEACE"}
 BAR_STYLES = {
     ("iia_random", "iia_random_max"): (GREY, "random directions: mean to best"),
     ("iia_flipped", "iia_flipped_max"): (ORANGE, "same variance, other signs: mean to best"),
