@@ -78,7 +78,7 @@ class ProbeResult:
         require_writable("folder", folder)
         folder.mkdir(parents=True, exist_ok=True)
         columns = column_kinds(self.rows, self.probe.units)
-        description = {"name": self.name, "columns": columns, "across": self.probe.across, "settings": self.settings}
+        description = {"name": self.name, "columns": columns, "settings": self.settings}
         files: dict[str, str | bytes] = {"rows.csv": self.rows.to_csv(index=False, float_format="%.9g")}
         files["probe.json"] = json.dumps(description, indent=2, default=str) + "\n"  # a causal model becomes text
         files |= {} if self.curves else self.probe.files()

@@ -7,7 +7,6 @@ import pytest
 from arith_erd.catalog.loading import load_references
 from arith_erd.mechanism.profile import NO_VERDICT, UNCALIBRATED, BitResponse, NetworkProfile, ResponseProfile
 from arith_erd.models import NanoGPT
-from arith_erd.plots.tables import column_kinds, summary_table
 from arith_erd.probes.mechanism import CURVE_NAMES, Mechanism
 from arith_erd.tasks import Add, Mul
 from tests.unit.probes.small import measured, untrained
@@ -34,8 +33,6 @@ def test_profile_of_a_reference_names_its_algorithm() -> None:
     distances = rows[rows["test"] == "distance"].set_index("component")["value"]
     assert distances.drop(["user_model", "mixed"]).idxmin() == "prefix_carry"
     assert distances["prefix_carry"] == rows["value"].iloc[0]
-    page = summary_table(rows, column_kinds(rows, {}), probe.across)
-    assert page[["test", "component"]].iloc[0].tolist() == ["verdict", "prefix_carry"]
 
 
 def test_profile_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
