@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -303,15 +304,16 @@ def collect_rows(rows: Iterable[dict[str, Any]], name: str, networks: int) -> li
     seeds = set[Any]()
     console = Console(stderr=True, force_jupyter=False)  # a notebook or a script may have replaced the stream
     started = printed = time.monotonic()
-    with console.status(name) as status:  # which is silent where there is no terminal
+    with console.status(name) if console.is_terminal else nullcontext() as status:
         for row in rows:
             measured.append(row)
             seeds.add(row.get("seed"))
             now, site = time.monotonic(), row.get("site")
             places = [f"{len(seeds) - 1} of {networks} networks done"] * (networks > 1) + [f"at {site}"] * bool(site)
             text = ", ".join([name, *places, f"{len(measured):,} rows after {now - started:.0f} s"])
-            status.update(text)
-            if not console.is_terminal and now - printed >= PROGRESS_INTERVAL:
+            if status:
+                status.update(text)
+            elif now - printed >= PROGRESS_INTERVAL:
                 print(text, file=console.file)
                 printed = now
     return measured

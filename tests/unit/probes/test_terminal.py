@@ -4,6 +4,7 @@ import io
 import sys
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -44,3 +45,9 @@ def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.M
     assert "1 of 2 networks done, at dec.2, 2 rows" in stderr.getvalue()
     erased = stderr.getvalue().endswith("\x1b[2K")
     assert erased == is_terminal
+
+
+@pytest.mark.parametrize("stream", [None, SimpleNamespace(write=len)])
+def test_standard_error_may_be_missing_or_replaced(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert collect_rows([{"seed": 3}], "Dose", 1) == [{"seed": 3}]
