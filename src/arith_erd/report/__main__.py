@@ -22,13 +22,15 @@ def build(
 ) -> tuple[RunData, list[claims.Result]]:
     """Read folders of runs and write ``claims.{md,csv}``, ``runs.csv`` (one row per seed), figures, ``index.html``.
 
-    If a replica is in several folders, the first folder wins. Commands in the report name the folder ``runs_name``, by
-    default the first one.
+    If a replica is in several folders, the first folder wins. Files below ``out`` are replaced one by one; links are
+    not followed. Commands in the report name the folder ``runs_name``, by default the first one.
     """
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder; expected a folder of run directories, such as runs/")
     require_writable("--out", out)
+    if (out / "figures").is_symlink():
+        raise UserError(f"--out={out}: its folder figures is a link; expected a folder, or nothing there yet")
     paper, runs_name = paper or load_paper(), runs_name or folders[0]
     data = collect(folders, paper.setup)
     results = claims.evaluate_claims(paper, data)
