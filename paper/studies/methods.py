@@ -257,7 +257,7 @@ def score_non_linear_das(model: ae.Hooked) -> Terms:
         with own_generator(0):
             flow = ae.CouplingLayers(len(direction.directions), directions=direction.directions)
         longer = replace(search, config=replace(DAS_CONFIG, steps=NON_LINEAR_STEPS))
-        found.append((search, variable, longer.fit_features(train, train, variable, 1, flow)))
+        found.append((search, variable, longer.fit_features(train, variable, 1, flow)))
     return terms_of_searches(found)
 
 

@@ -100,7 +100,7 @@ def fit_das(
     _require_invertible(Features(featurizer, rank), search.activations)
     if not [*featurizer.parameters()]:
         raise UserError("featurizer: has no parameters to train; Features(featurizer, rank) interchanges as it is")
-    return search.fit_features(train, train, variable, rank, featurizer)
+    return search.fit_features(train, variable, rank, featurizer)
 
 
 @dataclass(eq=False)
@@ -139,18 +139,11 @@ class DASSearch:
         candidates = [self.optimise_subspace(batches, rank, start, steps) for start, steps in options]
         return self._best(candidates, validation, variable)
 
-    def fit_features(
-        self,
-        train: CounterfactualDataset,
-        validation: CounterfactualDataset,
-        variable: str,
-        rank: int,
-        featurizer: nn.Module,
-    ) -> Features:
-        """The better one on the validation pairs of an invertible module, trained and as it is."""
+    def fit_features(self, train: CounterfactualDataset, variable: str, rank: int, featurizer: nn.Module) -> Features:
+        """The better one on the same pairs of an invertible module, trained and as it is."""
         batches = self._batches(train, variable)
         candidates = [self.optimise_features(batches, rank, featurizer, steps) for steps in (self.config.steps, 0)]
-        return self._best(candidates, validation, variable)
+        return self._best(candidates, train, variable)
 
     def _batches(self, train: CounterfactualDataset, variable: str) -> list[PairEvaluation]:
         rows = np.array_split(np.arange(len(train)), max(1, len(train) // self.config.batch_size))

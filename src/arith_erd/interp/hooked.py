@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..digits import ZERO, Array
-from ..errors import UserError
+from ..errors import UserError, bad_value, require_type
 from ..models.network import (
     Network,
     greedy_decode,
@@ -27,10 +27,10 @@ from ..models.network import (
 from ..splits import Split
 from ..system.isolation import isolated
 from ..tasks import Examples, Task
-from .forward import ResumedRun, SiteNetwork, record_run, require_layout, run_batch, split_batches
+from .forward import ResumedRun, positions_in_run, resume_from_each, run_batch, run_batches, split_batches
 from .hooks import cache_outputs
 from .interventions import Intervention, as_interventions
-from .sites import SitePositions, expand_sites
+from .sites import SitePositions, expand_sites, require_sites
 
 BATCH_SIZE = 2048
 Inputs = Examples | Sequence[Tensor]
@@ -53,7 +53,7 @@ class Provenance:
     job: Any = field(default=None, repr=False)  # pages of settings
 
 
-class Hooked(SiteNetwork):
+class Hooked:
     """A network with named sites, and the task that it was trained on.
 
     >>> from arith_erd import load_pretrained
@@ -90,14 +90,52 @@ class Hooked(SiteNetwork):
         seed: int = 0,
         provenance: Provenance = Provenance(),
     ) -> None:
-        super().__init__(network, sites, task, name, positions)
-        self.seed, self.provenance = seed, provenance
-        self._is_causal = False  # until it is checked
+        require_type("Hooked: network", network, nn.Module)
+        network = getattr(network, "_orig_mod", network)  # of torch.compile
+        if task is not None:
+            require_type("Hooked: task", task, Task)
+        if sites is None and not callable(getattr(network, "sites", None)):
+            raise UserError(f"Hooked: {type(network).__name__} has no sites(); expected sites={{name: module}}")
+        self.network: Any = network.eval()
+        modules = network.sites() if sites is None else sites  # type: ignore[operator]
+        if not isinstance(modules, Mapping):
+            raise bad_value("sites", modules, "{name: submodule}")
+        submodules = {id(module) for module in network.modules()}
+        if outside := [site for site, module in modules.items() if id(module) not in submodules]:
+            raise UserError(f"sites: {outside[0]}: expected a submodule of {type(network).__name__}")
+        self.sites: dict[str, nn.Module] = dict(modules)
+        self.positions = dict(positions or {})
+        require_sites(self.sites, self.positions, "positions")
+        for site, owned in self.positions.items():
+            if owned not in ("prompt", "answer"):
+                raise bad_value(f"positions[{site!r}]", owned, "prompt or answer")
+        self.name, self.seed, self.provenance = name or type(network).__name__, seed, provenance
+        self._task, self._is_causal = task, False  # until it is checked
 
     def __repr__(self) -> str:
         task = f", {self._task.name}" if self._task else ""
         epoch = "" if self.provenance.epoch is None else f", epoch {self.provenance.epoch}"
         return f"Hooked({self.name}, seed {self.seed}{task}{epoch})"
+
+    @property
+    def task(self) -> Task:
+        """The task of the network; a `UserError` if it is unknown."""
+        if self._task is None:
+            raise UserError(f"Hooked: {self.name} has no task; expected task=, such as task=Add(bits=7)")
+        return self._task
+
+    @property
+    def answer_length(self) -> int:
+        """Number of tokens of the answer; 0 if the task is unknown."""
+        return self._task.answer_length if self._task else 0
+
+    def site_positions(self, site: str, x: Tensor) -> SitePositions:
+        """The positions of activations x, cached while the network read all tokens of its task's prompts and answers.
+
+        They are those of the argument ``positions``, if it has the site.
+        """
+        lengths = x.shape[1], self.task.prompt_length, self.task.answer_length
+        return SitePositions.from_lengths(site, *lengths, self.positions.get(site, ""))
 
     @property
     def device(self) -> torch.device:
@@ -183,7 +221,7 @@ class Hooked(SiteNetwork):
             return
         examples = self.task.examples(*[0] * self.task.num_operands) if examples is None else examples
         prompt, answer_in = (x[:8] for x in self.inputs(examples))
-        if not is_causal(lambda x: ResumedRun(self, None, record_run(self, [], (prompt, x), BATCH_SIZE))(), answer_in):
+        if not is_causal(lambda x: self.run((prompt, x)), answer_in):
             raise UserError(f"{self.name}: its logits depend on later tokens of the answer; expected a causal network")
         self._is_causal = True
 
@@ -198,7 +236,7 @@ class Hooked(SiteNetwork):
         Raises:
             UserError: if the network lacks a site or a position, or a value does not fit.
         """
-        return ResumedRun(self, None, record_run(self, [], self.inputs(inputs), batch_size))(interventions)
+        return run_batches(self, interventions, split_batches(self.inputs(inputs), batch_size))
 
     def run_with_cache(
         self,
@@ -219,13 +257,11 @@ class Hooked(SiteNetwork):
         logits: list[Tensor] = []
         cached: dict[str, list[Tensor]] = {site: [] for site in sites}
         with isolated(False, self.network):
-            for batch, tensors in split_batches(self.inputs(inputs), batch_size):
+            for batch in split_batches(self.inputs(inputs), batch_size):
                 with cache_outputs(self.sites, sites) as outputs:
-                    logits.append(run_batch(self, interventions, batch, tensors))
+                    logits.append(run_batch(self, interventions, batch))
                 for site, x in outputs.items():
-                    require_layout(site, x, tensors)
-                    told = self.positions.get(site, "")
-                    positions = SitePositions.in_run(site, x, tensors, self.answer_length, told)
+                    positions = positions_in_run(self, site, x, batch.inputs)
                     own = x.shape[1] if include_prompt else positions.num_own
                     cached[site].append(x[:, -own:].clone())  # a view would keep the rest in memory
             return torch.cat(logits), {site: torch.cat(batches) for site, batches in cached.items()}
@@ -238,5 +274,4 @@ class Hooked(SiteNetwork):
         self, sites: Sequence[str], inputs: Inputs, batch_size: int = BATCH_SIZE
     ) -> dict[str, ResumedRun]:
         """`resume_from` for each of several sites, after one run for all."""
-        recorded = record_run(self, sites, self.inputs(inputs), batch_size)
-        return {site: ResumedRun(self, site, recorded) for site in sites}
+        return resume_from_each(self, sites, split_batches(self.inputs(inputs), batch_size))

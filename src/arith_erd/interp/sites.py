@@ -7,7 +7,7 @@ the last.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Self
@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Self
 from ..errors import UserError, bad_value, did_you_mean, unknown_name
 
 if TYPE_CHECKING:
-    from torch import Tensor  # loads torch, which a probe of a task does not need
-
     from ..tasks import Task
 
 
@@ -101,22 +99,6 @@ class SitePositions:
         owns_all = owned == "prompt" or length < answer or (length == prompt and not of_answer)
         own = length if owns_all else answer
         return cls(site, length - own, own, owned)
-
-    @classmethod
-    def in_run(
-        cls, site: str, x: "Tensor", inputs: "Sequence[Tensor]", answer_length: int = 0, owned: str = ""
-    ) -> Self:
-        """Those of an output x in a forward pass, with inputs prompt (B, P) and decoder's (B, t), or others.
-
-        A `UserError` if t is less than ``answer_length`` and T does not tell what the positions are.
-        """
-        length, prompt = x.shape[1], inputs[0].shape[1]
-        answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else length
-        unknown = answer < length < answer_length and length not in (prompt, prompt + answer)
-        if unknown and not owned and not site.startswith("enc."):  # in a whole run it owns them all, or the last
-            received = f"{length} positions in a run of {answer} of the {answer_length} answer tokens"
-            raise UserError(f"site={site}: has {received}; expected a run of all, which tells what the positions are")
-        return cls.from_lengths(site, length, prompt, answer, owned)
 
     def hold_only_prompt(self, task: "Task") -> bool:
         """Whether they are those of the prompt alone, as in an encoder."""

@@ -102,4 +102,5 @@ class CrossEntropyAndValue(CrossEntropy):
 
 def _own_positions(site: str, x: Tensor, prompt: Tensor, completion: Tensor) -> Tensor:
     """A site's output at its own positions (B, T, F)."""
-    return x[:, -SitePositions.in_run(site, x, (prompt, completion)).num_own :].flatten(2)
+    positions = SitePositions.from_lengths(site, x.shape[1], prompt.shape[1], completion.shape[1])
+    return x[:, -positions.num_own :].flatten(2)

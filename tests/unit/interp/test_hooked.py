@@ -18,10 +18,11 @@ from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
 from arith_erd.interp.erasure import flip_signs, inlp, leace, mean_projection
+from arith_erd.interp.forward import positions_in_run
 from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.interp.interchange_accuracy import interchange_accuracy
 from arith_erd.interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
-from arith_erd.interp.sites import SitePositions, residual_stream
+from arith_erd.interp.sites import residual_stream
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.probes.patching import Patching
 from arith_erd.probes.run_probe import probe
@@ -125,7 +126,7 @@ def test_a_position_of_a_truncated_run_is_the_same_position() -> None:
         patch = [Interchange("dec.2", 1).with_source(other)]
         assert equal(model.run((prompt, answer_in[:, :2]), patch)[:, 1], model.run(CLEAN, patch)[:, 1])
     with pytest.raises(UserError, match=r"^site=slots: has 3 positions in a run of 2 of the 4 answer tokens; expected"):
-        SitePositions.in_run("slots", torch.zeros(64, 3, 8), (prompt, answer_in[:, :2]), 4)
+        positions_in_run(model, "slots", torch.zeros(64, 3, 8), (prompt, answer_in[:, :2]))
 
 
 @pytest.mark.parametrize("kind", [Transformer, NanoGPT])
