@@ -1,11 +1,9 @@
 """Reading a site gives what the network computes there; an intervention changes what the network computes after."""
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,7 +15,7 @@ from arith_erd.digits import ONE, PAD
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
-from arith_erd.interp.erasure import flip_signs, inlp, leace, mean_projection
+from arith_erd.interp.erasure import flip_signs, leace
 from arith_erd.interp.forward import positions_in_run
 from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.interp.interchange_accuracy import interchange_accuracy
@@ -27,7 +25,7 @@ from arith_erd.models import NanoGPT, Transformer
 from arith_erd.probes.patching import Patching
 from arith_erd.probes.run_probe import probe
 from arith_erd.splits import RandomSplit
-from arith_erd.tasks import Add, RandomOutput, Task
+from arith_erd.tasks import Add, Task
 from tests.unit.interp.toys import InDirections
 from tests.unit.tasks.test_tasks import Square
 
@@ -223,7 +221,8 @@ def test_any_module_can_be_hooked() -> None:
     base, source = torch.randint(8, (2, 5, 4))
     _, cache = model.run_with_cache([source], ["h1"])
     assert cache["h1"].shape == (5, 4, 6)
-    assert equal(model.run([base], [Interchange("h1", None).with_source(cache)]), network(source))
+    with pytest.warns(UserWarning, match=r"^site=h1: its output has 2 tensors; only the first is replaced$"):
+        assert equal(model.run([base], [Interchange("h1", None).with_source(cache)]), network(source))
     patched = model.run([base], [Replace("h1", 2, cache["h1"])])
     assert equal(patched[:, 2], network(source)[:, 2])
     assert equal(patched[:, :2], network(base)[:, :2])
@@ -324,8 +323,7 @@ def test_unknown_sites_are_refused_with_those_there_are() -> None:
     for call in (lambda: model.run_with_cache(CLEAN, ["dec.9"]), lambda: model.resume_from("dec.9", CLEAN)):
         with pytest.raises(UserError, match=r"site=dec\.9: this model has enc\.1, .*dec\.3; in layers .*attn\.pattern"):
             call()
-    theirs = {"blocks.2.hook_resid_post": "dec.3", "blocks.0.attn.hook_z": "dec.1.attn.z", "hook_embed": "dec.embed"}
-    theirs |= {"blocks.1.hook_resid_pre": "dec.2.resid_pre", "blocks.0.hook_mlp_out": "dec.1.mlp_out"}
+    theirs = {"blocks.2.hook_resid_post": "dec.3", "blocks.0.hook_mlp_out": "dec.1.mlp_out", "hook_embed": "dec.embed"}
     theirs |= {"transformer.h.1": "dec.2", "encoder.0.mlp.hook_post": "enc.1.mlp.post", "unembed": "logits"}
     for name, ours in theirs.items():
         with pytest.raises(UserError, match=rf"^site={re.escape(name)}: .*; did you mean {re.escape(ours)}\?$"):
@@ -335,67 +333,42 @@ def test_unknown_sites_are_refused_with_those_there_are() -> None:
             model.resume_from("dec.2", CLEAN)([Replace(spent, 0, ZEROS)])
 
 
-FITTERS = (leace, mean_projection, inlp)
-
-
 def test_what_does_not_fit_is_one_line() -> None:
     model, both = hooked("transformer"), hooked("transformer")
     both.network.register_forward_hook(lambda module, given, output: (output, None))
     x = model.run_with_cache(CLEAN, "dec.2")[1]["dec.2"]
     two = Subspace(torch.eye(16)[:, :2])
     for call, message in (
-        *(
-            (lambda other=other: model.accuracy(other.examples()), r"of another task; expected those of Add\(bits=3\)")
-            for other in (Add(2), Add(3, prompt_order="plain"), Add(3, completion_order="plain"), RandomOutput(3))
-        ),
+        (lambda: model.accuracy(Add(3, prompt_order="plain").examples()), r"of another task; expected those of Add"),
         (lambda: model.run([x[:n] for n, x in enumerate(model.inputs(CLEAN), 1)]), r"inputs of \[1, 2\] examples"),
         (lambda: model.run(CLEAN, ["dec.1"]), r"^interventions: received 'dec.1'; expected an intervention, such as"),
         (lambda: model.run(CLEAN, Replace("dec.1", 0, None)), r"^Replace at dec\.1: value: received NoneType"),
         (lambda: model.run(CLEAN, Erase("dec.2", None, lambda x: x[:, 1:])), r"^Erase at dec\.2: .* \(64, 63\)"),
         (lambda: Interchange("dec.2", 0).with_source({"dec.1": x}), r"^Interchange at dec\.2: .* has dec\.1"),
-        (lambda: model.run(CLEAN, Replace("dec.1", True, x)), r"^position=true: expected one of a0"),
         (lambda: model.accuracy(TASK.examples([], [])), r"received no examples; expected one or more"),
         (lambda: model.run([3, 5]), r"^Transformer: received list; expected task\.examples"),
         (lambda: model.run(CLEAN, Steer("dec.2", 0, x, head=0)), r"head=0: expected None at a site without heads"),
         (lambda: model.run(CLEAN, Steer("dec.2.attn.z", 0, ZEROS[0], head=2)), r"head=2: expected one of 2 heads$"),
-        (lambda: Steer("dec.2", 0, x, head=1.5), r"^head=1\.5: expected an integer of at least 0$"),
-        (lambda: model.run(CLEAN, batch_size=0), r"^batch_size=0: expected an integer"),
-        (lambda: model.predict([[1, 2]], [[3, 4]]), r"^add: received operands of shapes \(1, 2\), \(1, 2\)"),
         (lambda: model.run(CLEAN, Interchange("dec.2", None, two, x)), r"^Interchange at dec\.2: Subspace.* does"),
         (lambda: Subspace(torch.ones(16, 2)), "^Subspace: the 2 columns of size 16 are not orthonormal"),
         (lambda: both.run(CLEAN), r"^Transformer: returned a tuple; expected logits"),
-        (lambda: model.run(CLEAN, Replace(["dec.1"], 0, x)), "^site: received list; expected str"),
         (lambda: Erase("dec.1", None, "value"), "^eraser=value: expected a function of activations"),
-        (lambda: Hooked(NanoGPT, task=TASK), "^Hooked: network: received the class NanoGPT; expected Module"),
         (lambda: leace({"dec.2": x}, CLEAN.answer), "^embeddings: received dict; expected a tensor"),
-        (lambda: leace(x.to(torch.complex64), CLEAN.answer), "^embeddings: received Tensor; .* of real numbers"),
-        (lambda: leace(x.to("meta"), CLEAN.answer), "^embeddings: received Tensor; expected a tensor"),
         (lambda: leace(torch.zeros(5), CLEAN.answer), r"^embeddings: received shape \(5,\); expected \(N, d\)"),
-        *((lambda f=f: f(x[:0], CLEAN.answer[:0]), r"^embeddings: .*\(0, .*one example or more") for f in FITTERS),
-        *(
-            (lambda f=f: f(x, CLEAN.answer[1:]), r"^concept: received shape \(63,\); expected \(64, k\)")
-            for f in FITTERS
-        ),
-        *((lambda f=f: f(x, x), r"^concept: received shape .*; expected \(64, k\)") for f in FITTERS),
+        (lambda: leace(x, CLEAN.answer[1:]), r"^concept: received shape \(63,\); expected \(64, k\)"),
+        (lambda: leace(x / 0, CLEAN.answer), r"^embeddings: contains NaN"),
+        (lambda: leace(x, CLEAN.answer)("x"), "^activations: received str; expected a tensor"),
         (
             lambda: flip_signs(x[:, 0], leace(x, CLEAN.answer)),
             "^flip_signs: received an eraser of 64 dimensions for .* 16",
         ),
-        (lambda: leace(x, CLEAN.answer)("x"), "^activations: received str; expected a tensor"),
         (lambda: Subspace(x), r"^Subspace: received shape .*; expected columns \(d, r\)"),
-        (lambda: Subspace([["x"]]), "^Subspace: received list; expected a tensor"),
         (lambda: model.run_with_cache(CLEAN, 3), "^site=3: this model has"),
-        (lambda: model.run((torch.tensor(3), torch.tensor(3))), r"^Transformer: received \(\), \(\); expected tokens"),
         (
             lambda: model.run(model.inputs(CLEAN)[:1]),
             r"received \(64, \d+\); expected tokens \(N, \d\) and \(N, t\), t <= ",
         ),
-        (lambda: model.run([torch.cat([y, y], 1) for y in model.inputs(CLEAN)]), r"; expected tokens \(N, \d\) and"),
-        (lambda: model.run([y.float() for y in model.inputs(CLEAN)]), "expected tokens from 0 to 4, as integers"),
         (lambda: model.run([y - 9 for y in model.inputs(CLEAN)]), "expected tokens from 0 to 4, as integers"),
-        (lambda: Subspace(torch.full((16, 2), math.nan)), "^Subspace: contains NaN"),
-        (lambda: leace(x / 0, CLEAN.answer), r"^embeddings: contains NaN"),
-        (lambda: leace(x[:, 0].numpy(), CLEAN.answer * math.nan), r"^concept: contains NaN"),
     ):
         with pytest.raises(UserError, match=message):
             call()
@@ -483,17 +456,13 @@ def test_predictions_of_short_operands_leave_padding_out_as_accuracy_does(interv
 
 
 @pytest.mark.parametrize("rows", [4, 7])  # as many examples as positions, and not
-@pytest.mark.parametrize("change", [Replace, Steer])
-def test_a_value_of_two_dimensions_at_several_positions_is_refused(change: type, rows: int) -> None:
+def test_a_value_of_two_dimensions_at_several_positions_is_refused(rows: int) -> None:
     model, value = hooked("transformer"), torch.randn(rows, 16)
-    with pytest.raises(
-        UserError, match=rf"value of shape \({rows}, 16\) at several positions: expected \(1, {rows}, 16\)"
-    ):
-        model.run(CLEAN[:rows], change("dec.2", None, value))
-    each = model.run(CLEAN[:rows], change("dec.2", None, value[:, None]))  # the examples' axis is written out
+    with pytest.raises(UserError, match=rf"^Steer at dec.2: .* several positions: expected \(1, {rows}, 16\)"):
+        model.run(CLEAN[:rows], Steer("dec.2", None, value))
+    each = model.run(CLEAN[:rows], Steer("dec.2", None, value[:, None]))  # the examples' axis is written out
     for i in range(rows):
-        assert equal(each[i : i + 1], model.run(CLEAN[i : i + 1], change("dec.2", None, value[i])))
-    assert equal(model.run(CLEAN[:rows], change("dec.2", 1, value))[:, 0], model.run(CLEAN[:rows])[:, 0])
+        assert equal(each[i : i + 1], model.run(CLEAN[i : i + 1], Steer("dec.2", None, value[i])))
 
 
 def test_held_out_examples_are_those_of_the_split() -> None:
@@ -504,50 +473,6 @@ def test_held_out_examples_are_those_of_the_split() -> None:
     assert len(held_out) == 16
     with pytest.raises(UserError, match=r"^NanoGPT: its split is unknown"):
         hooked("nanogpt").held_out()
-
-
-class Pair(NamedTuple):
-    hidden: Tensor
-    extra: None
-
-
-class Wrapped(nn.Module):
-    """Returns its output within a named tuple, a list or a tuple, with something beside it."""
-
-    def __init__(self, kind: type) -> None:
-        super().__init__()
-        self.kind, self.map = kind, nn.Linear(8, 8)
-
-    def forward(self, x: Tensor) -> object:
-        parts = (self.map(x), None)
-        return Pair(*parts) if self.kind is Pair else self.kind(parts)
-
-
-class ReadsWrapped(nn.Module):
-    def __init__(self, kind: type = tuple) -> None:
-        super().__init__()
-        self.embed, self.site, self.head = nn.Embedding(5, 8), Wrapped(kind), nn.Linear(8, 5)
-        self.returned: object = None
-
-    def forward(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
-        self.returned = self.site(self.embed(torch.cat([prompt, answer_in], 1)))
-        return self.head(self.returned[0].cumsum(1)[:, -answer_in.shape[1] :])
-
-
-@pytest.mark.parametrize("kind", [Pair, list, tuple])
-def test_an_edited_output_is_of_the_kind_that_the_site_returns(kind: type) -> None:
-    network = ReadsWrapped(kind)
-    model = Hooked(network, {"site": network.site}, task=TASK)
-    before = model.run(CLEAN)
-    assert not equal(model.run(CLEAN, Steer("site", "r1", torch.ones(8))), before)
-    assert type(network.returned) is kind
-
-
-def test_a_warning_says_which_tensors_beside_an_edited_output_stay() -> None:
-    network = Plain()
-    model = Hooked(network, sites={"block": network.block})
-    with pytest.warns(UserWarning, match=r"^site=block: its output has 2 tensors; only the first is replaced$"):
-        model.run([torch.zeros(1, 4, dtype=torch.long)], Steer("block", 0, torch.ones(6)))
 
 
 class Complement(Task):
@@ -571,27 +496,16 @@ def test_positions_of_a_site_may_be_told() -> None:
         assert torch.equal(told.run(examples, Steer(site, name, ONES)), model.run(examples, Steer(same, name, ONES)))
         with pytest.raises(UserError, match=f"position={other}: "):
             told.run(examples, Steer(site, other, ONES))
-    assert told.site_positions("memory", torch.zeros(1, 4, 8)).hold_only_prompt(task)
-    assert not told.site_positions("mid", torch.zeros(1, 4, 8)).hold_only_prompt(task)
     with pytest.raises(UserError, match=r"^positions=middle: this model has memory, mid; did you mean mid\?$"):
         Hooked(network, own, task=task, positions={"middle": "answer"})
     with pytest.raises(UserError, match=r"^positions\['mid'\]=decoder: expected prompt or answer$"):
         Hooked(network, own, task=task, positions={"mid": "decoder"})
 
 
-@pytest.mark.parametrize("compiled", ["whole", "in place", "part"])
-def test_a_compiled_network_is_read_and_changed_as_it_is_written(compiled: str) -> None:
-    network = ReadsWrapped()
-    expected = Hooked(network, {"site": network.site}, task=TASK).run(CLEAN, Steer("site", "r1", torch.ones(8)))
-    given: nn.Module = network
-    if compiled == "whole":
-        given = torch.compile(network, backend="eager")
-    elif compiled == "in place":
-        network.compile(backend="eager")
-    else:
-        network.site.map = torch.compile(network.site.map, backend="eager")
-    given(*(torch.as_tensor(x) for x in (CLEAN.prompt, CLEAN.completion)))  # once without hooks
-    model = Hooked(given, {"site": network.site}, task=TASK)
-    assert equal(model.run(CLEAN, Steer("site", "r1", torch.ones(8))), expected)
-    _, cache = model.run_with_cache(CLEAN, "site")
-    assert cache["site"].shape == (64, 4, 8)
+def test_a_compiled_network_is_changed_as_it_is_written() -> None:
+    model, step = hooked("nanogpt"), Steer("dec.2", 1, ZEROS + 1)
+    before, after = model.run(CLEAN), model.run(CLEAN, step)
+    model.network.compile(backend="eager")
+    assert equal(model.run(CLEAN), before)
+    assert equal(model.run(CLEAN, step), after)
+    assert equal(Hooked(torch.compile(model.network), task=TASK).run(CLEAN, step), after)

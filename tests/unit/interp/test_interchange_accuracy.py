@@ -243,25 +243,3 @@ def test_activations_that_are_not_finite_are_refused() -> None:
     data = CounterfactualDataset.sample(model, "carry", n=10)
     with pytest.raises(UserError, match=r"^site=dec\.1: .* expected finite numbers"):
         interchange_accuracy(Hooked(network, task=task), model, data, sites=["dec.1"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("layers", "rank"), [("decoder", None), ("blocks", None), ("blocks", 3)])
-def test_pyvene_gives_the_same_logits_after_an_interchange(layers, rank):
-    pyvene = pytest.importorskip("pyvene", reason="pip install pyvene")
-    model = ae.load_pretrained("add-transformer" if layers == "decoder" else "add-nanogpt")
-    base, source = model.task.examples([3, 100, 77], [5, 27, 50]), model.task.examples([90, 1, 64], [33, 2, 63])
-    swap, subspace = pyvene.VanillaIntervention(embed_dim=64), None
-    if rank:
-        swap = pyvene.LowRankRotatedSpaceIntervention(embed_dim=64, low_rank_dimension=rank)
-        subspace = swap.rotate_layer.weight.detach()
-    before = 0 if layers == "decoder" else model.inputs(base)[0].shape[1]  # nanoGPT's stack reads the prompt
-    place = {"component": f"{layers}[1].output", "unit": "pos", "intervention": swap}
-    model.network.config, model.network.device = None, model.device  # which pyvene reads
-    peer = pyvene.IntervenableModel(place, model=model.network)
-    inputs = [dict(zip(("prompt", "answer_in"), model.inputs(examples), strict=True)) for examples in (base, source)]
-    _, expected = peer(inputs[0], [inputs[1]], {"sources->base": before + 4})
-    _, cache = model.run_with_cache(source, ["dec.2"])
-    found = model.run(base, [ae.Interchange("dec.2", 4, subspace).with_source(cache)])
-    assert (found - model.run(base)).abs().max() > 0.1
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
