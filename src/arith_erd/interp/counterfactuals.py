@@ -38,16 +38,13 @@ class CounterfactualDataset:
     seed: int | None = None  # None for pairs of one's own
 
     def __post_init__(self) -> None:
-        pairs, size = (self.base, self.source), self.causal_model.task.size
-        base, source = (np.zeros(0) if isinstance(x, Examples) else np.asarray(x) for x in pairs)
-        integers = (
-            base.dtype.kind in "iu" and source.dtype.kind in "iu" and base.ndim == 1 and base.shape == source.shape
-        )
-        if not integers or not ((base >= 0) & (base < size) & (source >= 0) & (source < size)).all():
-            problem = f"base, source: expected row numbers below {size}, as many of each"
-            raise UserError(f"{problem}; .sample(..) draws pairs, .of(..) takes your own")
-        object.__setattr__(self, "base", base)
-        object.__setattr__(self, "source", source)
+        size = self.causal_model.task.size
+        for name, x in (("base", self.base), ("source", self.source)):
+            rows = np.zeros(0) if isinstance(x, Examples) else np.asarray(x)
+            if rows.dtype.kind not in "iu" or rows.shape != (len(self),) or not ((rows >= 0) & (rows < size)).all():
+                problem = f"base, source: expected row numbers below {size}, as many of each"
+                raise UserError(f"{problem}; .sample(..) draws pairs, .of(..) takes your own")
+            object.__setattr__(self, name, rows)
 
     def __repr__(self) -> str:
         where = "" if self.digit is None else f" at digit {self.digit}"
@@ -157,13 +154,9 @@ class CounterfactualDataset:
         """
         if self.seed is None:
             raise UserError("split: draws pairs of the same family again; for your own pairs use part(rows)")
-        accepted = "shares above 0 that add up to 1, such as (0.8, 0.2)"
-        try:
-            shares = tuple(np.atleast_1d(np.asarray(shares, dtype=float)).tolist())
-        except (TypeError, ValueError):
-            raise bad_value("shares", shares, accepted) from None
+        shares = np.atleast_1d(shares).tolist()
         if not (min(shares, default=0) > 0 and abs(sum(shares) - 1) <= 1e-6):  # nan fails too
-            raise bad_value("shares", shares, accepted)
+            raise bad_value("shares", shares, "shares above 0 that add up to 1, such as (0.8, 0.2)")
         rng = np.random.default_rng([self.seed, 2])
         ends = np.round(np.cumsum(shares) * len(self)).astype(int)
         pools = split_operands(self.causal_model.task, shares, rng)
