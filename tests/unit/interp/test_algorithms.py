@@ -40,34 +40,18 @@ def expected_bit(name: str, task: Task, a: int, b: int, prefix: int, t: int) -> 
     return min(max(floor(columns[t] + c + HALF), 0), largest) % 2
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_answers_to_all_sums_are_those_of_the_definition_after_any_prefix(name: str) -> None:
-    task = Add(4)
-    examples, prefix = task.examples(), np.random.default_rng(0).integers(0, 32, 256)
-    model = ALGORITHMS[name].causal_model(task)
+@pytest.mark.parametrize(("name", "task"), [*((name, Add(4)) for name in ALGORITHMS), ("remainder", Mul(3))], ids=str)
+def test_answers_to_all_pairs_are_those_of_the_definition_after_any_prefix(name: str, task: Task) -> None:
+    examples, model = task.examples(), ALGORITHMS[name].causal_model(task)
+    prefix = np.random.default_rng(0).integers(0, 2**task.width, len(examples))
     assert (model.answers(model.values(examples)) == examples.completion - ZERO).all()
     found = model.answers(model.values(examples, {"prefix": prefix}))
     rows = zip(*examples.operands.T.tolist(), prefix.tolist(), strict=True)
     assert found.tolist() == [[expected_bit(name, task, *row, t) for t in range(task.width)] for row in rows]
 
 
-def test_remainder_of_a_product_is_that_of_the_definition() -> None:
-    task = Mul(3)
-    examples, prefix = task.examples(), np.random.default_rng(0).integers(0, 64, 64)
-    model = ALGORITHMS["remainder"].causal_model(task)
-    found = model.answers(model.values(examples, {"prefix": prefix}))
-    rows = zip(*examples.operands.T.tolist(), prefix.tolist(), strict=True)
-    assert found.tolist() == [[expected_bit("remainder", task, *row, t) for t in range(task.width)] for row in rows]
-
-
 def test_name_stands_for_a_causal_model_and_other_tasks_and_names_are_refused() -> None:
-    assert build_causal_model(Add(3), "graded_carry", "key").variables == (
-        "a_bit",
-        "b_bit",
-        "prefix",
-        "column_sum",
-        "carry",
-    )
+    assert build_causal_model(Add(3), "graded_carry", "key").variables[2:] == ("prefix", "column_sum", "carry")
     for task in (Mul(3), Add(2, base=3), Add(3, completion_order="plain")):
         with pytest.raises(UserError, match=r"^task.*: (has two|expected|has 2 operands)"):
             ALGORITHMS["prefix_carry"].causal_model(task)

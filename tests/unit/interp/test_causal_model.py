@@ -46,16 +46,6 @@ def test_carries_agree_with_the_task() -> None:
         assert (carries[:, 1 : task.bits + 1] == task.carries(*examples.operands.T)).all()
 
 
-def test_a_task_of_ones_own_keeps_every_variable() -> None:
-    class Mine(Add):
-        def variables(self):
-            return super().variables() | {"parity": lambda a, b: (a ^ b) & 1, "twice": lambda parity: 2 * parity}
-
-    model = CausalModel(Mine(3))
-    assert {"parity", "twice"} < set(model.variables)
-    assert model.values([[3, 5]], {"parity": [1]})["twice"].tolist() == [2]
-
-
 def total(a, b):
     return a + b
 

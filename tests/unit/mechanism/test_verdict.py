@@ -64,14 +64,6 @@ def test_right_prefixes_without_any_effect_of_steering_are_undecided_and_wrong_a
     assert classification.reasons == ["answers 90.0% of the examples right, fewer than 95%"]
 
 
-@pytest.mark.parametrize("share", np.linspace(0, 1, 5))
-def test_the_distance_is_that_of_the_nearest(share: float) -> None:
-    mixed = {x: (1 - share) * EXPECTED["erd"][x] + share * EXPECTED["prefix_carry"][x] for x in COMPONENTS}
-    found = classify(ideal("erd", **mixed), EXPECTED)
-    assert found.distance == found.distances.get(found.nearest, found.distances["mixed"])
-    assert found.distance == min(found.distances.values()) or found.distance <= MAX_DISTANCE
-
-
 def my_model(task: Add) -> CausalModel:
     """Of a user: a carry is the rounded difference of the operands' lower bits and the prefix."""
     place = 2 ** np.arange(task.width)
