@@ -65,7 +65,6 @@ def changes_its_argument(a, b):
         ({"x": lambda a: a[:, None], "sum": total}, r"^variable x: returned int64 of shape \(64, 1\)"),
         ({"x": lambda a: 1 // 0, "sum": total}, r"^variable x: ZeroDivisionError"),
         ({"s": changes_its_argument}, r"^variable s: ValueError: output array is read-only"),
-        ({"sum": max}, r"^variable sum: <built-in function max> has no signature; expected a function of variables"),
         ({}, r"variables: received \{\}; expected a function for each name"),
         (["sum"], r"variables: received \['sum'\]; expected a function"),
         ({"a_bit": lambda a: a, "sum": total}, r"variables a_bit, sum: expected names that differ from"),

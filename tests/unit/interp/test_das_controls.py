@@ -29,7 +29,7 @@ from tests.unit.interp.toys import CHANNELS, InDirections
 
 TASK = Add(4)
 ADDER = CausalModel(TASK)
-CONFIG = DASConfig(256, 64, 64, steps=60, num_controls=5, num_control_pairs=40)
+CONFIG = DASConfig(256, 64, 64, steps=30, num_controls=5, num_control_pairs=40)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from tests.unit.interp.toys import CHANNELS, InDirections, logits
 
 TASK = ae.Add(4)
 ADDER = ae.CausalModel(TASK)
-DATA = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=1200, digit=2)
+DATA = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=1000, digit=2)
 
 
 class Rotation(nn.Module):
@@ -80,7 +80,7 @@ def test_variable_on_a_curve_is_found_by_features_and_by_no_direction() -> None:
     line = ae.fit_das(model, ADDER, train, "dec.1", 2)
     start = ae.CouplingLayers(CHANNELS, hidden=32, directions=torch.eye(CHANNELS))
     before = [x.clone() for x in start.state_dict().values()]
-    features = ae.fit_das(model, ADDER, train, "dec.1", 2, featurizer=start, steps=150)
+    features = ae.fit_das(model, ADDER, train, "dec.1", 2, featurizer=start, steps=100)
     assert all(torch.equal(x, y) for x, y in zip(before, start.state_dict().values(), strict=True))
     found = {space: accuracy(model, test, space) for space in (line, features)}
     assert found[line] < 0.9 < 0.95 <= found[features]
