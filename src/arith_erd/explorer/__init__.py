@@ -40,7 +40,7 @@ class Page(str):
 
 
 @isolated(False)
-def export_network(model: Hooked, num_examples: int = 512, seed: int = 0) -> dict[str, Any]:
+def export_network(model: Hooked, num_examples: int = 512) -> dict[str, Any]:
     """The data of one network for the page; a `UserError` if it is neither a `Transformer` nor a `NanoGPT`. Fields::
 
         right       accuracy on ``num_examples`` random examples
@@ -57,7 +57,7 @@ def export_network(model: Hooked, num_examples: int = 512, seed: int = 0) -> dic
     if type(model.network) not in (Transformer, NanoGPT):
         raise UserError(f"explorer: {model.name} is a {kind}; expected our Transformer or NanoGPT")
     task.require_enumerable("probe=explorer")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     fit = task.examples(*(rng.integers(0, size, num_examples) for size in task.shape))
     precision, rounded = torch.float16, _round_weights(model, torch.float16)
     if not torch.equal(model.run(fit).argmax(-1).cpu(), rounded.run(fit).argmax(-1)):

@@ -35,8 +35,7 @@ from ..system.isolation import isolated
 from ..tasks import Examples
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
-from .forward import ResumedRun
-from .hooked import Cache, Hooked
+from .hooked import Cache, Hooked, ResumedRun
 from .interventions import Features, Interchange, Position, Subspace
 from .sites import expand_sites
 
