@@ -1,4 +1,4 @@
-"""What every network has: the published number of parameters, decoding of prefixes, sites, gradients."""
+"""What every network has: the published number of parameters, decoding, sites, gradients."""
 
 from itertools import product
 
@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from arith_erd.digits import START
 from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
-from arith_erd.models.network import shift_right
+from arith_erd.models.network import greedy_decode, greedy_tokens, shift_right, teacher_forced_tokens
 from arith_erd.tasks import Add, Mul
 from tests.unit.models.networks import BASELINES, VARIANTS, M, P, make, tokens
 
@@ -42,6 +43,24 @@ def test_decoding_a_prefix_gives_the_same_logits_as_the_whole(network, options):
         for length in range(1, M + 1):
             part = net.decode(net.encode(prompt), answer_in[:, :length])
             torch.testing.assert_close(part, whole[:, :length], atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("network", [Transformer, NanoGPT])
+def test_greedy_decoding_goes_token_by_token_and_is_right_exactly_where_teacher_forcing_is(network):
+    net, (prompt, _) = make(network), tokens()
+    for parameter in net.parameters():
+        parameter.mul_(4)  # so that its answers differ
+    answer_in = torch.full((len(prompt), 1), START)
+    for _ in range(M):  # the whole network anew for each token
+        answer_in = torch.cat([answer_in, net(prompt, answer_in)[:, -1:].argmax(-1)], dim=1)
+    decoded = answer_in[:, 1:]
+    assert len(decoded.unique(dim=0)) > 1
+    assert torch.equal(greedy_decode(net, prompt, M), decoded)
+    completion = decoded.clone()
+    completion[::2, 3] = decoded[::2, 3] % 4 + 1  # other tokens of every second answer
+    assert (teacher_forced_tokens(net, prompt, completion) == completion).all(-1).tolist() == [False, True] * 6
+    assert torch.equal(greedy_tokens(net, prompt, completion), decoded)
 
 
 @pytest.mark.parametrize(
