@@ -16,6 +16,7 @@ import torch
 import yaml
 from hydra.core.singleton import Singleton
 from hypothesis import settings
+from matplotlib.figure import Figure
 
 from arith_erd.config.compose import compose
 from arith_erd.runs.directory import Run
@@ -65,16 +66,18 @@ Train = Callable[..., Run]
 
 
 @pytest.fixture(scope="session")
-def train_in() -> Train:
+def train_in() -> Iterator[Train]:
     """``train_in(folder, "seed=0-1", ...)`` trains the tiny configuration in this process and returns its run."""
+    from arith_erd.training import run_pack
+    from arith_erd.training.train import train
 
     def trained(folder: Path, *overrides: str) -> Run:
-        from arith_erd.training.train import train
-
         (run,) = train(compose("train", [*TINY, *overrides, f"runs_dir={folder}"]))
         return run
 
-    return trained
+    with pytest.MonkeyPatch.context() as patch:  # curves would take half of the time
+        patch.setattr(run_pack, "draw_learning_curves", lambda *_: Figure((0.1, 0.1)))
+        yield trained
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from lightning.pytorch.utilities.exceptions import SIGTERMException
+from torch._dynamo.exc import TorchDynamoException
 from torch._inductor import config as inductor_config
 
 from arith_erd.catalog.loading import load_run
@@ -27,17 +29,6 @@ from arith_erd.training.checkpoint import CheckpointWriter
 from arith_erd.training.module import LitPack, accuracies
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import LEARNS
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["transformer", "nanogpt"])
-def test_same_seed_twice_is_bit_identical_whatever_the_global_generators(train_in, tmp_path, model):
-    runs = []
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        np.random.seed(seed)
-        runs.append(train_in(tmp_path / str(seed), f"model={model}", "seed=0-1"))
-    assert_same(*runs)
 
 
 @pytest.mark.slow
@@ -82,15 +73,10 @@ def test_summary_equals_decoding_everything(trained_pack):
         assert entry["val_seq_acc"] == pytest.approx(right[held_out].all(axis=1).mean())
         assert entry["train_seq_acc"] == pytest.approx(right[~held_out].all(axis=1).mean())
         for t, name in enumerate(model.task.answer_names):
-            counts = [
-                (
-                    round(tokens.loc[(entry["seed"], split), name] * inside.sum()),
-                    inside.sum(),
-                    most_common / inside.sum(),
-                )
-                for split, inside in (("train", ~held_out), ("val", held_out))
-                for most_common in [np.bincount(examples.completion[inside, t]).max()]
-            ]
+            counts = []
+            for split, inside in (("train", ~held_out), ("val", held_out)):
+                n, most_common = inside.sum(), np.bincount(examples.completion[inside, t]).max()
+                counts.append((round(tokens.loc[(entry["seed"], split), name] * n), n, most_common / n))
             assert (stuck_status(*counts) == "never learnt") == (name in entry["never_learnt"])
 
 
@@ -194,15 +180,15 @@ def always_compiles(monkeypatch):
 def test_compiler_that_fails_leaves_auto_uncompiled_and_refuses_true(
     train_in, always_compiles, tmp_path, monkeypatch, capsys
 ):
-    def fails(graph, inputs, options):
-        raise OSError("no omp.h")
+    def compiled(function, **options):
+        return Mock(side_effect=TorchDynamoException("no omp.h"))
 
-    plain = train_in(tmp_path / "plain", "trainer.compile=false")
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=fails))
+    plain = train_in(tmp_path / "plain", "trainer.compile=false", "trainer.max_epochs=1")
+    monkeypatch.setattr(torch, "compile", compiled)
     capsys.readouterr()
-    tried = train_in(tmp_path / "tried", "trainer.compile=auto")
+    tried = train_in(tmp_path / "tried", "trainer.compile=auto", "trainer.max_epochs=1")
     assert_same(tried, plain)
-    assert "OSError: no omp.h" in capsys.readouterr().err
+    assert "TorchDynamoException: no omp.h" in capsys.readouterr().err
     assert not tried.error_file.exists()
     with pytest.raises(
         UserError, match=r"^trainer\.compile=true: expected auto or false, since the compiler fails here"
