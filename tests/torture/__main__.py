@@ -1,9 +1,9 @@
 """Send signals to training at random moments and see that nothing is lost: ``python -m tests.torture --sigkill 200``.
 
 The runs are new ones, ones that overwrite an old one, and ones that continue a shorter one, in turns. The signal comes
-at a moment drawn evenly from the time that a run lasts, or just before a write (a flush to the disk, a rename).
-One run in ten is ``python train.py`` in a process of its own, the others are forks of this one, which spares them the
-import of torch. Then the same command has to give the bits of a run that nobody disturbed.
+at a moment drawn evenly from the time that a run lasts, or just before a write (a flush to the disk, a rename). The
+runs are forks of this process, which spares them the import of torch. Then the same command has to give the bits of a
+run that nobody disturbed.
 
 One line for each run that got a signal, and one for each signal; the exit status is 1 if anything was lost.
 """
@@ -13,7 +13,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -37,9 +36,7 @@ from tests.tiny import FOUR_EPOCHS, TINY
 
 SIGNALS = {signal.SIGKILL: 20, signal.SIGTERM: 10, signal.SIGHUP: 5}  # and how many runs get one by default
 KINDS = ("new", "overwriting", "continuing")
-PLACES = ("at a moment", "before a write", "in its own process")
 SETTINGS = (*TINY, *FOUR_EPOCHS, "data.batch_size=12", "checkpoint.keep=all")
-TRAIN = Path(__file__).parents[2] / "train.py"
 WRITES = ((os, "fsync"), (os, "rmdir"), (Path, "rename"), (Path, "replace"))
 MOST_WRITES = 100  # that a run makes, about
 SECONDS = 5  # from a signal to the end of the process, at most
@@ -72,15 +69,15 @@ class Victims:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.count = folder, 0
-        self.shorter, self.lasts_fresh = self.undisturbed("shorter", self.fresh, "trainer.max_epochs=2")
-        self.whole, self.lasts = self.undisturbed("whole", self.forked)
+        self.shorter, _ = self.undisturbed("shorter", "trainer.max_epochs=2")
+        self.whole, self.lasts = self.undisturbed("whole")
         self.old = Run(shutil.copytree(self.whole.path, folder / "old"))  # a finished run that differs from a new one
         shutil.copyfile(self.whole.weights_file(1), self.old.weights_file(0))
 
-    def undisturbed(self, name: str, start: Callable[[list[str]], int], *more: str) -> tuple[Run, float]:
+    def undisturbed(self, name: str, *more: str) -> tuple[Run, float]:
         """A run that gets no signal, and how long it takes."""
         words, started = [*SETTINGS, *more, f"runs_dir={self.folder / name}"], time.monotonic()
-        if status := start(words):
+        if status := self.forked(words):
             raise SystemExit(f"{(self.folder / 'log.txt').read_text()}an undisturbed run ended with {status}")
         return compose("train", words).run, time.monotonic() - started
 
@@ -95,19 +92,8 @@ class Victims:
             shutil.copytree(self.shorter.path, home / self.shorter.name)
         return [*SETTINGS, *["overwrite=true"] * (kind == "overwriting"), f"runs_dir={home}"], run
 
-    def fresh(self, words: list[str], number: int = 0, moment: float | None = None) -> int:
-        """The exit status of ``python train.py``, negative for a signal."""
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        with (self.folder / "log.txt").open("a") as log:
-            child = subprocess.Popen([sys.executable, str(TRAIN), *words], stdout=log, stderr=log, env=environment)
-        try:
-            return child.wait(moment)
-        except subprocess.TimeoutExpired:
-            child.send_signal(number)
-            return child.wait()
-
     def forked(self, words: list[str], strike: Callable[..., None] | None = None, *arguments: float) -> int:
-        """The same in a child of this process, which calls ``strike`` first."""
+        """The exit status, negative for a signal, of a child of this process that calls ``strike`` and then trains."""
         sys.stdout.flush()
         if child := os.fork():
             return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -116,7 +102,7 @@ class Victims:
             log = os.open(self.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            sys.argv = [str(TRAIN), *words]
+            sys.argv = ["train.py", *words]
             run_pack.draw_learning_curves = lambda *_, **__: Figure((0.1, 0.1))  # would take half of such a run
             with catch_signals():
                 if strike is not None:
@@ -131,25 +117,20 @@ class Victims:
             sys.stdout.flush()
             os._exit(status)
 
-    def tortured(self, number: signal.Signals, kind: str, place: str, draw: random.Random) -> str:
-        """Send a signal to a run, and start it again; what is wrong then."""
-        status, own_process = 0, place == PLACES[2]
+    def tortured(self, number: signal.Signals, kind: str, writes: bool, draw: random.Random) -> str:
+        """Send a signal to a run, before a write or at a moment, and start it again; what is wrong then."""
+        status = 0
         while status == 0:  # it had finished before the signal, so another takes its place
             words, run = self.prepared(kind)
-            moment = draw.uniform(0, self.lasts_fresh if own_process else self.lasts)
-            started = time.monotonic()
-            if own_process:
-                status = self.fresh(words, number, moment)
-            elif place == PLACES[1]:
+            moment, started = draw.uniform(0, self.lasts), time.monotonic()
+            if writes:
                 status = self.forked(words, before_a_write, number, draw.randint(1, MOST_WRITES))
             else:
                 status = self.forked(words, at_a_moment, number, moment)
-        if place != PLACES[1] and time.monotonic() - started - moment > SECONDS:
+        if not writes and time.monotonic() - started - moment > SECONDS:
             return "ended late"
-        expected = -number if number == signal.SIGKILL else 128 + number
-        # Before Python has set up the program's handlers, or after it has removed them.
-        outside = status == -number and (own_process or run.finished)
-        if status != expected and not outside:
+        removed = status == -number and run.finished  # after the program has removed its handlers
+        if not removed and status != (-number if number == signal.SIGKILL else 128 + number):
             return f"ended with {status}"
         weights = [one.weights_file(0) for one in (run, run.backup)]
         old = self.old.weights_file(0).read_bytes()
@@ -189,10 +170,10 @@ def main() -> int:
         wanted, draw = getattr(options, number.name.lower()), random.Random(f"{options.seed} {number.name}")
         good = 0
         for n in range(wanted):
-            kind = KINDS[n % len(KINDS)]
-            place = PLACES[2 if n % 10 == 9 else n % 2]
-            wrong = victims.tortured(number, kind, place, draw)
+            kind, writes = KINDS[n % len(KINDS)], n % 2 == 1
+            wrong = victims.tortured(number, kind, writes, draw)
             good += not wrong
+            place = "before a write" if writes else "at a moment"
             print(f"  {number.name} {n + 1}: {kind} run, {place}: {wrong or 'the same bits'}", flush=True)
         print(f"{good} of {wanted}  {number.name}: resumed to the same, bit for bit", flush=True)
         lost += wanted - good
