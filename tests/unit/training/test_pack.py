@@ -153,9 +153,9 @@ def test_compiled_and_eager_packs_have_equal_losses_and_gradients(batch, network
 def test_equal_layers_are_compiled_once(batch, graphs, monkeypatch):
     """One graph for the encoder's layers and one for the decoder's, however many layers and replicas there are."""
     monkeypatch.setattr("arith_erd.training.pack.LARGE_NETWORK", 0)
-    pack = Pack(builder(Transformer, num_layers=4), SEEDS, compile=True)
+    pack = Pack(builder(Transformer, num_layers=2), SEEDS[:2], compile=True)
     for step in (0, 1):
-        pack.losses(*batch, step)
+        pack.losses(*(x[:2] for x in batch), step)
     assert len(graphs) == 2
 
 
