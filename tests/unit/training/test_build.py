@@ -1,132 +1,53 @@
 """Every optimizer, scheduler and loss: a replica is the same alone, in a pack, and after an interruption."""
 
-import io
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 import pytest
 import torch
-import yaml
 from torch import nn
-from torch.optim.lr_scheduler import LRScheduler
 
-from arith_erd.bundled import CONF
 from arith_erd.config.class_spec import ClassSpec
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.hooks import cache_outputs
-from arith_erd.losses import CrossEntropy, Loss
+from arith_erd.losses import CrossEntropy
 from arith_erd.models import Network
 from arith_erd.models.dropout import Dropout
 from arith_erd.models.network import shift_right
-from arith_erd.splits import RandomSplit
-from arith_erd.tasks import Add
-from arith_erd.training.build import build_module, build_task_data, checked_scheduler, replicas_are_independent
-from arith_erd.training.data import TaskData, TrainBatches
-from arith_erd.training.module import LitPack, step_scheduler
-from arith_erd.training.pack import Pack
+from arith_erd.training.build import build_module, build_task_data, checked_scheduler
+from arith_erd.training.checkpoint import CheckpointWriter
+from arith_erd.training.module import step_scheduler
 from arith_erd.training.run_pack import train_pack
+from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import TINY
 from tests.values import options
 
 pytestmark = pytest.mark.slow_after(5)
 
 CPU = torch.device("cpu")
-TASK = Add(2)
-STEPS = 5  # of three an epoch
+OPTIMIZERS, SCHEDULERS = options("optimizer"), options("scheduler")
+LOSSES = (
+    ("loss=cross_entropy_and_value", "model.loss.site=dec.1"),
+    ("loss=interchange", "model.loss.variables={carry:{site:dec.1,dims:[0,3]}}", "model.loss.strict=0.5"),
+)
+RECIPES = [(f"optimizer={OPTIMIZERS[0]}", "scheduler=warmup_cosine", *LOSSES[1]), LOSSES[0]]
+RECIPES += [(f"optimizer={name}",) for name in OPTIMIZERS[1:]] + [(f"scheduler={name}",) for name in SCHEDULERS]
 
 
-OPTIMIZERS, SCHEDULERS, LOSSES = map(options, ("optimizer", "scheduler", "loss"))
-
-
-class Toy(Network):
-    """A matrix and a vector beside the embedding: what the recipe does to them, it does to any."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(5, 4)
-        self.mix = nn.Linear(4, 4)
-
-    def forward(self, prompt: torch.Tensor, answer_in: torch.Tensor) -> torch.Tensor:
-        x = self.embedding(answer_in) + self.embedding(prompt).sum(dim=1, keepdim=True)
-        return self.mix(x).tanh() @ self.embedding.weight.T
-
-    def sites(self) -> dict[str, nn.Module]:
-        return {"dec.1": self.mix}
-
-
-@cache
-def option(group: str, name: str) -> ClassSpec | None:
-    """What a file of ``conf/`` says; not composed, since that is slow."""
-    text = (CONF / group / f"{name}.yaml").read_text().replace("${model.optimizer.lr}", "0.1")
-    arguments = yaml.safe_load(text.replace("${trainer.max_epochs}", "2"))
-    if "_target_" not in arguments:
-        return None
-    if name == "interchange":
-        arguments["variables"] = {"carry": {"site": "dec.1", "dims": [0, 1]}}
-    return ClassSpec.from_group(group, arguments, None, "interval")
-
-
-@cache
-def pack_of(loss: str, seeds: tuple[int, ...]) -> tuple[Pack, TaskData, dict[str, torch.Tensor]]:
-    """A pack, its data, and its initial weights; packs are used again, since making one is slow."""
-    made = option("loss", loss).build(Loss)
-    data = TaskData(TASK, RandomSplit(), seeds, 4)
-    pack = Pack(Toy, seeds, loss=made)
-    data.set_targets(pack.prepare_loss(TASK, data.examples))
-    return pack, data, {name: value.clone() for name, value in pack.state_dict().items()}
-
-
-def trained(recipe: tuple[str, str, str], seeds: tuple[int, ...], first: int, last: int, saved: bytes | None = None):
-    """The parameters after training from step ``first`` to ``last``, and the whole state then, as a checkpoint is."""
-    pack, data, initial = pack_of(recipe[2], seeds)
-    pack.load_state_dict(initial)
-    pack.zero_grad()
-    scheduler, schedule = option("scheduler", recipe[1]), None
-    if scheduler is not None:
-        more = {"steps_per_epoch": 3} if "epochs" in scheduler.arguments else {}
-        schedule = partial(scheduler.build, LRScheduler, **more)
-    module = LitPack(pack, partial(option("optimizer", recipe[0]).build, torch.optim.Optimizer), 0.5, schedule)
-    found = module.configure_optimizers()
-    states = [found] if schedule is None else [found["optimizer"], found["lr_scheduler"]["scheduler"]]
-    if saved:
-        for thing, state in zip([pack, *states], torch.load(io.BytesIO(saved), weights_only=True), strict=True):
-            thing.load_state_dict(state)
-    batches = TrainBatches(data.train, seeds, 4, lambda: 0)
-    for step in range(first, last):
-        prompt, completion, *targets = list(batches)[step % 3]
-        pack.losses(prompt, completion, step, *targets).sum().backward()
-        module.configure_gradient_clipping(states[0])
-        for thing in states:
-            thing.step()
-        pack.zero_grad()
-    whole = io.BytesIO()
-    torch.save([thing.state_dict() for thing in (pack, *states)], whole)
-    return {name: value.detach().clone() for name, value in pack.named_parameters()}, whole.getvalue()
-
-
-RECIPES = [(optimizer, "warmup_cosine", LOSSES[1]) for optimizer in OPTIMIZERS]
-RECIPES += [("adam", "warmup_cosine", loss) for loss in LOSSES[2:]]
-RECIPES += [("adam", scheduler, loss) for scheduler in SCHEDULERS for loss in LOSSES[:1]]
-
-
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("recipe", RECIPES, ids=" ".join)
-def test_alone_equals_in_a_pack_and_interrupted_equals_uninterrupted(recipe):
-    packed, _ = trained(recipe, (5, 0), 0, STEPS)
-    alone, _ = trained(recipe, (5,), 0, STEPS)
-    for name, value in alone.items():
-        torch.testing.assert_close(packed[name][:1], value, rtol=1e-4, atol=1e-5)
-    _, half = trained(recipe, (5, 0), 0, 2)
-    resumed, _ = trained(recipe, (5, 0), 2, STEPS, half)
-    assert all(torch.equal(packed[name], value) for name, value in resumed.items())
-
-
-def test_optimizers_that_mix_numbers_are_recognised():
-    for make in (partial(option("optimizer", name).build, torch.optim.Optimizer) for name in OPTIMIZERS):
-        assert replicas_are_independent(make, CPU)
-    assert not replicas_are_independent(partial(torch.optim.Adafactor, lr=1e-3), CPU)
+def test_alone_equals_in_a_pack_and_interrupted_equals_uninterrupted(recipe, train_in, tmp_path):
+    words = ("model=nanogpt", *recipe)
+    packed = train_in(tmp_path / "packed", *words, "seed=[5,0]")
+    alone = train_in(tmp_path / "alone", *words, "seed=5")
+    for name, weight in weights_of(alone, 5).items():
+        torch.testing.assert_close(weights_of(packed, 5)[name], weight, rtol=0, atol=1e-5)
+    again = partial(train_in, tmp_path / "again", *words, "seed=[5,0]")
+    power_cut(again, CheckpointWriter, 1, True)
+    assert_same(again(), packed)
 
 
 RATE, KEY = "torch.optim.lr_scheduler.", r"^model\.optimizer\._target_=torch\.optim\."
@@ -197,11 +118,13 @@ def test_warm_up_of_one_step_is_none_and_a_fall_of_no_steps_is_one_line(interval
     assert falls[0] == pytest.approx(made.model.scheduler.arguments["max_lr"])
 
 
-class Good(Toy):
+class Good(Network):
     """With what a network may have: dropout of ours, and a constant."""
 
     def __init__(self, prompt_length: int, answer_length: int, vocab_size: int) -> None:
         super().__init__()
+        self.embedding = nn.Embedding(vocab_size, 4)
+        self.mix = nn.Linear(4, 4)
         self.dropout = Dropout(0.5)
         self.register_buffer("scale", torch.tensor(2.0), persistent=False)
         self.more()
@@ -213,7 +136,11 @@ class Good(Toy):
         return self.dropout(x) * self.scale
 
     def forward(self, prompt, answer_in):
-        return self.middle(super().forward(prompt, answer_in))
+        x = self.embedding(answer_in) + self.embedding(prompt).sum(dim=1, keepdim=True)
+        return self.middle(self.mix(x).tanh() @ self.embedding.weight.T)
+
+    def sites(self):
+        return {"dec.1": self.mix}
 
 
 class OfTheActivation(CrossEntropy):
