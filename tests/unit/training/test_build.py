@@ -1,7 +1,6 @@
 """Every optimizer, scheduler and loss: a replica is the same alone, in a pack, and after an interruption."""
 
 import sys
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -50,72 +49,58 @@ def test_alone_equals_in_a_pack_and_interrupted_equals_uninterrupted(recipe, tra
     assert_same(again(), packed)
 
 
-RATE, KEY = "torch.optim.lr_scheduler.", r"^model\.optimizer\._target_=torch\.optim\."
+LR, KEY = {"lr": 1e-3}, r"^model\.optimizer\._target_=torch\.optim\."
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "scheduler", "message"),
+    ("part", "name", "arguments", "message"),
     [
-        ("Adafactor", None, rf"{KEY}Adafactor: lets the seeds of a pack influence"),
-        ("Muon", None, rf"{KEY}Muon: .*2D"),
-        ("SparseAdam", None, rf"{KEY}SparseAdam: RuntimeError: .*dense gradients"),
-        (None, ClassSpec(f"{RATE}ReduceLROnPlateau"), "a function of the step alone"),
-        (None, ClassSpec(f"{RATE}LambdaLR"), "lr_lambda"),
-        (None, ClassSpec("torch.optim.Adam"), "expected a LRScheduler"),
-        (None, ClassSpec(f"{RATE}OneCycleLR", {"max_lr": 0.1, "epochs": 1}), r"^model\.scheduler: ValueError: Tried"),
+        ("optimizer", "Adafactor", LR, rf"{KEY}Adafactor: lets the seeds of a pack influence"),
+        ("optimizer", "Muon", LR, rf"{KEY}Muon: .*2D"),
+        ("optimizer", "SparseAdam", LR, rf"{KEY}SparseAdam: RuntimeError: .*dense gradients"),
+        ("scheduler", "lr_scheduler.ReduceLROnPlateau", {}, "a function of the step alone"),
+        ("scheduler", "lr_scheduler.LambdaLR", {}, "lr_lambda"),
+        ("scheduler", "Adam", {}, "expected a LRScheduler"),
+        ("scheduler", "lr_scheduler.OneCycleLR", {"max_lr": 0.1, "epochs": 1}, r"^model\.scheduler: ValueError: Tried"),
     ],
 )
-def test_recipes_that_cannot_train_a_pack_are_refused_in_one_line(optimizer, scheduler, message, runs_dir):
+def test_recipes_that_cannot_train_a_pack_are_refused_in_one_line(part, name, arguments, message, runs_dir):
     """The last one when its schedule has ended."""
     job = compose("train", [*TINY, "model=nanogpt", f"runs_dir={runs_dir}"])
-    chosen = (
-        {"scheduler": scheduler}
-        if scheduler
-        else {"optimizer": ClassSpec(f"torch.optim.{optimizer}", {"lr": 1e-3}, key="model.optimizer._target_")}
-    )
+    chosen = {part: ClassSpec(f"torch.optim.{name}", arguments, key=f"model.{part}._target_")}
     with pytest.raises(UserError, match=message):
         train_pack(replace(job, model=replace(job.model, **chosen)))
 
 
-@pytest.mark.parametrize("scheduler", ["warmup_cosine", "warmup_linear"])
-def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
-    """Of two epochs of three steps."""
-    recipe = (f"scheduler={scheduler}", "model.optimizer.lr=0.1", "model.scheduler.pct_start=0.5")
-    made = compose("train", [*TINY, *recipe])
-    make = partial(torch.optim.SGD, lr=0.1)
+def rates(*recipe: str, steps: int) -> list[float]:
+    """Of the first steps, three an epoch; torch's schedule takes over from an optimizer of any rate."""
+    job, make = compose("train", [*TINY, *recipe]), partial(torch.optim.SGD, lr=0.1)
     optimizer, found = make([nn.Parameter(torch.zeros(1))]), []
-    make_schedule, interval = checked_scheduler(made, build_task_data(made), make)
-    schedule = make_schedule(optimizer)
-    assert interval == "step"
-    for _ in range(6):
+    schedule = checked_scheduler(job, build_task_data(job), make)[0](optimizer)
+    for _ in range(steps):
         found.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         step_scheduler(schedule)
+    return found
+
+
+@pytest.mark.parametrize("scheduler", ["warmup_cosine", "warmup_linear"])
+def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
+    found = rates(f"scheduler={scheduler}", "model.optimizer.lr=0.1", "model.scheduler.pct_start=0.5", steps=6)
     assert (found[0], found[2]) == pytest.approx((0.1 / 25, 0.1))
     assert found[:3] == sorted(found[:3])
     assert found[2:] == sorted(found[2:], reverse=True)
     assert found[-1] < 1e-6
 
 
-@pytest.mark.parametrize(
-    ("interval", "epochs", "pct_start"), [("step", 4, 1 / 12), ("epoch", 20, 0.05), ("step", 2, 1.0)]
-)
-def test_warm_up_of_one_step_is_none_and_a_fall_of_no_steps_is_one_line(interval, epochs, pct_start):
-    """Of three steps an epoch. Torch divides by zero in the first step of the former, after the last of the latter."""
-    recipe = (f"model.scheduler.interval={interval}", f"model.scheduler.pct_start={pct_start}")
-    made = compose("train", [*TINY, "scheduler=warmup_cosine", *recipe, f"trainer.max_epochs={epochs}"])
-    make, rates = partial(torch.optim.SGD, lr=0.1), []
-    optimizer = make([nn.Parameter(torch.zeros(1))])
-    schedule = checked_scheduler(made, build_task_data(made), make)[0](optimizer)
-    refused = pytest.raises(UserError, match=r"^model\.scheduler: divides by zero; expected a function of the step")
-    with refused if pct_start == 1 else nullcontext():
-        for _ in range(epochs * (3 if interval == "step" else 1)):
-            rates.append(optimizer.param_groups[0]["lr"])
-            optimizer.step()
-            step_scheduler(schedule)
-    falls = rates[::-1] if pct_start == 1 else rates
-    assert falls == sorted(falls, reverse=True)
-    assert falls[0] == pytest.approx(made.model.scheduler.arguments["max_lr"])
+def test_warm_up_of_one_step_is_none_and_a_fall_of_no_steps_is_one_line():
+    """Torch divides by zero in the first step of the former, after the last of the latter."""
+    recipe = ("scheduler=warmup_cosine", "model.optimizer.lr=0.1", "model.scheduler.interval=epoch")
+    found = rates(*recipe, "model.scheduler.pct_start=0.05", "trainer.max_epochs=20", steps=20)
+    assert found[0] == pytest.approx(0.1)
+    assert found == sorted(found, reverse=True)
+    with pytest.raises(UserError, match=r"^model\.scheduler: divides by zero; expected a function of the step"):
+        rates(*recipe, "model.scheduler.pct_start=1.0", steps=2)
 
 
 class Good(Network):
