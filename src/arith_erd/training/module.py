@@ -53,6 +53,7 @@ class LitPack(L.LightningModule):
         self.make_scheduler, self.interval = make_scheduler, interval
         # The tokens (N, R, m) predicted in an evaluation. To look for nan would make the host wait at each batch.
         self.train_tokens, self.validation_tokens = CatMetric("disable"), CatMetric("disable")
+        self.saved_state: dict[int, dict[str, Any]] = {}  # of the optimizer, in a checkpoint that training resumes from
         # In the checkpoint, which may be written in the middle of an epoch.
         self.register_buffer("loss_sum", torch.zeros(len(pack.seeds)))
         self.register_buffer("examples_seen", torch.zeros(()))
@@ -72,6 +73,21 @@ class LitPack(L.LightningModule):
         parameters = [p for p in self.pack.parameters() if p.requires_grad]
         matrices, vectors = ([p for p in parameters if (p.dim() - 1 >= 2) is matrix] for matrix in (True, False))
         return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        (optimizer,) = checkpoint["optimizer_states"]
+        self.saved_state = optimizer["state"]
+
+    def on_train_start(self) -> None:
+        """Give the optimizer's loaded state its types back: torch loads all in that of the parameters.
+
+        In 64 bits NAdam keeps a product in 32, and a resumed run would not have the bits of an undisturbed one.
+        """
+        state = self.trainer.optimizers[0].state_dict()["state"]
+        for index, saved in self.saved_state.items():
+            tensors = {name: x.dtype for name, x in saved.items() if isinstance(x, Tensor)}
+            state[index] |= {name: state[index][name].to(dtype) for name, dtype in tensors.items()}
+        self.saved_state = {}
 
     def on_train_epoch_start(self) -> None:
         self.loss_sum.zero_()

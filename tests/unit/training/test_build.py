@@ -34,6 +34,7 @@ LOSSES = (
 )
 RECIPES = [(f"optimizer={OPTIMIZERS[0]}", "scheduler=warmup_cosine", *LOSSES[1]), LOSSES[0]]
 RECIPES += [(f"optimizer={name}",) for name in OPTIMIZERS[1:]] + [(f"scheduler={name}",) for name in SCHEDULERS]
+RECIPES += [("optimizer=nadam", "trainer.precision=64-true")]
 
 
 @pytest.mark.slow_after(1)
