@@ -49,7 +49,7 @@ HYDRA = (  # what an experiment says, and what the message names
     ("# @package hydra.callbacks\nx: {_target_: os.getcwd}", "experiment/theirs.yaml: sets hydra.callbacks"),
     ("# @package [hydra].launcher\nsetup: [x]", "experiment/theirs.yaml: sets [hydra].launcher"),
     ("defaults: [/more@hydra.launcher: x]", "experiment/theirs.yaml: sets hydra by its defaults"),
-    ("a: [", 'experiment/theirs.yaml", line 3'),
+    ("a: [", "experiment/theirs.yaml: cannot be read (while parsing"),
 )
 
 
