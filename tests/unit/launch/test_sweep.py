@@ -107,7 +107,6 @@ def fails_for(*seeds: int, error: Exception) -> Job:
     [
         (UserError("no such thing"), EXIT_FAILED, "no such thing"),
         (InUseError("in use by process 7"), EXIT_BUSY, "in use by process 7"),
-        (ZeroDivisionError("by zero\nmore"), EXIT_FAILED, r"internal error: ZeroDivisionError: by zero; the trace.*"),
     ],
 )
 def test_failed_job_leaves_the_others_running_and_the_same_command_runs_what_is_missing(
@@ -164,9 +163,7 @@ def test_fail_fast_stops_at_the_first_failure(command, ran, capsys):
     assert table(capsys.readouterr().out) == expected
 
 
-@pytest.mark.parametrize(
-    ("number", "replaced"), [(signal.SIGTERM, False), (signal.SIGHUP, True), (signal.SIGINT, False)]
-)
+@pytest.mark.parametrize(("number", "replaced"), [(signal.SIGTERM, False), (signal.SIGHUP, True)])
 def test_signal_ends_the_whole_sweep(command, ran, capsys, monkeypatch, number, replaced):
     """Even if somebody's clean-up raises another exception in the place of ours."""
     requeued = []
@@ -247,9 +244,9 @@ def test_job_index_selects_one_job_of_a_sweep(command, ran, capsys, index):
 def test_launcher_gets_a_command_line_for_each_pack_that_is_missing(command, monkeypatch, tmp_path, capsys):
     sent = []
     monkeypatch.setattr("arith_erd.launch.processes.run", lambda jobs, *_: sent.extend(jobs))
-    words = ("-m", "hydra/launcher=gpus", "seed=0-255", "task=add,mul", "pack.max_replicas=64")
+    words = ("-m", "hydra/launcher=gpus", "seed=0-127", "task=add,mul", "pack.max_replicas=64")
     assert command(finish, *words) == EXIT_FAILED  # none is run
-    assert len(sent) == 8
+    assert len(sent) == 4
     assert {" ".join(job.varying_overrides) for job in sent[:2]} == {"task=add seed=0-63", "task=add seed=64-127"}
     for job in sent:
         composed = compose("train", job.overrides)
@@ -258,7 +255,7 @@ def test_launcher_gets_a_command_line_for_each_pack_that_is_missing(command, mon
     finish(sent[0].checked)
     sent.clear()
     command(finish, *words)
-    assert len(sent) == 7
+    assert len(sent) == 3
     assert table(capsys.readouterr().out)["task=add seed=0-63"] == "skipped"
     sent.clear()
     command(finish, "-m", "hydra/launcher=gpus", "seed=0-1,0-3", "pack.max_replicas=2")  # 0-1 is asked for twice

@@ -85,37 +85,6 @@ def test_two_seeds_offline(train, home, capsys):
         assert {key: summaries[key] for key in expected} == pytest.approx(expected)
 
 
-PARALLEL = """
-import sys
-from pathlib import Path
-from arith_erd.loggers.wandb import Wandb
-for job in sys.argv[2:]:
-    logger = Wandb()
-    logger.start(f"run-{job}", (0, 1), {}, Path(sys.argv[1], f"run-{job}"))
-    for epoch in (1, 2, 3):
-        logger.log([{"epoch": epoch, "seed": seed, "train_loss": int(job) + epoch / 10} for seed in (0, 1)])
-    logger.finish([{"seed": seed, "val_mae": int(job)} for seed in (0, 1)])
-"""
-
-
-@pytest.mark.slow
-def test_one_command_uploads_every_row_of_24_runs_of_parallel_jobs(home):
-    """Each run is a file of its own, with an id of its own, where the printed command looks: no order matters."""
-    runs, jobs = home / "runs", [str(job) for job in range(12)]
-    command = [sys.executable, "-c", PARALLEL, str(runs)]
-    processes = [subprocess.Popen([*command, *jobs[i::3]], stdout=subprocess.PIPE, text=True) for i in range(3)]
-    printed = {line for process in processes for line in process.communicate(timeout=300)[0].splitlines()}
-    assert [line for line in printed if "upload" in line] == [
-        f"W&B: logged offline. To upload all runs: wandb sync {runs}/*/wandb"
-    ]
-    found = [records(path) for folder in runs.glob("*/wandb") for path in offline_runs(folder)]
-    assert len({one["run"][0]["run_id"] for one in found}) == len(found) == 24
-    losses = sorted(
-        item["train_loss"] for one in found for item in (r["item"] for r in one["history"]) if "train_loss" in item
-    )
-    assert losses == pytest.approx(sorted(2 * [job + epoch / 10 for job in range(12) for epoch in (1, 2, 3)]))
-
-
 def no_to_every_key(handler: BaseHTTPRequestHandler) -> None:
     handler.send_response(204 if handler.command == "GET" else 401)
     handler.send_header("Content-Length", "0")
@@ -191,7 +160,7 @@ def test_failed_run_is_marked_failed_and_a_resumed_one_replaces_it(home):
         Wandb().probe("a-run", 0, "errors", pd.DataFrame({"layer": [1]}), home / "figure.png", home)
         time.sleep(1)  # the names of the files have the second of their start
     assert not [*home.glob("wandb/*-epochs/*.synced")]
-    *logs, _, _ = sorted(offline_runs(home), key=lambda log: not log.parent.name.endswith("epochs"))
+    *logs, probe, _ = sorted(offline_runs(home), key=lambda log: not log.parent.name.endswith("epochs"))
     assert [log.name for log in logs] == ["run-a-run-of-0.wandb", "run-a-run-of-1.wandb"]
     found = records(logs[0])
     assert [(item["_step"], item["epoch"]) for item in (row["item"] for row in found["history"])] == [
@@ -201,6 +170,8 @@ def test_failed_run_is_marked_failed_and_a_resumed_one_replaces_it(home):
     ]
     assert [record["exit_code"] for record in found["exit"]] == [1]
     assert found["run"][0]["project"] == "sums"
+    logged = {key.partition(".")[0] for record in records(probe)["history"] for key in record["item"]}
+    assert {"errors/rows", "errors/figure"} <= logged
     disabled = Wandb(mode="disabled")  # writes nothing that could replace the files
     disabled.start("a-run", (0, 1), {}, home)
     disabled.replay(rows)
@@ -263,12 +234,3 @@ def test_finished_run_of_an_agent_reports_its_objective(train, home, monkeypatch
     (log,) = offline_runs(run.path)
     found = {key: value for record in records(log)["summary"] for key, value in record["update"].items()}
     assert found["val_seq_acc"] == pytest.approx(run.summary()["seeds"][0]["val_seq_acc"])
-
-
-def test_probe_rows_and_figure_are_logged(home):
-    Figure().savefig(home / "figure.png")
-    rows = pd.DataFrame({"layer": [1, 2], "correlation": [0.5, 0.25]})
-    Wandb().probe("a-run", 3, "errors", rows, home / "figure.png", home / "a-run")
-    (log,) = offline_runs(home / "a-run")
-    keys = {key.partition(".")[0] for record in records(log)["history"] for key in record["item"]}
-    assert {"errors/rows", "errors/figure"} <= keys

@@ -6,7 +6,7 @@ import pytest
 
 from arith_erd.config.class_spec import source_hashes
 from arith_erd.errors import UserError
-from arith_erd.runs.directory import METRIC_COLUMNS, Run, append_rows, epochs_to_keep, first_epoch_reaching
+from arith_erd.runs.directory import METRIC_COLUMNS, Run, append_rows, first_epoch_reaching
 from tests.rows import write_metrics
 
 
@@ -66,17 +66,8 @@ def test_summary_that_does_not_say_finished_leaves_the_run_unfinished(text, tmp_
 
 def test_folder_that_is_not_a_run_is_refused(tmp_path):
     aliases = "a: &a [1, 1]\nb: [*a, *a]\n"  # a few more lines of these make a million
-    for text in (
-        None,
-        "- 1\n- 2\n",
-        "a: [",
-        "[" * 10**5,
-        "- " * 10**5,
-        aliases,
-        "a: !!set {b}",
-        f"a: {10**20}",
-        "x" * 10**6,
-    ):
+    damaged = ("- 1\n- 2\n", "a: [", "[" * 10**5, "- " * 10**5, aliases, "a: !!set {b}", f"a: {10**20}", "x" * 10**6)
+    for text in (None, *damaged):
         if text is not None:
             (tmp_path / "config.yaml").write_text(text)
         with pytest.raises(UserError, match=str(tmp_path)):
@@ -88,19 +79,6 @@ def test_epochs_to_is_the_first_epoch_at_which_that_seed_got_there():
     rows = [row(e, seed, val_seq_acc=x) for seed, values in accuracies.items() for e, x in enumerate(values, start=1)]
     found = [first_epoch_reaching(rows, *asked) for asked in ((0, 0.95), (0, 0.96), (1, 0.5), (1, 0.95))]
     assert found == [2, 4, 4, None]
-
-
-@pytest.mark.parametrize(
-    ("rule", "kept"),
-    [
-        ("none", []),
-        ("all", [*range(1, 33)]),
-        ("every:10", [10, 20, 30]),
-        ("log", [1, 2, 3, 4, 6, 7, 10, 13, 18, 24, 32]),
-    ],
-)
-def test_rules_keep_these_of_32_epochs(rule, kept):
-    assert list(epochs_to_keep(rule, 32)) == kept
 
 
 def test_kept_epochs_are_listed_in_order_and_dropped_after_one(tmp_path):

@@ -45,7 +45,7 @@ def folder(tmp_path, config):
     return tmp_path
 
 
-def test_list_says_state_epochs_accuracy_and_device(folder):
+def test_list_says_state_epochs_accuracy_and_device(folder, config):
     found = list_runs(str(folder)).set_index("run")
     assert found["state"].to_dict() == {
         **dict.fromkeys(("bad", "odd", "worse"), "unreadable"),
@@ -61,6 +61,10 @@ def test_list_says_state_epochs_accuracy_and_device(folder):
     assert list_runs(f"{folder}/do*")["state"].to_list() == ["damaged"]
     with locked(folder / "done"):  # and trains again
         assert list_runs(f"{folder}/do*")["state"].to_list() == ["training"]
+    Run(folder / "done").move_to_backup()
+    begun(folder, "done", config, seed0=0.125)
+    found = list_runs(f"{folder}/do*")
+    assert sorted(zip(found["state"], found["val_seq_acc"], strict=True)) == [("replaced", 1.0), ("stopped", 0.125)]
 
 
 def test_list_is_sorted_by_any_heading_with_the_unknown_last(folder):
@@ -78,13 +82,9 @@ def test_damaged_neighbours_are_named_and_left_out(swept, config, monkeypatch, c
     for name, fraction in (("x\x1b[2J", 0.1), ("=cmd", 10**20), ("@text", "half")):
         given = config | {"split": config["split"] | {"fraction": fraction}}
         finish(begun(swept, name, given, seed0=0.5), [0])
-    for typed, says in (
-        ("--sort split.fraction", "unreadable"),
-        ("--csv", "'=cmd"),
-        ("--json", "@text"),
-        ("--by split.fraction", "half"),
-        ("--by length", f"left out {swept}/a: slices.csv: "),
-    ):
+    lists = ("--sort split.fraction", "unreadable"), ("--csv", "'=cmd"), ("--json", "@text")
+    means = ("--by split.fraction", "half"), ("--by length", f"left out {swept}/a: slices.csv: ")
+    for typed, says in (*lists, *means):
         monkeypatch.setattr("sys.argv", ["runs", str(swept), *typed.split()])
         main()
         said = "".join(capsys.readouterr())
@@ -97,13 +97,6 @@ def test_text_that_a_spreadsheet_would_calculate_is_quoted_and_numbers_are_not()
         {"x": ["=1", "-2+3", "-1 [-2]", None], "y": [-0.5, 1.0, 2.0, 3.0], "z": [-1, "+1", "@", "\x1b"]}
     )
     assert csv_text(table) == "x,y,z\n'=1,-0.5,-1\n'-2+3,1.0,'+1\n-1 [-2],2.0,'@\n,3.0,\\x1b\n"
-
-
-def test_run_that_is_being_replaced_is_listed_beside_the_new_one(folder, config):
-    Run(folder / "done").move_to_backup()
-    begun(folder, "done", config, seed0=0.125)
-    found = list_runs(f"{folder}/do*")
-    assert sorted(zip(found["state"], found["val_seq_acc"], strict=True)) == [("replaced", 0.75), ("stopped", 0.125)]
 
 
 @pytest.mark.parametrize("form", [[], ["--csv"], ["--json"]])
@@ -206,11 +199,7 @@ def test_folder_or_grouping_that_cannot_be_is_refused(swept, typed, message, mon
 def test_accuracy_by_length_is_that_of_the_last_epoch(tmp_path, config, monkeypatch, capsys):
     for seed in (0, 1):
         run = begun(tmp_path, f"run{seed}", config | {"seed": seed}, **{f"seed{seed}": 0.5})
-        rows = [
-            f"{epoch},{seed},{kind},3,{epoch / 4 - seed / 8}"
-            for epoch in (1, 2)
-            for kind in ("length", "longest_carry")
-        ]
+        rows = [f"{epoch},{seed},length,3,{epoch / 4 - seed / 8}" for epoch in (1, 2)]
         run.slices_file.write_text("\n".join(["epoch,seed,slice,value,val_seq_acc", *rows]) + "\n")
         run.weights_file(seed).touch()
         finish(run, [seed])
