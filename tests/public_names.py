@@ -20,7 +20,7 @@ from torch import nn
 
 import arith_erd as ae
 from arith_erd.bundled import CONF
-from arith_erd.config.compose import compose
+from arith_erd.config.class_spec import ClassSpec
 from arith_erd.interp.hooked import Provenance
 from arith_erd.report.claims import evaluate_claims
 from arith_erd.report.claims_file import load_paper
@@ -134,25 +134,15 @@ def probe_columns() -> Iterator[tuple[str, list[str]]]:
     torch.manual_seed(0)
     network = ae.Transformer(task.prompt_length, task.answer_length, d_model=16, num_heads=2, num_layers=1)
     provenance = Provenance(split=ae.RandomSplit(), make_network=lambda: network)
-    subjects = {
-        "task": task,
-        "split": ae.RandomSplit(),
-        "models": [ae.Hooked(network, task=task, provenance=provenance)],
-    }
-    quick = {
-        "num_examples": 64,
-        "num_steered": 64,
-        "num_train": 32,
-        "num_validation": 32,
-        "num_controls": 1,
-        "steps": 1,
-    }
-    quick |= {"concept": "value", "method": "leace"}
+    model = ae.Hooked(network, task=task, provenance=provenance)
+    subjects = {"task": task, "split": provenance.split, "models": [model]}
+    quick: dict[str, Any] = dict.fromkeys(("num_examples", "num_steered", "num_train", "num_validation"), 64)
+    quick |= {"num_controls": 1, "steps": 1, "concept": "value", "method": "leace"}
     for path in sorted((CONF / "probe").glob("*.yaml")):
         options = yaml.safe_load(path.read_text(encoding="utf-8"))
         given = {key: value for key, value in quick.items() if key in options}
         given |= {need: subjects[need] for need in options["needs"]}
-        probe = compose("probe", [f"probe={path.stem}"]).probe.build(ae.Probe, **given)
+        probe = ClassSpec.from_group("probe", options, None, "needs").build(ae.Probe, **given)
         yield path.stem, [*probe.columns] or [*next(probe.rows())]
 
 
