@@ -4,7 +4,6 @@ What is refused before anything is loaded runs within the process of the tests (
 and whatever trains, is seen in a process of its own (`cli`, `light`).
 """
 
-import argparse
 import csv
 import os
 import re
@@ -91,16 +90,9 @@ def test_bad_command_gives_a_short_message_and_writes_nothing(typed, main, folde
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("program", "typed", "message"),
-    [
-        ("train.py", "trainer.max_epochs=-1", r"trainer\.max_epochs=-1: "),
-        ("train.py", "-m seed=4-0", "seed=4-0: expected"),
-        ("probe.py", "probe=dataset split.fraction=2", r"split\.fraction=2\.0: expected"),
-    ],
-)
-def test_refusing_needs_no_torch(program, typed, message, light, folder):
-    assert_refused(light(program, *typed.split(), cwd=folder), message, folder)
+@pytest.mark.parametrize(("program", "typed"), [("train.py", "-m"), ("probe.py", "probe=dataset")])
+def test_refusing_needs_no_torch(program, typed, light, folder):
+    assert_refused(light(program, typed, "split.fraction=2", cwd=folder), r"split\.fraction=2\.0: expected", folder)
 
 
 @pytest.mark.slow
@@ -164,10 +156,8 @@ def test_sweep_of_two_packs_from_end_to_end(cli, folder, tmp_path, light):
     # Nobody is at the terminal: no progress bar, no control characters, a few lines a run.
     assert "\x1b" not in result.stdout + result.stderr
     assert len(result.stdout.splitlines()) <= 14  # of them a table of three
-    assert re.findall(r"^(\d) +finished +[\d.]+% +(\S+) *$", result.stdout, re.MULTILINE) == [
-        ("0", "task=add"),
-        ("1", "task=mul"),
-    ]
+    table = re.findall(r"^(\d) +finished +[\d.]+% +(\S+) *$", result.stdout, re.MULTILINE)
+    assert table == [("0", "task=add"), ("1", "task=mul")]
     assert {path.name for path in folder.iterdir()} == {"file", "runs"}
 
     stamps = {path: path.stat().st_mtime_ns for path in (folder / "runs").rglob("*")}
@@ -249,14 +239,3 @@ def test_wheel_brings_configurations_networks_and_claims_and_programs_find_them(
     command = [sys.executable, *report, "--claims", own]
     refused = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert "claim learned: measure.from=gap.py:Gap: gap.py is code that would run; --trust allows it" in refused.stderr
-
-
-def test_help_texts_may_be_read_when_they_are_added_as_python_3_14_does(main, monkeypatch):
-    add_argument = argparse._ActionsContainer.add_argument
-
-    def checked(self, *names, **options):
-        assert isinstance(options.get("help", ""), str)
-        return add_argument(self, *names, **options)
-
-    monkeypatch.setattr(argparse._ActionsContainer, "add_argument", checked)
-    assert main("train.py", "--version").stdout.startswith("arith_erd ")

@@ -76,22 +76,21 @@ def no_threads_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 8)
 
 
-@pytest.mark.parametrize(("usable", "threads"), [(8, None), (3, "3"), (1, "1")])
-def test_there_are_as_many_threads_as_processors_that_may_be_used(no_threads_chosen, monkeypatch, usable, threads):
+SPIN = {"GOMP_SPINCOUNT": SPIN_COUNT}
+OWN = {"KMP_BLOCKTIME": "7", "OMP_NUM_THREADS": "5"}
+
+
+@pytest.mark.parametrize(
+    ("usable", "own", "expected"), [(8, {}, SPIN), (3, {}, SPIN | {"OMP_NUM_THREADS": "3"}), (2, OWN, OWN)]
+)
+def test_there_are_as_many_threads_as_usable_processors_or_as_the_user_says(
+    no_threads_chosen, monkeypatch, usable, own, expected
+):
     monkeypatch.setattr("joblib.cpu_count", lambda: usable)
-    configure_threads()
-    assert os.environ.get("OMP_NUM_THREADS") == threads
-    assert os.environ["GOMP_SPINCOUNT"] == SPIN_COUNT
-
-
-@pytest.mark.parametrize("name", SPIN_VARIABLES)
-def test_threads_that_the_user_has_set_are_kept(no_threads_chosen, monkeypatch, name):
-    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
-    own = {name: "7", "OMP_NUM_THREADS": "5"}
     for key, value in own.items():
         monkeypatch.setenv(key, value)
     configure_threads()
-    assert {key: os.environ[key] for key in (*SPIN_VARIABLES, "OMP_NUM_THREADS") if key in os.environ} == own
+    assert {key: os.environ[key] for key in (*SPIN_VARIABLES, "OMP_NUM_THREADS") if key in os.environ} == expected
 
 
 @pytest.fixture
