@@ -45,7 +45,7 @@ from tests.values import put
 SECONDS = 10  # of a processor that a program may take; a minute in all, since the machine may be busy
 NOBODY = 65534
 SETTINGS = (*TINY, *FOUR_EPOCHS, "checkpoint.keep=all")
-LEAVES = (None, True, -1, 10**300, float("nan"), float("inf"), "../x", "${task}", "\0", "", "\x1b[2J")
+LEAVES = (None, True, -1, 10**300, float("nan"), float("inf"), "../x", "${task}", "\0", "", "\x1b[2J", [], {3: [None]})
 
 # Damages of any place: each gets the place, and the folder of what must not change.
 
@@ -79,15 +79,6 @@ PLACED: dict[str, Callable[[Path, Path], Any]] = {
 # Damages of what a file contains.
 
 
-def anything(draw: random.Random, depth: int = 3) -> Any:
-    """A tree of values that nobody expects."""
-    kind = draw.random() if depth else 0
-    if kind < 0.6:
-        return draw.choice(LEAVES)
-    items = [anything(draw, depth - 1) for _ in range(draw.randrange(4))]
-    return items if kind < 0.8 else {draw.choice(("x", "name", 3)): item for item in items}
-
-
 def cut(data: bytes, draw: random.Random) -> bytes:
     return data[: draw.randrange(len(data))]
 
@@ -101,7 +92,8 @@ def other_value(data: bytes, draw: random.Random) -> bytes:
     """A value of YAML or JSON, which is YAML too, or a cell of a table."""
     if data[:1] in (b"{", b"t") and b": " in data:
         values = yaml.safe_load(data)
-        return yaml.safe_dump(put(values, draw.choice([key for key, _ in flatten(values)]), anything(draw))).encode()
+        key = draw.choice([key for key, _ in flatten(values)])
+        return yaml.safe_dump(put(values, key, draw.choice(LEAVES))).encode()
     odd = (b"nan", b"-inf", b"1e400", b"-1", b"9" * 300, b"9" * 5000, b"=cmd|x", b"\x1b[2J", b"", b"0x1", b"1_0", b"\0")
     cells = [*re.finditer(rb"[^,\n]+", data)]
     cell = draw.choice(cells)
