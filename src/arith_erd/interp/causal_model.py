@@ -69,7 +69,7 @@ class CausalModel:
         self.roots = tuple(f"{name}_{task.digit_noun.removesuffix('s')}" for name in task.operand_names)
         self.variables = (*self.roots, *(name for name in functions if name != "answer"))
         derived = {name: (root,) for name, root in zip(task.operand_names, self.roots, strict=True)}
-        arguments = {name: _argument_names(function) for name, function in functions.items()}
+        arguments = {name: _argument_names(name, function) for name, function in functions.items()}
         self.parents = arguments | derived | {OPERANDS: task.operand_names}
         names = [*self.roots, *derived, OPERANDS, *functions]
         if len(set(names)) < len(names):
@@ -214,6 +214,9 @@ class CausalModel:
         raise UserError(f"causal model of {task.name}: its output {received}; expected {accepted}")
 
 
-def _argument_names(function: Function) -> tuple[str, ...]:
-    parameters = inspect.signature(function).parameters.values()
+def _argument_names(name: str, function: Function) -> tuple[str, ...]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # of some functions written in C
+        raise UserError(f"variable {name}: {function!r} has no signature; expected a function of variables") from None
     return tuple(p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD)

@@ -154,9 +154,13 @@ class CounterfactualDataset:
         """
         if self.seed is None:
             raise UserError("split: draws pairs of the same family again; for your own pairs use part(rows)")
-        shares = np.atleast_1d(shares).tolist()
+        accepted = "shares above 0 that add up to 1, such as (0.8, 0.2)"
+        try:
+            shares = tuple(np.atleast_1d(np.asarray(shares, dtype=float)).tolist())
+        except (TypeError, ValueError):
+            raise bad_value("shares", shares, accepted) from None
         if not (min(shares, default=0) > 0 and abs(sum(shares) - 1) <= 1e-6):  # nan fails too
-            raise bad_value("shares", shares, "shares above 0 that add up to 1, such as (0.8, 0.2)")
+            raise bad_value("shares", shares, accepted)
         rng = np.random.default_rng([self.seed, 2])
         ends = np.round(np.cumsum(shares) * len(self)).astype(int)
         pools = split_operands(self.causal_model.task, shares, rng)

@@ -29,7 +29,7 @@ def edit_outputs(
         if site in ran:
             raise UserError(f"site={site}: ran twice in this forward pass; expected a submodule that runs once")
         ran.add(site)
-        x = output[0] if isinstance(output, tuple) and output else output
+        x = output[0] if isinstance(output, tuple | list) and output else output
         if not isinstance(x, Tensor):
             raise UserError(
                 f"site={site}: returned a {type(x).__name__}; expected a tensor, or a tuple that begins with one"
@@ -42,7 +42,8 @@ def edit_outputs(
         if others := [y for y in tree_leaves(output[1:]) if isinstance(y, Tensor)]:
             what = f"its output has {1 + len(others)} tensors; only the first is replaced"
             warnings.warn(f"site={site}: {what}", stacklevel=1)  # torch calls this, and its warnings may be off
-        return x.movedim(1, axis), *output[1:]
+        parts = (x.movedim(1, axis), *output[1:])
+        return output._make(parts) if hasattr(output, "_make") else type(output)(parts)  # a named tuple, or a list
 
     with ExitStack() as stack:
         for site in edits:

@@ -65,6 +65,7 @@ def changes_its_argument(a, b):
         ({"x": lambda a: a[:, None], "sum": total}, r"^variable x: returned int64 of shape \(64, 1\)"),
         ({"x": lambda a: 1 // 0, "sum": total}, r"^variable x: ZeroDivisionError"),
         ({"s": changes_its_argument}, r"^variable s: ValueError: output array is read-only"),
+        ({"sum": max}, r"^variable sum: <built-in function max> has no signature; expected a function of variables"),
         ({}, r"variables: received \{\}; expected a function for each name"),
         (["sum"], r"variables: received \['sum'\]; expected a function"),
         ({"a_bit": lambda a: a, "sum": total}, r"variables a_bit, sum: expected names that differ from"),
@@ -162,7 +163,7 @@ def test_parts_of_a_dataset_share_no_operand_and_belong_to_its_family() -> None:
     assert not operands_of(train) & operands_of(test) | operands_of(train) & operands_of(last)
     assert not operands_of(test) & operands_of(last)
     assert (ADD.table["xor"][test.base][:, 2] == ADD.table["xor"][test.source][:, 2]).all()
-    with pytest.raises(UserError, match=r"^shares=\[0\.8\]: expected shares above 0 that add up to 1"):
+    with pytest.raises(UserError, match=r"^shares=\(0\.8,\): expected shares above 0 that add up to 1"):
         data.split((0.8,))
     with pytest.raises(UserError, match=r"^a share of 0\.02 leaves 6 of 300 pairs and 0 examples, too few"):
         data.split((0.98, 0.02))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -468,6 +469,28 @@ def test_held_out_examples_are_those_of_the_split() -> None:
     assert len(held_out) == 16
     with pytest.raises(UserError, match=r"^NanoGPT: its split is unknown"):
         hooked("nanogpt").held_out()
+
+
+class Pair(NamedTuple):
+    hidden: Tensor
+    extra: None
+
+
+@pytest.mark.parametrize("kind", [Pair, lambda *parts: list(parts)])
+def test_an_edited_output_is_of_the_kind_that_the_site_returns(kind) -> None:
+    class Block(nn.Linear):
+        def forward(self, x: Tensor) -> object:
+            return kind(super().forward(x), None)
+
+    class Reads(Plain):
+        def forward(self, tokens: Tensor) -> Tensor:
+            self.returned = self.block(self.embed(tokens))
+            return self.head(self.returned[0])
+
+    network = Reads()
+    network.block = Block(6, 6)
+    Hooked(network, {"block": network.block}).run([torch.zeros(1, 4, dtype=int)], Steer("block", 0, torch.ones(6)))
+    assert type(network.returned) is type(kind(None, None))
 
 
 class Complement(Task):

@@ -84,7 +84,7 @@ def test_own_causal_model_wins_on_a_network_that_runs_it_and_on_no_other() -> No
     for name, verdict in (
         ("graded_carry", "user_model"),
         ("prefix_carry", "prefix_carry"),
-        ("local_remainder", "none"),
+        ("erd", "erd"),
     ):
         model = Hooked(reference(name, 3).network, task=TASK)
         found = classify(measure_signature(model, num_examples=128, num_steered=64, user_model=mine), expected)

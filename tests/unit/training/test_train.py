@@ -31,6 +31,16 @@ from tests.tiny import LEARNS
 
 
 @pytest.mark.slow
+def test_same_seed_twice_is_bit_identical_whatever_the_global_generators(train_in, tmp_path):
+    runs = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        runs.append(train_in(tmp_path / str(seed), "seed=0-1"))
+    assert_same(*runs)
+
+
+@pytest.mark.slow
 def test_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):
     """Not over its batches, of which the last is smaller."""
     losses, original = [], LitPack.training_step
