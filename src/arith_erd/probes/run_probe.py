@@ -16,7 +16,7 @@ from rich.console import Console
 from ..config.compose import compose
 from ..config.job import ProbeJob, job_of_run
 from ..digits import plain
-from ..errors import UserError, require_type, user_path
+from ..errors import UserError, first_line, require_type, user_path
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
 from ..plots.style import own_style, save_png
@@ -238,11 +238,19 @@ def _probe_runs(job: ProbeJob) -> None:
     runs = [Run(path) for path in require_runs(str(job.run))]
     if job.out and len({run.name for run in runs}) < len(runs):
         raise UserError(f"out={job.out}: several of {job.run} have one name; expected out=null, or runs of one folder")
-    failed = 0
-    for run in runs:
+    left_out = failed = 0
+    for run in runs:  # whatever is wrong with one, the others are measured
         try:  # one run's result goes straight to ``out``, several runs' side by side
-            _probe_of_run(job, run, job.out and job.out / (run.name if len(runs) > 1 else ""))
-        except Exception as error:  # whatever is wrong with one, the others are measured
+            given = _load_run(job, run, job.out and job.out / (run.name if len(runs) > 1 else ""))
+        except Exception as error:
+            left_out += 1
+            if left_out == len(runs):
+                raise
+            print(f"left out {run.path}: {first_line(error)}", file=sys.stderr)
+            continue
+        try:
+            run_probe(job, *given)
+        except Exception as error:
             if len(runs) == 1:
                 raise
             failed += 1
@@ -251,7 +259,8 @@ def _probe_runs(job: ProbeJob) -> None:
         raise UserError(f"run={job.run}: {failed} of {len(runs)} runs failed, as said above")
 
 
-def _probe_of_run(job: ProbeJob, run: Run, out: Path | None) -> None:
+def _load_run(job: ProbeJob, run: Run, out: Path | None) -> tuple[Any, ...]:
+    """What `run_probe` needs."""
     from ..catalog.loading import load_seeds, select_epochs
 
     epochs = [] if job.epoch is None else select_epochs(run, job_of_run(run).seeds, job.epoch)
@@ -261,7 +270,8 @@ def _probe_of_run(job: ProbeJob, run: Run, out: Path | None) -> None:
         done = models[0].provenance.epoch or max((row["epoch"] for row in run.metrics()), default=0)
         weights["unfinished"] = f"after epoch {done} of {job_of_run(run).trainer.max_epochs}"
     folder = out or run_path(run.path / "probes" / job.folder_name(epochs), run.path)
-    run_probe(job, job.probe.build(Probe, models=models), folder, models, run, epochs, weights)
+    require_writable("out" if job.out else "runs_dir", folder)
+    return job.probe.build(Probe, models=models), folder, models, run, epochs, weights
 
 
 def _given_weights(job: ProbeJob) -> "tuple[Sequence[Hooked], dict[str, str]]":
