@@ -26,7 +26,7 @@ mini: .venv/.installed ## the paper in miniature: every run of addition, ten see
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" paper/scripts/mini.sh $(ARGS)
 
 test: .venv/.installed-dev ## run the quick tests, a process for each core (ARGS="-m slow": the slow ones)
-	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto --dist loadfile $(ARGS)
+	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: .venv/.installed-dev ## ruff check, ruff format --check, mypy
 	@.venv/bin/ruff check .
