@@ -264,13 +264,14 @@ def score_non_linear_das(model: ae.Hooked) -> Terms:
 def score_plot(model: ae.Hooked) -> Terms:
     """PLOT (2605.06979): transport from variables to principal axes, by what an interchange of each does to the output.
 
-    At the site with the largest share of the variable, its best axes are interchanged together, as many as are best on
-    validation pairs. The paper's strengths, which scale an interchange, are left out.
+    At each site the axes with the largest shares of the variable are interchanged together. The site, and how many axes
+    to take, are those best on validation pairs. The paper's strengths, which scale an interchange, are left out.
     """
     adder, found = ae.CausalModel(model.task), []
     names = list(adder.variables)
     for variable, at in (("sum", None), ("carry", model.task.width // 2)):
         searches = [ControlledDAS(model, adder, site, at, DAS_CONFIG) for site in scored_sites(model)]
+        searches = [search for search in searches if search.whitened.rank]
         axes = [search.whitened.axes[:, :MAX_AXES].float() for search in searches]
         train, validation, _ = searches[0].sample_pairs(variable)
         answers = [searches[0].evaluation(train, name) for name in names]
@@ -278,13 +279,15 @@ def score_plot(model: ae.Hooked) -> Terms:
         effects = [
             axis_effects(search.evaluation(train, variable), own) for search, own in zip(searches, axes, strict=True)
         ]
-        costs = torch.cdist(torch.stack(abstract), torch.cat(effects)) ** 2
-        by_site = transport(costs)[names.index(variable)].split([len(part) for part in effects])
-        best = max(range(len(searches)), key=lambda i: float(by_site[i].sum()))
-        order, search = by_site[best].argsort(descending=True), searches[best]
-        candidates = [ae.Subspace(axes[best][:, order[:k]]) for k in NUM_AXES]
-        on_validation = search.evaluation(validation, variable)
-        found.append((search, variable, max(candidates, key=lambda x: np.nan_to_num(on_validation.accuracy(x)))))
+        kinds, index = torch.stack(abstract).unique(dim=0, return_inverse=True)  # some variables do the same
+        shares = transport(torch.cdist(kinds, torch.cat(effects)) ** 2)[index[names.index(variable)]]
+        candidates = []
+        for search, own, share in zip(searches, axes, shares.split([len(part) for part in effects]), strict=True):
+            on_validation, order = search.evaluation(validation, variable), share.argsort(descending=True)
+            for space in (ae.Subspace(own[:, order[:k]]) for k in NUM_AXES):
+                candidates.append((np.nan_to_num(on_validation.accuracy(space)), search, space))
+        _, search, space = max(candidates, key=lambda candidate: candidate[0])
+        found.append((search, variable, space))
     return terms_of_searches(found)
 
 

@@ -64,6 +64,7 @@ def test_searches_name_the_algorithm_of_networks_written_by_hand_and_abstain_fro
 
 
 def test_plot_finds_a_sum_along_one_axis_and_nothing_in_an_untrained_network(one_layer):
+    """It abstains from the toy with carries: their directions are no principal axes."""
     of_sum, of_carry, *_ = methods.score_plot(ae.Hooked(OneNumber(TASK), task=TASK))
     assert of_sum.mean() > 0.9 > 0.75 > of_carry.mean()
     assert max(term.mean() for term in methods.score_plot(untrained(TASK, ae.NanoGPT))[:2]) < 0.75
