@@ -72,10 +72,12 @@ def load(name: str) -> "Hooked":
     from .tasks import Add
 
     folder, shipped = Path(name), list_pretrained()
-    if folder.is_dir() and not (folder / CONFIG_FILE).is_file():
+    if (folder / "config.yaml").is_file():
         model = load_run(name)
     elif name in PROGRAMS:
         (model,) = load_references(name)
+    elif folder.is_dir() and not (folder / CONFIG_FILE).is_file():
+        raise UserError(f"network={name}: a folder without config.yaml, so no run")
     elif len(folder.parts) > 1 and folder.parent.is_dir() and not folder.exists():  # else USER/NAME on the Hub
         raise UserError(f"network={name}: no such folder")
     elif len(folder.parts) == 1 and not folder.exists() and name not in shipped:

@@ -5,7 +5,7 @@ program, which runs in a fork of this process. The damaged run is its subject, o
 may hang, end with an internal error or by a signal, print a traceback or an escape character, or change a file outside;
 and a program that reads many runs leaves the damaged one out. Cases are drawn from all combinations, each once.
 
-One line for each case that failed; the exit status is 1 if there is one.
+One line for each kind of damage; the exit status is 1 if a case failed.
 """
 
 import argparse
@@ -15,10 +15,13 @@ import re
 import resource
 import shutil
 import signal
+import socket
+import stat
 import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -45,7 +48,22 @@ from tests.values import put
 SECONDS = 10  # of a processor that a program may take; a minute in all, since the machine may be busy
 NOBODY = 65534
 SETTINGS = (*TINY, *FOUR_EPOCHS, "checkpoint.keep=all")
-LEAVES = (None, True, -1, 10**300, float("nan"), float("inf"), "../x", "${task}", "\0", "", "\x1b[2J", [], {3: [None]})
+LEAVES = (
+    None,
+    True,
+    -1,
+    10**20,
+    10**300,
+    0.5,
+    float("nan"),
+    float("inf"),
+    "add",
+    "../x",
+    "${task}",
+    "\0",
+    "",
+    "\x1b[2J",
+)
 
 # Damages of any place: each gets the place, and the folder of what must not change.
 
@@ -55,6 +73,19 @@ def replaced(by: Callable[[Path, Path], Any], path: Path, outside: Path) -> None
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
     by(path, outside)
+
+
+def linked_loop(path: Path, _: Path) -> None:
+    path.symlink_to(path.with_name("loop"))
+    path.with_name("loop").symlink_to(path.name)
+
+
+def bound_socket(path: Path, _: Path) -> None:
+    here = os.getcwd()
+    os.chdir(path.parent)  # the whole path may be too long for a socket
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(path.name)
+    os.chdir(here)
 
 
 def sparse(path: Path, _: Path) -> None:
@@ -68,8 +99,11 @@ PLACED: dict[str, Callable[[Path, Path], Any]] = {
     "link to a device": lambda path, _: path.symlink_to("/dev/zero"),
     "link to nothing": lambda path, outside: path.symlink_to(outside / "new"),
     "link to itself": lambda path, _: path.symlink_to(path.name),
+    "loop": linked_loop,
     "other name of a file": lambda path, outside: path.hardlink_to(outside / "file"),
     "pipe": lambda path, _: os.mkfifo(path),
+    "socket": bound_socket,
+    "device": lambda path, _: os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5)),
     "folder": lambda path, _: path.mkdir(),
     "file": lambda path, _: path.write_text("a file"),
     "empty": lambda path, _: path.touch(),
@@ -77,6 +111,15 @@ PLACED: dict[str, Callable[[Path, Path], Any]] = {
 }
 
 # Damages of what a file contains.
+
+
+def anything(draw: random.Random, depth: int = 3) -> Any:
+    """A tree of values that nobody expects."""
+    kind = draw.random() if depth else 0
+    if kind < 0.6:
+        return draw.choice(LEAVES)
+    items = [anything(draw, depth - 1) for _ in range(draw.randrange(4))]
+    return items if kind < 0.8 else {draw.choice(("x", "name", 3)): item for item in items}
 
 
 def cut(data: bytes, draw: random.Random) -> bytes:
@@ -92,8 +135,7 @@ def other_value(data: bytes, draw: random.Random) -> bytes:
     """A value of YAML or JSON, which is YAML too, or a cell of a table."""
     if data[:1] in (b"{", b"t") and b": " in data:
         values = yaml.safe_load(data)
-        key = draw.choice([key for key, _ in flatten(values)])
-        return yaml.safe_dump(put(values, key, draw.choice(LEAVES))).encode()
+        return yaml.safe_dump(put(values, draw.choice([key for key, _ in flatten(values)]), anything(draw))).encode()
     odd = (b"nan", b"-inf", b"1e400", b"-1", b"9" * 300, b"9" * 5000, b"=cmd|x", b"\x1b[2J", b"", b"0x1", b"1_0", b"\0")
     cells = [*re.finditer(rb"[^,\n]+", data)]
     cell = draw.choice(cells)
@@ -111,6 +153,7 @@ CONTAINED: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "aliases": aliases,
     "megabyte of [": lambda *_: b"[" * 2**20,
     "megabyte of {": lambda *_: b'{"a":' * 2**18,
+    "nested 900 deep": lambda *_: b"[" * 900 + b"]" * 900,
     "set and date": lambda data, _: data + b"\ntask: !!set {add}\nsplit: 2026-01-01\n",
     "huge numbers": lambda data, draw: re.sub(rb"\d+", lambda x: draw.choice((x[0], b"9" * 20, b"9" * 300)), data),
     "invalid UTF-8": lambda data, _: data.replace(b"e", b"\xff\xfe"),
@@ -272,14 +315,16 @@ def main() -> int:
     hostile = Hostile(folder, small_run(folder / "whole"))
     cases = combinations()
     random.Random(options.seed).shuffle(cases)
-    cases, failed = cases[: options.cases or None], 0
-    for number, (place, damage, name) in enumerate(cases):
+    tried: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for number, (place, damage, name) in enumerate(cases[: options.cases or None]):
+        tried[damage] += 1
         if wrong := hostile.tried(number, place, damage, name, options.seed):
-            failed += 1
-            print(f"{number}: {name}, {damage} at {place or 'the run'}: {wrong}", flush=True)
-    print(f"{failed} of {len(cases)} failed")
+            failed[damage] += 1
+            print(f"  {number}: {name}, {damage} at {place or 'the run'}: {wrong}", flush=True)
+    print("\n".join(f"{damage:22} {failed[damage]} of {count} failed" for damage, count in sorted(tried.items())))
     if failed:
-        print(f"the runs are in {folder}")
+        print(f"failed: {failed.total()} of {tried.total()}; the runs are in {folder}")
         return 1
     shutil.rmtree(folder)
     return 0

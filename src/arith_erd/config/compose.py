@@ -31,7 +31,7 @@ from omegaconf.errors import OmegaConfBaseException
 from ..bundled import CONF, load_option
 from ..errors import UserError, bad_value, first_line, nearest, no_such_key, unknown_name
 from ..runs.identity import flatten
-from ..system.files import plain_yaml
+from ..system.files import MAX_YAML_DEPTH, require_plain_yaml
 from ..system.isolation import HYDRA, isolated
 from .class_spec import trust
 from .job import Job, ProbeJob, read_job, read_probe_job
@@ -81,7 +81,7 @@ def search_path(overrides: Sequence[str]) -> list[str]:
 
 
 def _require_harmless(folder: Path) -> None:
-    """Raise a `UserError` if a YAML file of a folder could configure Hydra, or is not `plain_yaml`.
+    """Raise a `UserError` if a YAML file of a folder could configure Hydra, or grows beyond measure when it is read.
 
     Parameters of a sweep may be set, though not those that only count when typed.
     """
@@ -104,14 +104,14 @@ def _require_harmless(folder: Path) -> None:
 
 def _sets_of_hydra(path: Path, relative: Path) -> list[str]:
     """The keys of Hydra that a file sets, other than parameters of a sweep; or what else would reach them."""
+    require_plain_yaml(path)
     try:
-        text = plain_yaml(path.resolve())
         config = OmegaConf.to_container(OmegaConf.load(path))  # as Hydra reads it, interpolations as text
-    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
-        raise UserError(f"{relative}: cannot be read ({error})") from error
+    except OmegaConfBaseException as error:
+        raise UserError(f"{relative}: {first_line(error)}") from error
     if not isinstance(config, dict):
         raise UserError(f"{relative}: expected a group of keys")
-    headers = (line.strip() for line in text.splitlines())
+    headers = (line.strip() for line in path.read_text("utf-8").splitlines())
     packages = [line.split()[-1] for line in headers if re.match(r"#\s*@package\s.*hydra", line)]
     defaults = ["hydra by its defaults"] * ("hydra" in str(config.get("defaults")))
     keys = [
@@ -242,6 +242,10 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
         key, _, value = error.override.partition("=")
         hint = f'"{key}={hydra_quoted(os.path.expanduser(value))}", since Hydra reads some characters only in quotes'
         return f"{error.override}: expected KEY=VALUE, such as {hint if value else 'task=add'}"
+    if isinstance(error, RecursionError):
+        return f"{' '.join(overrides)}: expected files of YAML without loops, at most {MAX_YAML_DEPTH} levels deep"
+    if isinstance(error, UnicodeDecodeError):
+        return f"{' '.join(overrides)}: expected files of UTF-8; one of them has an {error.reason} at {error.start}"
     if plugin := re.search(r"In '(hydra/\w+)/(\w+)': Could not", text):
         return f"{plugin[1]}={plugin[2]}: its plugin is not installed; conf/{plugin[1]}/{plugin[2]}.yaml says how"
     if several := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):
@@ -274,7 +278,7 @@ def explain_hydra_errors(config_name: str, overrides: Sequence[str]) -> Iterator
             raise UserError(f"{override}: expected one of the options of {group}, the files of conf/{group}/")
     try:
         yield
-    except (HydraException, ValueError) as error:
+    except (HydraException, ValueError, RecursionError, yaml.YAMLError) as error:
         raise UserError(hydra_message(error, config_name, overrides)) from error
 
 

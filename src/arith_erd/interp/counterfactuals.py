@@ -38,13 +38,16 @@ class CounterfactualDataset:
     seed: int | None = None  # None for pairs of one's own
 
     def __post_init__(self) -> None:
-        size = self.causal_model.task.size
-        for name, x in (("base", self.base), ("source", self.source)):
-            rows = np.zeros(0) if isinstance(x, Examples) else np.asarray(x)
-            if rows.dtype.kind not in "iu" or rows.shape != (len(self),) or not ((rows >= 0) & (rows < size)).all():
-                problem = f"base, source: expected row numbers below {size}, as many of each"
-                raise UserError(f"{problem}; .sample(..) draws pairs, .of(..) takes your own")
-            object.__setattr__(self, name, rows)
+        pairs, size = (self.base, self.source), self.causal_model.task.size
+        base, source = (np.zeros(0) if isinstance(x, Examples) else np.asarray(x) for x in pairs)
+        integers = (
+            base.dtype.kind in "iu" and source.dtype.kind in "iu" and base.ndim == 1 and base.shape == source.shape
+        )
+        if not integers or not ((base >= 0) & (base < size) & (source >= 0) & (source < size)).all():
+            problem = f"base, source: expected row numbers below {size}, as many of each"
+            raise UserError(f"{problem}; .sample(..) draws pairs, .of(..) takes your own")
+        object.__setattr__(self, "base", base)
+        object.__setattr__(self, "source", source)
 
     def __repr__(self) -> str:
         where = "" if self.digit is None else f" at digit {self.digit}"

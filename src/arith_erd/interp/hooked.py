@@ -379,10 +379,9 @@ class ResumedRun:
 
     def __init__(self, model: Hooked, site: str, recorded: Sequence[tuple[Batch, dict[str, list[Any]]]]) -> None:
         self.model, self.site = model, site
-        outputs = recorded[0][1]
-        names = [*outputs]
-        before = names[: names.index(site) + 1] if site in names else []
-        replayed = [name for name in before if name in replayable(model) and len(outputs[name]) == 1]
+        names = [*recorded[0][1]]
+        before = [name for name in names[: names.index(site) + 1] if name in replayable(model)] if site in names else []
+        replayed = [name for name in before if all(len(x.get(name, ())) == 1 for _, x in recorded)]
         last = max(map(names.index, replayed), default=0)
         self.finished = {*replayed, *(name for name in outside_layers(model) if name in names[:last])}
         self.batches = [batch._replace(stored={name: x[name][0] for name in replayed}) for batch, x in recorded]

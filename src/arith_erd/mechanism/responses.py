@@ -31,8 +31,9 @@ from ..interp.algorithms import ALGORITHMS
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace, Steer
-from ..interp.sites import residual_stream
+from ..interp.sites import layers, residual_stream
 from ..interp.slopes import answer_slope_estimators, regressors, slope_estimator
+from ..models.network import Network
 from ..tasks import Add, Examples, Task
 from .place_value import PrefixedExamples
 
@@ -74,10 +75,13 @@ def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple
     _, cache = model.run_with_cache((prompt[:1].expand(2, -1), bit_tokens), ["dec.embed"])
     mean = cache["dec.embed"].mean(dim=0)  # (m, C)
 
-    forward = model.resume_from("dec.embed", (prompt, answer_in), PREFIX_BATCH_SIZE)  # an encoder runs once
+    encoder = layers(model.sites, "enc")[-1:] if isinstance(model.network, Network) else []  # reads the prompt alone
+    resumed = model.resume_from(encoder[0], (prompt, answer_in), PREFIX_BATCH_SIZE) if encoder else None
 
     def run(answer_in: Tensor, *interventions: Intervention) -> Array:
-        return np.asarray(forward(interventions, answer_in).argmax(dim=-1).cpu())
+        if resumed is not None:
+            return np.asarray(resumed(interventions, answer_in).argmax(dim=-1).cpu())
+        return np.asarray(model.run((prompt, answer_in), interventions, PREFIX_BATCH_SIZE).argmax(dim=-1).cpu())
 
     def read(first_position: int, answer_in: Tensor, change: str, change_of_later: str) -> Iterator[PrefixResponse]:
         tokens, bits = run(answer_in), (answer_in[:, 1:] - ZERO).cpu().numpy()

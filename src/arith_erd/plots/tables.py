@@ -44,16 +44,20 @@ def summary_table(rows: pd.DataFrame, kinds: Mapping[str, str], across: Sequence
     those of `column_kinds`. The values of columns in ``across`` become columns of the table.
     """
     keys, measures = split_columns(kinds)
-    texts = {column: rows[column].fillna("").astype(str) for column in keys if kinds[column] == TEXT}
-    groups = rows.assign(**texts).groupby(keys or (lambda index: 0), sort=False, dropna=False, observed=True)
-    means = {measure: groups[measure].agg(format_mean, kinds[measure]) for measure in measures}
-    table = pd.DataFrame(means, index=groups.size().index)
-    if across:
-        table = table.unstack([*across], fill_value="", sort=False)
-        table = table[sorted(table, key=lambda column: column[1:])]
-        several = len(measures) > 1
-        table.columns = [" ".join(map(str, (*values, measure) if several else values)) for measure, *values in table]
-    return table.reset_index(drop=not keys)
+    rows = rows.assign(**{column: rows[column].fillna("").astype(str) for column in keys if kinds[column] == TEXT})
+    lines: dict[tuple[Any, ...], dict[str, str]] = {}
+    column_keys: dict[str, tuple[Any, ...]] = {}
+    for values, part in rows.groupby(keys, sort=False, dropna=False, observed=True) if keys else [((), rows)]:
+        key_values = dict(zip(keys, values, strict=True))
+        column_key = tuple(key_values.pop(column) for column in across)
+        prefix = " ".join(map(str, column_key))
+        line = lines.setdefault(tuple(key_values.values()), {key: str(value) for key, value in key_values.items()})
+        for measure in measures:
+            name = prefix if prefix and len(measures) == 1 else f"{prefix} {measure}".strip()
+            line[name] = format_mean(part[measure].to_numpy(dtype=float), kinds[measure])
+            column_keys[name] = column_key
+    columns = [*(key for key in keys if key not in across), *sorted(column_keys, key=lambda n: column_keys[n])]
+    return pd.DataFrame([*lines.values()], columns=columns).fillna("")
 
 
 def format_mean(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:

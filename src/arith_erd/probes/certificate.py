@@ -5,10 +5,12 @@ from functools import cache
 from typing import Any, ClassVar
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from ..config.causal_models import CausalModelSpec, build_prefix_model
 from ..interp.hooked import Hooked
 from ..mechanism.certificate import CLEAR, RULE, certificate
+from ..plots import style
 from ..plots.curves import EpochCurves
 from ..plots.panels import Lines
 from .probe import IN_FILE, Count, NetworkProbe, format_cells, weighted_means
@@ -30,7 +32,7 @@ class CertificateProbe(NetworkProbe):
 
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
     picture = Lines(
-        *("right", "distance", "algorithm", "panel"),
+        *("right", "distance", "algorithm"),
         title="whose answers does the network give?",
         xlabel="distance to the nearest rounding point",
         ylabel="answers that the algorithm gives",
@@ -74,13 +76,23 @@ class CertificateProbe(NetworkProbe):
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         return EpochCurves.of(rows[rows["distance"] >= CLEAR], "right", ["algorithm"], unit="accuracy")
 
-    def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def figure(self, rows: pd.DataFrame) -> Figure:
         """Left the rule, a line for each network; right the other algorithms, means over networks."""
+        figure, axes = style.subplots(9.6, 3.8, 1, 2, sharey=True)
         steps = rows.assign(distance=(rows["distance"] * 16).round() / 16)  # the fine ones hold few answers
-        means = weighted_means(steps, ["seed", "algorithm", "distance"], ["right"]).reset_index()
-        rule, by_network = means["algorithm"] == RULE, "seed " + means["seed"].astype(str)
-        networks = means[rule].assign(panel=f"{RULE}, by network", algorithm=by_network)
-        return pd.concat([networks, means[~rule].assign(panel="other algorithms")])
+        by = ["seed", "algorithm", "distance"]
+        means = weighted_means(steps, by, ["right"]).reset_index()
+        rule = means["algorithm"] == RULE
+        networks = means[rule].assign(algorithm="seed " + means["seed"].astype(str), seed=0)
+        parts = ((f"{RULE}, by network", networks), ("Other algorithms", means[~rule]))
+        for ax, (title, part) in zip(axes, parts, strict=True):
+            self.picture.draw_panel(ax, part)
+            ax.axvspan(0, CLEAR, color=style.GREY, alpha=0.1, linewidth=0)
+            ax.set(xlabel=self.picture.xlabel, ylabel=self.picture.ylabel, ylim=(0.3, 1.02))
+            ax.legend(frameon=False, fontsize=8, loc="lower right")
+            style.set_panel_title(ax, title)
+        style.set_figure_title(figure, self.task.name, self.picture.title, rows)
+        return figure
 
 
 def mean_over_bits(shares: pd.DataFrame) -> float:

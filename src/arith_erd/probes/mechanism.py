@@ -62,6 +62,7 @@ class Mechanism(NetworkProbe):
         color_range=(0, 1.3),
         cell=(0.36, 0.32),
     )
+    across = ("position",)
 
     num_examples: SampleSize = IN_FILE
     num_steered: SampleSize = IN_FILE

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,7 +40,11 @@ PROGRESS_INTERVAL = 30.0  # seconds between lines where there is no terminal
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """The result of a probe: its ``rows``, whose columns its docstring describes, and a table and a figure of them."""
+    """The result of a probe: its ``rows``, and a table and a figure of them.
+
+    Attributes:
+        rows: the measurements, with the columns that the probe's docstring describes.
+    """
 
     probe: Probe
     rows: pd.DataFrame
@@ -79,7 +83,7 @@ class ProbeResult:
         require_writable("folder", folder)
         folder.mkdir(parents=True, exist_ok=True)
         columns = column_kinds(self.rows, self.probe.units)
-        description = {"name": self.name, "columns": columns, "settings": self.settings}
+        description = {"name": self.name, "columns": columns, "across": self.probe.across, "settings": self.settings}
         files: dict[str, str | bytes] = {"rows.csv": self.rows.to_csv(index=False, float_format="%.9g")}
         files["probe.json"] = json.dumps(description, indent=2, default=str) + "\n"  # a causal model becomes text
         files |= {} if self.curves else self.probe.files()
@@ -172,40 +176,51 @@ def run_job(job: ProbeJob) -> None:
         if sources:
             raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or handcoded=")
         probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
-        run_probe(job, probe, _folder_without_run(job, job.needs))
+        targets = [ProbeTarget(probe, _folder_without_run(job, job.needs))]
     elif len(sources) != 1:
         raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and handcoded=NAME")
-    elif job.run is not None:
-        _probe_runs(job)
-    else:
-        models, weights = _given_weights(job)
-        folder = _folder_without_run(job, ["task"] if job.handcoded is None else [])
-        run_probe(job, job.probe.build(Probe, models=models), folder, models, weights=weights)
+    else:  # a list, so that any error comes before the first one runs
+        targets = list(_targets_of_runs(job)) if job.run is not None else [_target_of_weights(job)]
+    failed = 0
+    for target in targets:
+        try:
+            run_probe(job, target)
+        except Exception as error:  # whatever is wrong with one, the others are measured
+            if len(targets) == 1:
+                raise
+            failed += 1
+            print(f"error: {target.folder}: {line_and_status(error)[0]}", file=sys.stderr)
+    if failed:
+        raise UserError(f"run={job.run}: {failed} of {len(targets)} results failed, as said above")
 
 
-def run_probe(
-    job: ProbeJob,
-    probe: Probe,
-    folder: Path,
-    models: "Sequence[Hooked]" = (),
-    run: Run | None = None,
-    epochs: Sequence[int] = (),
-    weights: Mapping[str, str] | None = None,
-) -> None:
-    """Measure, write and log one result.
+@dataclass(frozen=True)
+class ProbeTarget:
+    """A probe of one run, of given weights or of a task, and the folder of its result."""
 
-    ``weights`` says where they come from; None for a run's final ones and the authors'. Claims use only rows of those.
-    """
-    name = job.result_name(epochs)
+    probe: Probe
+    folder: Path
+    models: Sequence["Hooked"] = ()
+    run: Run | None = None
+    epochs: Sequence[int] = ()  # empty for the last weights
+    weights: Mapping[str, str] = field(default_factory=dict)
+    """The provenance of the weights; empty for a run's final ones and the authors'. Claims use only rows of those."""
+
+
+def run_probe(job: ProbeJob, target: ProbeTarget) -> None:
+    """Measure, write and log one result."""
+    name, folder, run = job.result_name(target.epochs), target.folder, target.run
     require_writable("out" if job.out else "runs_dir", folder)
-    result = _over_epochs(job, run, epochs) if run and epochs else ProbeResult.of(probe)
-    result = replace(result, name=name, settings=_settings(job) | ({"weights": weights} if weights else {}))
+    result = _over_epochs(job, run, target.epochs) if run and target.epochs else ProbeResult.of(target.probe)
+    settings = _settings(job) | ({"weights": target.weights} if target.weights else {})
+    result = replace(result, name=name, settings=settings)
     files, rows = result.save(folder), result.rows
-    unfinished = [f"the run is not finished: {weights['unfinished']}"] if weights and "unfinished" in weights else []
-    print_result(result.table(), [*result.notes(), *unfinished], result.probe.summary())
+    unfinished = target.weights.get("unfinished")
+    warnings = [f"the run is not finished: {unfinished}"] if unfinished else []
+    print_result(result.table(), [*result.notes(), *warnings], result.probe.summary())
     print(f"{folder}: {', '.join(files)} ({len(rows):,} rows)")
     logger = job.logger.build(Logger)
-    for model in models:
+    for model in target.models:
         own = rows[rows["seed"] == model.seed]
         logger.probe(model.name, model.seed, name, own, folder / "figure.png", run.path if run else folder)
 
@@ -229,8 +244,9 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     return ProbeResult(probe, table, replace(curves, table=pd.concat(tables, ignore_index=True), reached=reached))
 
 
-def _probe_runs(job: ProbeJob) -> None:
-    from ..catalog.loading import require_runs  # loads torch, which a probe of a task does not need
+def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
+    # These load torch, which a probe of a task does not need.
+    from ..catalog.loading import load_seeds, require_runs, select_epochs
 
     if job.overrides:
         problem = "not accepted with run=, since task, split, model and seeds come from the run's own config.yaml"
@@ -238,58 +254,47 @@ def _probe_runs(job: ProbeJob) -> None:
     runs = [Run(path) for path in require_runs(str(job.run))]
     if job.out and len({run.name for run in runs}) < len(runs):
         raise UserError(f"out={job.out}: several of {job.run} have one name; expected out=null, or runs of one folder")
-    left_out = failed = 0
-    for run in runs:  # whatever is wrong with one, the others are measured
-        try:  # one run's result goes straight to ``out``, several runs' side by side
-            given = _load_run(job, run, job.out and job.out / (run.name if len(runs) > 1 else ""))
-        except Exception as error:
+    left_out = 0
+    for run in runs:
+        try:
+            epochs = [] if job.epoch is None else select_epochs(run, job_of_run(run).seeds, job.epoch)
+            models = load_seeds(run.path, *epochs[:1])
+            folder = run_path(run.path / "probes" / job.folder_name(epochs), run.path)
+            if job.out:  # one run's result goes straight there, several runs' side by side
+                folder = job.out / (run.name if len(runs) > 1 else "")
+            require_writable("out" if job.out else "runs_dir", folder)
+            weights = {}
+            if job.epoch is None and not run.finished:
+                done = models[0].provenance.epoch or max((row["epoch"] for row in run.metrics()), default=0)
+                weights["unfinished"] = f"after epoch {done} of {job_of_run(run).trainer.max_epochs}"
+        except Exception as error:  # whatever is wrong with one run of a glob
             left_out += 1
             if left_out == len(runs):
                 raise
             print(f"left out {run.path}: {first_line(error)}", file=sys.stderr)
             continue
-        try:
-            run_probe(job, *given)
-        except Exception as error:
-            if len(runs) == 1:
-                raise
-            failed += 1
-            print(f"error: {run.path}: {line_and_status(error)[0]}", file=sys.stderr)
-    if failed:
-        raise UserError(f"run={job.run}: {failed} of {len(runs)} runs failed, as said above")
+        yield ProbeTarget(job.probe.build(Probe, models=models), folder, models, run, epochs, weights)
 
 
-def _load_run(job: ProbeJob, run: Run, out: Path | None) -> tuple[Any, ...]:
-    """What `run_probe` needs."""
-    from ..catalog.loading import load_seeds, select_epochs
-
-    epochs = [] if job.epoch is None else select_epochs(run, job_of_run(run).seeds, job.epoch)
-    models = load_seeds(run.path, *epochs[:1])
-    weights = {}
-    if job.epoch is None and not run.finished:
-        done = models[0].provenance.epoch or max((row["epoch"] for row in run.metrics()), default=0)
-        weights["unfinished"] = f"after epoch {done} of {job_of_run(run).trainer.max_epochs}"
-    folder = out or run_path(run.path / "probes" / job.folder_name(epochs), run.path)
-    require_writable("out" if job.out else "runs_dir", folder)
-    return job.probe.build(Probe, models=models), folder, models, run, epochs, weights
-
-
-def _given_weights(job: ProbeJob) -> "tuple[Sequence[Hooked], dict[str, str]]":
-    """The networks of ``handcoded=`` or ``checkpoint=``, and where they come from."""
+def _target_of_weights(job: ProbeJob) -> ProbeTarget:
     from ..catalog.loading import load_authors_weights, load_references, load_weights
 
     unused_key = "model" if job.handcoded is not None else "seed"
     if unused := [override for override in job.overrides if override.startswith(unused_key)]:
         raise UserError(f"{unused[0]}: accepted only with {'handcoded' if unused_key == 'seed' else 'checkpoint'}=")
+    weights: dict[str, str] = {}
     if job.handcoded is not None:
         models = load_references(job.handcoded, job.seeds, job.task)
-        return models, {"handcoded": job.handcoded, "seeds": format_seeds(job.seeds)}
-    if not any(override.startswith("task") for override in job.overrides):
+        weights = {"handcoded": job.handcoded, "seeds": format_seeds(job.seeds)}
+    elif not any(override.startswith("task") for override in job.overrides):
         raise UserError(f"checkpoint={job.checkpoint}: also needs task=, such as task=add")
-    if job.model is None:
-        return [load_authors_weights(str(job.checkpoint), job.task)], {}
-    model = load_weights(str(job.checkpoint), job.task, job.network)
-    return [model], {"checkpoint": Path(str(job.checkpoint)).name, "model": job.model.name}
+    elif job.model is None:
+        models = [load_authors_weights(str(job.checkpoint), job.task)]
+    else:
+        models = [load_weights(str(job.checkpoint), job.task, job.network)]
+        weights = {"checkpoint": Path(str(job.checkpoint)).name, "model": job.model.name}
+    folder = _folder_without_run(job, ["task"] if job.handcoded is None else [])
+    return ProbeTarget(job.probe.build(Probe, models=models), folder, models, weights=weights)
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:

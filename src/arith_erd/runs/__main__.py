@@ -38,6 +38,8 @@ def main() -> None:
             raise bad_value("--plot", options.plot, "--by KEY too, the setting to draw it against")
         if options.plot and options.plot.suffix != ".png":
             raise bad_value("--plot", options.plot, "a file that ends in .png")
+        if options.plot and not options.plot.parent.is_dir():
+            raise bad_value("--plot", options.plot, "a file in a folder that exists")
         keys = [] if options.by is None else options.by.split(",")
         runs = options.runs[0] if len(options.runs) == 1 else options.runs
         table = load_table(runs, [*keys, *(f"{key}.name" for key in keys), "split.trained"])

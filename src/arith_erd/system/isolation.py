@@ -3,6 +3,7 @@
 A notebook may have turned gradients off, or changed torch's default type; calls may run in several threads.
 """
 
+import os
 import random
 import sys
 import threading
@@ -13,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
-LOCK, TRAINING, HYDRA = [threading.RLock() for _ in range(3)]
+LOCK, TRAINING, HYDRA = locks = [threading.RLock() for _ in range(3)]
 """For what all threads share. The first is held for a moment, for torch's global generator or hooks of a network, the
 second while a pack trains: Lightning, torch's compiler and the queue of signals serve one at a time."""
+for lock in locks:
+    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 at_end = ExitStack()  # what the last call to end restores
 _calls = 0  # of all threads
@@ -85,3 +88,13 @@ def own_generator(seed: int) -> Iterator[None]:
     with LOCK, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would change those of GPUs too
         yield
+
+
+def drop_unusable_cache() -> None:
+    """Until the call ends, compile in PyTorch's own folder instead of one without which PyTorch would not even load."""
+    folder = os.environ.get(name := "TORCHINDUCTOR_CACHE_DIR", "/")
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        print(f"{name}={folder}: not used ({error.strerror})", file=sys.stderr)
+        at_end.callback(os.environ.__setitem__, name, os.environ.pop(name))

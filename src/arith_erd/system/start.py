@@ -36,7 +36,7 @@ def task_keys(folder: Path) -> dict[str, str]:
 
 
 def start_command(folder: Path) -> list[str]:
-    """The command line that starts a task of a folder: its index completes it."""
+    """The command line that starts a task of a folder: its index completes it, and perhaps the id of its parent."""
     return [sys.executable, "-IS", __file__, str(folder / "tasks.json")]
 
 
@@ -50,6 +50,8 @@ if __name__ == "__main__":
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if sys.argv[3:] not in ([], [str(os.getppid())]):
+        sys.exit("error: the launcher was killed before this task began")
     with open(sys.argv[1], encoding="utf-8") as file:
         task = json.load(file)[sys.argv[2]]
     os.chdir(task["folder"])

@@ -11,7 +11,7 @@ from ..errors import require_type
 from ..loggers import Logger
 from ..runs.directory import Run
 from ..system.files import require_writable
-from ..system.isolation import TRAINING, at_end, isolated
+from ..system.isolation import TRAINING, at_end, drop_unusable_cache, isolated
 from ..system.machine import configure_threads, visible_gpus
 
 
@@ -32,6 +32,7 @@ def train(job: Job) -> list[Run]:
         keep_finished = not job.overwrite or pack.run.backup.path.exists()
         if not (pack.run.finished and keep_finished):
             require_writable("runs_dir", job.runs_dir)
+            drop_unusable_cache()
             variables = {*os.environ}
             if "torch" not in sys.modules:
                 configure_threads()

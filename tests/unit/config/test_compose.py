@@ -1,19 +1,26 @@
-"""What trust reaches, packs of a job, and that every option of conf/ can be built."""
+"""What a composition leaves behind, what trust reaches, packs of a job, and that every option of conf/ can be built."""
 
+import ast
 import importlib
 import inspect
 import itertools
+import re
 import sys
+import textwrap
 from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
 import torch
+from hydra import compose as hydra_compose
+from hydra.core.global_hydra import GlobalHydra
 
 from arith_erd.bundled import load_option
 from arith_erd.config import class_spec
-from arith_erd.config.compose import compose
+from arith_erd.config import compose as compose_module
+from arith_erd.config.compose import compose, hydra_over_conf
 from arith_erd.digits import START
+from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Provenance
 from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.probes.probe import Probe
@@ -24,6 +31,35 @@ from tests.unit.probes.small import untrained
 from tests.values import options
 
 pytestmark = pytest.mark.slow_after(4)
+
+
+def test_run_of_the_program_composes_hydra_once(main, tmp_path, monkeypatch):
+    made, real = [], hydra_compose
+
+    def counted(config_name, overrides, **named):
+        made.append(overrides)
+        return real(config_name, overrides, **named)
+
+    monkeypatch.setattr("hydra.compose", counted)
+    compose_module._known_keys.cache_clear()
+    monkeypatch.setattr("arith_erd.training.__main__.train", lambda job: [])
+    assert main("train.py", "task=mul", "model=nanogpt", "seed=0-4", f"runs_dir={tmp_path}").returncode == 0
+    assert len(made) == 1
+
+
+def test_hydra_of_the_caller_stays_initialised():
+    with hydra_over_conf():
+        compose("train", ["task=mul"])
+        with pytest.raises(UserError, match=r"model\.net\.encoder"):
+            compose("train", ["model=nanogpt", "model.net.encoder=false"])
+        assert hydra_compose("train", ["task=add"]).task.name == "add"
+    assert not GlobalHydra.instance().is_initialized()
+
+
+def test_sweep_of_a_file_and_what_is_typed_are_allowed(monkeypatch):
+    monkeypatch.setattr(class_spec, "_trusted_packages", set())
+    compose("train", ["experiment=fig1", "hydra.verbose=true", "trust=[json]"])
+    assert class_spec._trusted_packages == {"json"}
 
 
 @pytest.mark.parametrize("typed", [[], ["trust=[mine]"]])
@@ -109,14 +145,30 @@ def test_every_figure_builds_its_probe(name):
 CLASS_GROUPS = ("task", "split", "loss", "logger", "probe", "model")
 
 
+def written_defaults(cls):
+    """Argument -> default as the class writes it: of its dataclass fields, or of its or a base's ``__init__``."""
+    for one in cls.__mro__[:-1]:
+        body = ast.parse(textwrap.dedent(inspect.getsource(one))).body[0].body
+        fields = {node.target.id: node.value for node in body if isinstance(node, ast.AnnAssign) and node.value}
+        if makers := [node.args for node in body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]:
+            (made,) = makers
+            names = [argument.arg for argument in made.args]
+            fields |= dict(zip(names[len(names) - len(made.defaults) :], made.defaults, strict=True))
+            fields |= zip([argument.arg for argument in made.kwonlyargs], made.kw_defaults, strict=True)
+        if fields:
+            return fields
+    return {}
+
+
 @pytest.mark.parametrize("option", [(group, name) for group in CLASS_GROUPS for name in options(group)])
-def test_a_class_takes_its_defaults_from_its_file(option):
+def test_a_class_takes_its_defaults_from_its_file_and_repeats_none(option):
     content = load_option(*option)
     arguments = content["net"] if option[0] == "model" else content
     module, _, name = arguments["_target_"].rpartition(".")
     cls = getattr(importlib.import_module(module), name)
-    for key, parameter in inspect.signature(cls).parameters.items():
-        written = parameter.default is not parameter.empty and key in arguments and key != "name"
-        if written and (name, key) != ("Add3", "bits"):  # seven from Python, as of every task
-            value = arguments[key]
-            assert parameter.default == (tuple(value) if isinstance(value, list) else value), f"{name}.{key}"
+    for key, default in written_defaults(cls).items():
+        if key in arguments and key != "name":
+            assert re.search(rf"^IN_FILE$|\['{key}'\]", ast.unparse(default)), f"{name}.{key}"
+            taken = inspect.signature(cls).parameters[key].default
+            if (name, key) != ("Add3", "bits"):  # seven from Python, as of every task
+                assert taken == (tuple(value) if isinstance(value := arguments[key], list) else value), f"{name}.{key}"

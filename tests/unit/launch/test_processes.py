@@ -13,7 +13,7 @@ from arith_erd.config.compose import compose
 from arith_erd.launch.processes import _gpus
 from arith_erd.runs.directory import Run
 from arith_erd.system.machine import visible_gpus
-from arith_erd.system.start import log_file, write_tasks
+from arith_erd.system.start import log_file, start_command, write_tasks
 from arith_erd.training.train import say_unused_gpus
 from tests.behaviour.interruption import assert_same
 from tests.tiny import TINY
@@ -74,6 +74,14 @@ def test_each_of_24_tasks_has_a_gpu_of_eight_that_it_shares_with_no_more_than_it
     spans = [(gpu, float(begin), float(end)) for gpu, _, begin, end in lines]
     shared = [Counter(gpu for gpu, begin, end in spans if begin <= now < end) for _, now, _ in spans]
     assert max(max(count.values()) for count in shared) == per_gpu
+
+
+def test_task_whose_launcher_was_killed_before_it_began_does_nothing(tmp_path):
+    ran = tmp_path / "ran"
+    folder = write_tasks(tmp_path, [("", [sys.executable, "-c", f"open({str(ran)!r}, 'w')"])])
+    for launcher, status in (str(os.getppid()), 1), (str(os.getpid()), 0):
+        ended = subprocess.run([*start_command(folder), "0", launcher], capture_output=True, check=False)
+        assert (ended.returncode, ran.exists()) == (status, status == 0)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Provenance
 from arith_erd.models.references import PROGRAMS
+from arith_erd.paper.probes.place_value import PlaceValue
+from arith_erd.probes import run_probe
 from arith_erd.probes.errors import Errors
 from arith_erd.probes.logit_lens import LogitLens
 from arith_erd.probes.run_probe import run_job
@@ -103,7 +105,9 @@ def test_epochs_that_are_not_there_are_refused(whole: Run, tmp_path: Path) -> No
 
 
 def test_curves_of_token_means_keep_whole_answers_apart_from_their_tokens() -> None:
-    provenance = Provenance(split=lambda table: (np.arange(64) % 4 == 0).tolist())  # of the table, not of the sample
+    provenance = Provenance(
+        split=lambda table: (np.arange(64) % 4 == 0).tolist()
+    )  # of the whole table, whatever the sample
     model = ae.Hooked(NETWORKS[0].network, task=Add(3), provenance=provenance)
     assert set(ae.probe("encoder_table", model, num_examples=16).rows["n"]) == {16}
     result = ae.probe("encoder_table", model)
@@ -113,6 +117,19 @@ def test_curves_of_token_means_keep_whole_answers_apart_from_their_tokens() -> N
     assert set(curves.index) == {"all", "r0", "r1", "r2", "r3"}
 
 
+def test_place_value_over_epochs_follows_its_measures() -> None:
+    rows = pd.DataFrame(
+        [
+            ("slope_prefix", 2, 1.0, np.nan, 9.0),
+            ("ones", 2, np.nan, 0.5, 9.0),
+            ("agreement_remainder", 2, np.nan, np.nan, 0.5),
+        ],
+        columns=["measure", "bit", "place", "c", "value"],
+    ).assign(seed=0, site=None, n=8)
+    curves = PlaceValue([untrained(Add(3))]).epoch_curves(rows)
+    assert curves.table[["line", "value"]].to_numpy().tolist() == [["agreement_remainder", 0.5]]
+
+
 def test_rows_are_kept_if_the_figure_fails(whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogitLens, "figure", lambda self, rows: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -120,9 +137,19 @@ def test_rows_are_kept_if_the_figure_fails(whole: Run, tmp_path: Path, monkeypat
     assert len(pd.read_csv(tmp_path / "rows.csv"))
 
 
+def target(*overrides: str) -> run_probe.ProbeTarget:
+    return run_probe._target_of_weights(compose("probe", ["probe=errors", *overrides]))
+
+
+@pytest.mark.parametrize("other", ["seed=1", "seed=0-1", "handcoded=remainder"])
+def test_results_for_other_references_do_not_overwrite_each_other(other):
+    first, second = (target("handcoded=erd", "seed=0", *more).folder for more in ([], [other]))
+    assert first != second
+
+
 @pytest.mark.parametrize("probe", ["dataset", "errors"])
 def test_networks_written_by_hand_are_listed_by_any_probe(probe, capsys):
-    run_job(compose("probe", [f"probe={probe}", "handcoded=list"]))
+    run_probe.run_job(compose("probe", [f"probe={probe}", "handcoded=list"]))
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert names == [*PROGRAMS]
 
@@ -130,26 +157,19 @@ def test_networks_written_by_hand_are_listed_by_any_probe(probe, capsys):
 def test_rows_of_other_options_do_not_replace_each_other(trained_pack, tmp_path):
     run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
     for options in ([], ["probe.num_examples=16"], ["probe.num_examples=2048"]):
-        run_job(compose("probe", ["probe=logit_lens", f"run={run.path}", *options]))
+        run_probe.run_job(compose("probe", ["probe=logit_lens", f"run={run.path}", *options]))
     assert sorted(path.name for path in run.path.joinpath("probes").iterdir()) == [
         "logit_lens",
         "logit_lens-num_examples16",
     ]
 
 
-def test_given_weights_are_named_and_their_results_do_not_overwrite_each_other(tmp_path):
+def test_weights_of_others_are_named(tmp_path):
+    assert target("handcoded=erd", "seed=0-2").weights == {"handcoded": "erd", "seeds": "0-2"}
     file = tmp_path / "mine.safetensors"
     save_file(compose("train", ["model=nanogpt"]).network().state_dict(), file)
-    known = [
-        (["handcoded=erd", "seed=0"], {"handcoded": "erd", "seeds": "0"}),
-        (["handcoded=erd", "seed=0-1"], {"handcoded": "erd", "seeds": "0-1"}),
-        (["handcoded=remainder", "seed=0"], {"handcoded": "remainder", "seeds": "0"}),
-        ([f"checkpoint={file}", "model=nanogpt", "task=add"], {"checkpoint": file.name, "model": "nanogpt"}),
-    ]
-    for options, _ in known:
-        run_job(compose("probe", ["probe=logit_lens", "probe.num_examples=8", f"runs_dir={tmp_path}", *options]))
-    settings = [json.loads(path.read_text())["settings"] for path in tmp_path.glob("probes/*/probe.json")]
-    assert sorted(str(one["weights"]) for one in settings) == sorted(str(weights) for _, weights in known)
+    own = target(f"checkpoint={file}", "model=nanogpt", "task=add")
+    assert own.weights == {"checkpoint": "mine.safetensors", "model": "nanogpt"}
 
 
 def test_result_that_cannot_be_written_is_named_and_the_others_are_measured(
@@ -157,9 +177,11 @@ def test_result_that_cannot_be_written_is_named_and_the_others_are_measured(
 ) -> None:
     first, second = (Run(shutil.copytree(whole.path, tmp_path / name)) for name in ("first", "second"))
     (first.path / "probes/errors/rows.csv").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"run=.*/\*: 1 of 2 runs failed"):
+    with pytest.raises(UserError, match=r"run=.*/\*: 1 of 2 results failed"):
         run_job(compose("probe", ["probe=errors", f"run={tmp_path}/*"]))
-    assert f"error: {first.path}: {first.path}/probes/errors/rows.csv: Is a dir" in capsys.readouterr().err
+    assert (
+        f"error: {first.path}/probes/errors: {first.path}/probes/errors/rows.csv: Is a dir" in capsys.readouterr().err
+    )
     assert (second.path / "probes/errors/figure.png").exists()
 
 
@@ -168,12 +190,12 @@ def test_rows_of_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_path, c
     """Not even when the run has finished."""
     run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
     run.summary_file.rename(tmp_path / "summary.json")
-    run_job(compose("probe", ["probe=errors", f"run={run.path}"]))
+    run_probe.run_job(compose("probe", ["probe=errors", f"run={run.path}"]))
     assert "the run is not finished: after epoch 4 of 4" in " ".join(capsys.readouterr().out.split())
     weights = json.loads((run.path / "probes" / "errors" / "probe.json").read_text())["settings"]["weights"]
     assert weights == {"unfinished": "after epoch 4 of 4"}
     (tmp_path / "summary.json").rename(run.summary_file)
     unpublished = collect([tmp_path], load_paper().setup).probes["errors"]["unpublished_settings"]
     assert unpublished.str.contains("unfinished").all()
-    run_job(compose("probe", ["probe=errors", f"run={run.path}"]))
+    run_probe.run_job(compose("probe", ["probe=errors", f"run={run.path}"]))
     assert "weights" not in json.loads((run.path / "probes" / "errors" / "probe.json").read_text())["settings"]

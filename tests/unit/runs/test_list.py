@@ -183,7 +183,7 @@ def test_null_is_a_group_of_the_table_and_of_the_picture(tmp_path, config):
         (". nope", "nope: no such folder"),
         (". --plot x.png", "--plot=x.png: expected --by KEY too"),
         (". --by split.fraction --plot x.txt", "--plot=x.txt: expected a file that ends in .png"),
-        (". --by split.fraction --plot no/x.png", "no/x.png: No such file or directory"),
+        (". --by split.fraction --plot no/x.png", "--plot=no/x.png: expected a file in a folder that exists"),
         ("a/weights", "a/weights: no run there; expected a folder of runs"),
         ("no nope", "no, nope: no run there"),
     ],

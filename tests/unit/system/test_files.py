@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from arith_erd.system.files import (
     atomic_file,
     is_locked,
     locked,
+    require_plain_yaml,
     require_writable,
     run_path,
     write_atomically,
@@ -112,12 +113,28 @@ def test_file_system_without_locks_is_accepted(tmp_path, monkeypatch, capsys):
         assert "cannot be locked here (Operation not supported)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("text", ["a: &a [0]\nb: *a", "[" * 10**6, "a: " + "x" * 2**20, "a: !!set {b}", "a: ["])
-def test_yaml_of_others_that_could_grow_is_refused_before_it_is_read(text, tmp_path):
+def nested_aliases(levels: int) -> str:
+    """Ten times as many values at each level."""
+    return "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}' if i else '0'] * 10)}]\n" for i in range(levels))
+
+
+@pytest.mark.parametrize(
+    ("text", "accepted"),
+    [
+        *((text, False) for text in ("a: &a [*a]", "a: &a {b: {c: *a}}", "[" * 10**6, "a: " + "[" * 60 + "]" * 60)),
+        *((nested_aliases(10), False), ("a: " + "x" * 2**21, False), ("a: &a {b: 1}\nc: {<<: *a}\nd: *a", True)),
+        *((nested_aliases(3), True), ("a: " + "[" * 40 + "]" * 40, True), ("a: [", True)),  # the reader names the last
+    ],
+)
+def test_yaml_that_grows_when_it_is_read_is_refused_before(text, accepted, tmp_path):
     (tmp_path / "task").mkdir()
     (tmp_path / "task" / "own.yaml").write_text(text)
     with (
-        pytest.raises(UserError, match=r"task/own\.yaml"),
-        hydra_over_conf("train", [f"hydra.searchpath=[{tmp_path}]"]),
+        nullcontext()
+        if accepted
+        else pytest.raises(UserError, match=r"own\.yaml: expected an ordinary file of at most")
     ):
-        pytest.fail("was read")
+        require_plain_yaml(tmp_path / "task" / "own.yaml")
+    if not accepted:
+        with pytest.raises(UserError, match=r"own\.yaml"), hydra_over_conf("train", [f"hydra.searchpath=[{tmp_path}]"]):
+            pytest.fail("was read")

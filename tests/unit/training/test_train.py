@@ -1,6 +1,7 @@
 """Whole runs, of three-bit operands and one layer; and what an accuracy is."""
 
 import math
+import os
 import shutil
 import signal
 from functools import partial
@@ -233,6 +234,14 @@ def test_auto_trains_to_the_end_whenever_the_compiler_breaks(
     assert said in (err := capsys.readouterr().err)
     assert "fatal error: 'omp.h' file not found" in err
     assert run.finished
+
+
+def test_folder_for_compiled_code_that_cannot_be_made_is_not_used(train, monkeypatch, capsys):
+    """With it PyTorch does not load what optimizers import."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/proc/nope")
+    assert train("trainer.max_epochs=1").finished
+    assert capsys.readouterr().err == "TORCHINDUCTOR_CACHE_DIR=/proc/nope: not used (No such file or directory)\n"
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "/proc/nope"
 
 
 @pytest.mark.slow
