@@ -203,12 +203,21 @@ def score_das(model: ae.Hooked, rank: int) -> Terms:
 
 
 @lru_cache(maxsize=1)
+def searches_at_sites(model: ae.Hooked) -> dict[str, list[ControlledDAS]]:
+    """At each site: for the sum at all positions, and for the carry of a middle bit at its own."""
+    adder, at = ae.CausalModel(model.task), {"sum": None, "carry": model.task.width // 2}
+    return {
+        variable: [ControlledDAS(model, adder, site, place, DAS_CONFIG) for site in scored_sites(model)]
+        for variable, place in at.items()
+    }
+
+
+@lru_cache(maxsize=1)
 def run_das(model: ae.Hooked) -> dict[tuple[str, int], np.ndarray]:
     """Variable and rank -> outcomes (n,). Both ranks are searched at once, whose time counts as that of rank 1."""
-    adder, found = ae.CausalModel(model.task), dict.fromkeys(product(("sum", "carry"), RANKS), np.zeros(1))
-    for site, (variable, at) in product(scored_sites(model), (("sum", None), ("carry", model.task.width // 2))):
-        search = ControlledDAS(model, adder, site, at, DAS_CONFIG)
-        for rank in RANKS:
+    found = dict.fromkeys(product(("sum", "carry"), RANKS), np.zeros(1))
+    for variable, searches in searches_at_sites(model).items():
+        for search, rank in product(searches, RANKS):
             outcomes = search.outcomes(variable, rank).numpy()
             found[variable, rank] = max(found[variable, rank], outcomes, key=np.mean)
     return found
@@ -217,11 +226,10 @@ def run_das(model: ae.Hooked) -> dict[tuple[str, int], np.ndarray]:
 @lru_cache(maxsize=1)
 def das_searches(model: ae.Hooked) -> list[tuple[ControlledDAS, str, ae.Subspace]]:
     """Of the sum at all positions, and of a middle bit's carry: the site and direction best on validation pairs."""
-    adder, found = ae.CausalModel(model.task), []
-    for variable, at in (("sum", None), ("carry", model.task.width // 2)):
+    found = []
+    for variable, searches in searches_at_sites(model).items():
         candidates = []
-        for site in scored_sites(model):
-            search = ControlledDAS(model, adder, site, at, DAS_CONFIG)
+        for search in searches:
             subspaces, accuracies, _ = search.fit_ranks(variable, [1])
             candidates.append((np.nan_to_num(accuracies[1]), search, subspaces[1]))
         _, search, direction = max(candidates, key=lambda candidate: candidate[0])
@@ -270,11 +278,9 @@ def score_plot(model: ae.Hooked) -> Terms:
     At each site the axes with the largest shares of the variable are interchanged together. The site, and how many axes
     to take, are those best on validation pairs. The paper's strengths, which scale an interchange, are left out.
     """
-    adder, found = ae.CausalModel(model.task), []
-    names = list(adder.variables)
-    for variable, at in (("sum", None), ("carry", model.task.width // 2)):
-        searches = [ControlledDAS(model, adder, site, at, DAS_CONFIG) for site in scored_sites(model)]
-        searches = [search for search in searches if search.whitened.rank]
+    names, found = [*ae.CausalModel(model.task).variables], []
+    for variable, at_sites in searches_at_sites(model).items():
+        searches = [search for search in at_sites if search.whitened.rank]
         axes = [search.whitened.axes[:, :MAX_AXES].float() for search in searches]
         train, validation, _ = searches[0].sample_pairs(variable)
         answers = [searches[0].evaluation(train, name) for name in names]
