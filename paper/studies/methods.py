@@ -13,10 +13,11 @@ file already holds are not measured again, but judged again. `METHODS`, and what
 
 import argparse
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
-from itertools import product
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,7 @@ from paper.formats import grid, markdown
 
 DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20, batch_size=64)
 RANKS = (1, 2)
+SEARCHED = ("sum", "carry")  # at all positions of the answer, and at a middle bit
 NON_LINEAR_STEPS = 100
 MAX_LEARNED_RANK = 4
 SEARCHES = ("DAS, rank 1", "DAS, rank 2", "DAS, learned rank", "DAS, non-linear", "PLOT")
@@ -198,46 +200,35 @@ def score_attention(model: ae.Hooked) -> float:
 
 def score_das(model: ae.Hooked, rank: int) -> Terms:
     """Interchange accuracy at the best site: of the sum at all positions, and of a middle bit's carry."""
-    outcomes = run_das(model)
-    return outcomes["sum", rank], outcomes["carry", rank]
+    return terms_of_searches([run_das(model)[variable, rank] for variable in SEARCHED])
+
+
+Search = tuple[ControlledDAS, str, ae.Subspace | ae.Features]  # at a site, of a variable, and what was found
 
 
 @lru_cache(maxsize=1)
 def searches_at_sites(model: ae.Hooked) -> dict[str, list[ControlledDAS]]:
-    """At each site: for the sum at all positions, and for the carry of a middle bit at its own."""
-    adder, at = ae.CausalModel(model.task), {"sum": None, "carry": model.task.width // 2}
-    return {
-        variable: [ControlledDAS(model, adder, site, place, DAS_CONFIG) for site in scored_sites(model)]
-        for variable, place in at.items()
-    }
-
-
-@lru_cache(maxsize=1)
-def run_das(model: ae.Hooked) -> dict[tuple[str, int], np.ndarray]:
-    """Variable and rank -> outcomes (n,). Both ranks are searched at once, whose time counts as that of rank 1."""
-    found = dict.fromkeys(product(("sum", "carry"), RANKS), np.zeros(1))
-    for variable, searches in searches_at_sites(model).items():
-        for search, rank in product(searches, RANKS):
-            outcomes = search.outcomes(variable, rank).numpy()
-            found[variable, rank] = max(found[variable, rank], outcomes, key=np.mean)
+    """Of each variable, at the sites where activations vary."""
+    adder, found = ae.CausalModel(model.task), {}
+    for variable, at in zip(SEARCHED, (None, model.task.width // 2), strict=True):
+        searches = [ControlledDAS(model, adder, site, at, DAS_CONFIG) for site in scored_sites(model)]
+        found[variable] = [search for search in searches if search.whitened.rank]
     return found
 
 
 @lru_cache(maxsize=1)
-def das_searches(model: ae.Hooked) -> list[tuple[ControlledDAS, str, ae.Subspace]]:
-    """Of the sum at all positions, and of a middle bit's carry: the site and direction best on validation pairs."""
-    found = []
+def run_das(model: ae.Hooked) -> dict[tuple[str, int], Search]:
+    """Variable and rank -> the site and subspace best on validation pairs. All of them count as the time of rank 1."""
+    found = defaultdict(list)
     for variable, searches in searches_at_sites(model).items():
-        candidates = []
         for search in searches:
-            subspaces, accuracies, _ = search.fit_ranks(variable, [1])
-            candidates.append((np.nan_to_num(accuracies[1]), search, subspaces[1]))
-        _, search, direction = max(candidates, key=lambda candidate: candidate[0])
-        found.append((search, variable, direction))
-    return found
+            subspaces, accuracies, _ = search.fit_ranks(variable, RANKS)
+            for rank, subspace in subspaces.items():
+                found[variable, rank].append((np.nan_to_num(accuracies[rank]), (search, variable, subspace)))
+    return {key: max(candidates, key=itemgetter(0))[1] for key, candidates in found.items()}
 
 
-def terms_of_searches(found: Sequence[tuple[ControlledDAS, str, ae.Subspace | ae.Features]]) -> Terms:
+def terms_of_searches(found: Sequence[Search]) -> Terms:
     """Outcomes (n,) on pairs with other operands, then accuracies on the pairs that the searches learned from."""
     outcomes, accuracies = [], []
     for search, variable, space in found:
@@ -249,10 +240,9 @@ def terms_of_searches(found: Sequence[tuple[ControlledDAS, str, ae.Subspace | ae
 
 def score_learned_rank(model: ae.Hooked) -> Terms:
     """DAS with the smallest rank whose accuracy on validation pairs is within .02 of the best up to four."""
-    found = []
-    for search, variable, _ in das_searches(model):
-        ranks = range(1, min(MAX_LEARNED_RANK, search.whitened.rank) + 1)
-        subspaces, _, chosen = search.fit_ranks(variable, ranks)
+    found: list[Search] = []
+    for search, variable, _ in (run_das(model)[variable, 1] for variable in SEARCHED):
+        subspaces, _, chosen = search.fit_ranks(variable, range(1, MAX_LEARNED_RANK + 1))
         found.append((search, variable, subspaces[chosen]))
     return terms_of_searches(found)
 
@@ -262,8 +252,8 @@ def score_non_linear_das(model: ae.Hooked) -> Terms:
 
     What has been fitted is chosen on its own pairs, as in `ae.fit_das`, so that the gap shows how much they say.
     """
-    found = []
-    for search, variable, direction in das_searches(model):
+    found: list[Search] = []
+    for search, variable, direction in (run_das(model)[variable, 1] for variable in SEARCHED):
         train = search.sample_pairs(variable)[0]
         with own_generator(0):
             flow = ae.CouplingLayers(len(direction.directions), directions=direction.directions)
@@ -279,8 +269,7 @@ def score_plot(model: ae.Hooked) -> Terms:
     to take, are those best on validation pairs. The paper's strengths, which scale an interchange, are left out.
     """
     names, found = [*ae.CausalModel(model.task).variables], []
-    for variable, at_sites in searches_at_sites(model).items():
-        searches = [search for search in at_sites if search.whitened.rank]
+    for variable, searches in searches_at_sites(model).items():
         axes = [search.whitened.axes[:, :MAX_AXES].float() for search in searches]
         train, validation, _ = searches[0].sample_pairs(variable)
         answers = [searches[0].evaluation(train, name) for name in names]

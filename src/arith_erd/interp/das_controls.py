@@ -22,7 +22,6 @@ from .counterfactuals import CounterfactualDataset, sample_balanced_pairs, split
 from .das import DASConfig, DASSearch
 from .erasure import Whitened, flip_signs, leace, project_away, random_basis
 from .hooked import Hooked
-from .interchange_accuracy import PairEvaluation
 from .interventions import Position, Subspace
 
 SPLIT_SHARES = (0.5, 0.25, 0.25)  # shares of the operands' values, for training, validation and test pairs
@@ -77,7 +76,7 @@ class ControlledDAS(DASSearch):
         if min(ranks) > span:
             raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
         train, test = (self.evaluation(data, variable) for data in datasets[::2])
-        subspaces, scores, best = self.fit_ranks(variable, [rank for rank in ranks if rank <= span])
+        subspaces, scores, best = self.fit_ranks(variable, ranks)
         for rank, subspace in subspaces.items():
             row = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
             on_train, on_test = train.accuracy(subspace), test.accuracy(subspace)
@@ -87,10 +86,13 @@ class ControlledDAS(DASSearch):
             yield row | (self.score_negative_controls(variable, rank) if rank == best else {})
 
     def fit_ranks(self, variable: str, ranks: Sequence[int]) -> tuple[dict[int, Subspace], dict[int, float], int]:
-        """Subspaces and their validation accuracies by rank, and the smallest rank within 0.02 of the best."""
+        """Subspaces and their validation accuracies by rank, and the smallest rank within 0.02 of the best.
+
+        Ranks beyond the span of real activations are left out.
+        """
         train, validation, _ = self.sample_pairs(variable)
-        evaluation = self.evaluation(validation, variable)
-        subspaces = {rank: self.fit(train, validation, variable, rank) for rank in ranks}
+        evaluation, possible = self.evaluation(validation, variable), (r for r in ranks if r <= self.whitened.rank)
+        subspaces = {rank: self.fit(train, validation, variable, rank) for rank in possible}
         scores = {rank: evaluation.accuracy(subspace) for rank, subspace in subspaces.items()}
         scores_or_zero = {rank: np.nan_to_num(x) for rank, x in scores.items()}  # NaN if few pairs change no answer
         best = min(rank for rank, x in scores_or_zero.items() if x >= max(scores_or_zero.values()) - IIA_TOLERANCE)
@@ -98,18 +100,9 @@ class ControlledDAS(DASSearch):
 
     def score(self, variable: str, rank: int) -> float:
         """Test accuracy of the best subspace of a rank, or of the largest possible rank."""
-        evaluation, subspace = self._tested(variable, rank)
-        return evaluation.accuracy(subspace)
-
-    def outcomes(self, variable: str, rank: int) -> Tensor:
-        """`balanced_outcomes` of the test pairs (n,), whose mean is the `score`."""
-        evaluation, subspace = self._tested(variable, rank)
-        return evaluation.outcomes(subspace)
-
-    def _tested(self, variable: str, rank: int) -> tuple[PairEvaluation, Subspace]:
         train, validation, test = self.sample_pairs(variable)
         subspace = self.fit(train, validation, variable, min(rank, self.whitened.rank))
-        return self.evaluation(test, variable), subspace
+        return self.evaluation(test, variable).accuracy(subspace)
 
     def score_controls(self, test: CounterfactualDataset, variable: str, subspace: Subspace) -> dict[str, float]:
         """Scores of interchanges that cannot transfer the variable.

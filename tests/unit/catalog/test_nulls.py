@@ -57,9 +57,10 @@ def test_table_is_right_and_interchanges_of_anything_but_the_answer_are_at_chanc
     assert np.array_equal(answer.numpy(), source.completion)
 
 
-def test_outcomes_of_a_search_have_its_score_as_mean():
+def test_outcomes_of_pairs_have_their_accuracy_as_mean():
     config = DASConfig(num_train=32, num_validation=32, num_test=128, steps=0, batch_size=32)
     search = ControlledDAS(make_null("untrained", "nanogpt", 5, 0), ae.CausalModel(ae.Add(5)), "dec.1", None, config)
-    outcomes = search.outcomes("sum", 1)
+    evaluation = search.evaluation(search.sample_pairs("sum")[2], "sum")
+    outcomes = evaluation.outcomes(None)
     assert outcomes.shape == (128,)
-    assert float(outcomes.mean()) == pytest.approx(search.score("sum", 1))
+    assert float(outcomes.mean()) == pytest.approx(evaluation.accuracy(None))
