@@ -170,6 +170,7 @@ MODULES = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for pa
 @pytest.mark.parametrize("name", [name for name in arith_erd.__all__ if name != "__version__"])
 def test_every_public_name_is_documented(name):
     assert len(getattr(arith_erd, name).__doc__.split()) > 5
+    assert f"\n::: arith_erd.{name}\n" in (ROOT / "docs" / "api" / "index.md").read_text()
 
 
 @pytest.mark.parametrize("name", MODULES)

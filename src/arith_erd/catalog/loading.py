@@ -24,7 +24,7 @@ from ..errors import UserError, bad_value, counted, first_line, require_integer,
 from ..interp.hooked import Hooked, Provenance
 from ..models import weights
 from ..models.network import Network
-from ..models.references import is_reference_task, reference
+from ..models.references import PROGRAMS, is_reference_task, reference
 from ..models.transformer import Transformer
 from ..runs.directory import Run, matching_runs
 from ..seeds import format_seeds, parse_seeds
@@ -105,6 +105,8 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
     folder = user_path(folder or PRETRAINED, "folder")
     networks = list_pretrained(folder)
     if name not in networks:
+        if name in PROGRAMS:
+            raise UserError(f"name={name}: is written by hand, not trained; load_references({name!r}) makes it")
         accepted = f"one of {', '.join(networks)}" if networks else f"a name, but {folder} holds no finished run"
         accepted += f"; or a folder with {CONFIG_FILE}, or USER/NAME on the Hub"
         raise unknown_name("name", name, networks, accepted)

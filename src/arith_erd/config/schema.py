@@ -68,7 +68,9 @@ LOSS_ARGUMENTS: Mapping[str, Any] = {
     "strict": Annotated[float, accepts("a number of at least 0, at most 1e38", ge=0, le=MAX_FLOAT)],
     "site": Annotated[str, accepts("the name of a site, such as dec.1", min_length=1)],
     "target": Annotated[str, accepts("the name of a concept of the task, or of a variable", min_length=1)],
-    "causal_model": Annotated[str | None, accepts("a function or class of your own package, or null", min_length=1)],
+    "causal_model": Annotated[
+        str | None, accepts("the name of an algorithm, a function or class of your own package, or null", min_length=1)
+    ],
 }
 LOGGER_ARGUMENTS: Mapping[str, Any] = {  # here because W&B is slow to import, and its own check would come late
     # Names of digits are numbers in YAML and on the command line.

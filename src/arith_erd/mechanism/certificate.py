@@ -170,11 +170,12 @@ def certificate(
             of every prefix. Bit t is asked after their first t bits.
 
     Raises:
-        UserError: for other tasks and networks, and for a multiplication of more than five bits without
-            ``num_completions``.
+        UserError: for other tasks and networks, a million pairs or more, and without ``num_completions`` for a
+            multiplication of more than five bits.
     """
     require_type("certificate: model", model, Hooked)
     ColumnSums(task := model.task)
+    task.require_enumerable("a certificate")
     if num_completions is None:
         return Certificate(task, answers_after_prefixes(model, task.examples()), user_model)
     require_integer("num_completions", num_completions, 1)

@@ -135,7 +135,8 @@ def test_finished_runs_are_found_by_name_and_seed_and_others_refused(trained_pac
     assert list_pretrained(folder) == {"add-transformer": {3: trained_pack.path, 5: trained_pack.path}}
     loaded, expected = load_pretrained("add-transformer", 5, folder), load_run(trained_pack.path, 5)
     assert (loaded.name, loaded.seed) == (expected.name, 5)
-    for name, seed, said in ("sub-mlp", 3, "add-transformer"), ("add-transformer", 4, "3, 5 for add-transformer"):
+    refused = (("sub-mlp", 3, "add-transformer"), ("add-transformer", 4, "3, 5 for add-transformer"))
+    for name, seed, said in (*refused, ("erd", None, r"by hand.*load_references\('erd'\)")):
         with pytest.raises(UserError, match=said):
             load_pretrained(name, seed, folder)
 

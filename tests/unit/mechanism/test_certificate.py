@@ -109,6 +109,6 @@ def test_a_multiplication_has_no_carries_and_other_tasks_are_refused() -> None:
     task = Mul(bits=2)
     made = answered_by(lambda block: block.predicted("erd"), task)
     assert set(made.shares()["algorithm"]) == {RULE, "remainder", "erd"}
-    other = Sub(bits=3)
-    with pytest.raises(UserError, match="task=sub: has no columns"):
-        certificate(Hooked(NanoGPT(other.prompt_length, other.answer_length, d_model=16, num_heads=2), task=other))
+    for other, problem in ((Sub(bits=3), "task=sub: has no columns"), (Add(bits=10), "task=add: 1,048,576 examples")):
+        with pytest.raises(UserError, match=problem):
+            certificate(Hooked(NanoGPT(other.prompt_length, other.answer_length, d_model=16, num_heads=2), task=other))
