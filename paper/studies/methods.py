@@ -4,11 +4,11 @@
 
 The networks are those of `arith_erd.zoo`: written by hand, trained ones (`zoo.py` has the commands), and null networks.
 Each function of `METHODS` gives the method's evidence for the sum and for carries, as outcomes per example where it has
-such; the score is their difference. The sites are the residual
-stream of the decoder after attention to the prompt and after each layer, except for the last layer; `middle` is the
-decoder's middle layer, as in the paper. Thresholds and bars: `catalog.scoring.add_verdicts`. Rows whose two terms the
-file already holds are not measured again, but judged again. `METHODS`, and what they find in null networks
-(`preregistration-nulls.md`), were committed before anything was counted.
+such; the score is their difference. The sites are the residual stream of the decoder after attention to the prompt and
+after each layer, except for the last layer; `middle` is the decoder's middle layer, as in the paper. Thresholds and
+bars: `catalog.scoring.add_verdicts`. Stored measurements are kept if they have both terms, and verdicts are computed
+anew. `METHODS`, and what they find in null networks (`preregistration-nulls.md`), were committed before anything was
+counted.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A door to the folder ``paper/``, in a clone or a wheel: ``arith_erd.paper.probes.ceilings`` is a file of it."""
+"""The folder ``paper/`` of a clone or a wheel as a package: ``arith_erd.paper.probes.ceilings`` is a file in it."""
 
 from .bundled import PAPER
 

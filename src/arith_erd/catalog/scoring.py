@@ -100,8 +100,8 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
 
     Args:
         method: network -> its evidence for the sum and that for carries, each a number, or outcomes per example (n,)
-            with that mean; or one number x, which stands for x and -x; or a name. NaN names no algorithm. A search adds
-            its evidence on the pairs that it learned from: (sum, carries, sum there, carries there).
+            with that mean; or one number x, which stands for x and -x; or a name. NaN names no algorithm. A search
+            returns four: both on test pairs, then both on its training pairs.
         networks: networks of `zoo`; None for all of ``zoo(nulls=True)``.
 
     Returns:
@@ -160,7 +160,7 @@ def score_row(method: Method, network: LabelledNetwork, model: Hooked) -> list[A
 
 
 def _bootstrap(*terms: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """The 95% interval of the difference of two means, from resampled outcomes (n,); those of each on their own."""
+    """The 95% interval of the difference of two means. The outcomes (n,) of each are resampled independently."""
     rng = np.random.default_rng(0)
     means = [term[rng.integers(len(term), size=(NUM_RESAMPLES, len(term)))].mean(1) for term in terms]
     low, high = np.quantile(means[0] - means[1], [0.025, 0.975])
@@ -170,9 +170,10 @@ def _bootstrap(*terms: npt.NDArray[np.float64]) -> tuple[float, float]:
 def add_verdicts(rows: pd.DataFrame, least: Mapping[str, float] | None = None) -> pd.DataFrame:
     """Add the columns ``named`` (``sum``, ``carries``, ``abstains``), ``right`` and ``flips``.
 
-    A method names the algorithm of `names_by_threshold` if its evidence for that algorithm is higher than in null
-    networks: above the k-th highest of n with as many bits and of another kind, k = max(1, floor((n + 1) / 40)). Two
-    terms at 2.5% each are false discoveries in 5%, if the kinds are alike. Without such nulls there is no bar.
+    A method names the algorithm of `names_by_threshold` if its evidence for that algorithm is above a bar: the score
+    that 2.5% of the null networks exceed, or none if they are few. Only null networks of as many bits and of another
+    kind count. Of n it is the k-th highest, k = max(1, floor((n + 1) / 40)). With two terms, 5% of all null networks
+    get a name if their kinds are alike. Without such null networks there is no bar.
     ``named`` is empty where the two terms or the threshold are not known, and ``right`` where the algorithm is not.
     ``flips`` is how often the score of resampled outcomes lies on the other side of what divides the two names, by a
     normal distribution with the width of the interval; empty without one.
@@ -266,7 +267,7 @@ def format_share(hits: int, n: int) -> str:
 
 
 def bits_of(network: str) -> int:
-    """The bits that a network of the zoo adds; the names of those written by hand, for seven bits, do not say it."""
+    """The bits that a network of the zoo adds: seven if its name does not say, as of those written by hand."""
     match = re.match(r"(\d+)-bit ", network)
     return int(match[1]) if match else 7
 

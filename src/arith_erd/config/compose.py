@@ -81,9 +81,9 @@ def search_path(overrides: Sequence[str]) -> list[str]:
 
 
 def _require_harmless(folder: Path) -> None:
-    """Raise a `UserError` if a YAML file of a folder could configure Hydra, or grows beyond measure when it is read.
+    """Raise a `UserError` if a YAML file of a folder could configure Hydra, or expands to too many values.
 
-    Parameters of a sweep may be set, though not those that only count when typed.
+    It may set parameters of a sweep, but not the keys that work on the command line alone.
     """
     if not folder.is_dir():
         raise bad_value("hydra.searchpath", folder, "a folder")

@@ -108,7 +108,8 @@ class SitePositions:
     def by_name(self, task: "Task") -> dict[int | str, int]:
         """Name -> index among all T: of the prompt (in an encoder), of the answer, or of both (decoder-only).
 
-        If T is another number, the last m are the answer's; fewer than m have no known token, and are numbered.
+        If T is another number, the last m are the answer's. If it is below m, the tokens are not known, and positions
+        are numbered.
         """
         length = self.num_prompt + self.num_own
         names: list[int | str] = [*(task.prompt_names if self.hold_only_prompt(task) else task.answer_names)]

@@ -128,8 +128,8 @@ def steering_estimators(causal_model: CausalModel, values: dict[str, Array], enc
     """Matrices (T, 2, m, N), one for each position of a stack, that fit slopes to activations x (N, C) there.
 
     The product with x, (2, m, C), is the slopes on the carry into each bit t, and on one unit of the sum. They are zero
-    where a position is not steered for bit t: in the decoder at all positions but t. In the encoder all bits share one
-    slope on the sum, stored as that of bit 0.
+    where a position is not steered for bit t: in the decoder at all positions but t. The encoder has one slope on the
+    sum. It is stored at t = 0, and other t are zero.
     """
     if not encoder:
         return torch.diag_embed(answer_slope_estimators(causal_model, values).permute(2, 1, 0)).permute(3, 1, 2, 0)

@@ -74,7 +74,7 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
     post_hoc = {name: _distance(square) if post_hoc_measured else np.nan for name, square in post_hoc_squares.items()}
     mixture_squares = _mixtures(squares)
     algorithms, mixtures = ({x: _distance(square) for x, square in y.items()} for y in (squares, mixture_squares))
-    # A user's model may well be one of ours: it is best only if it is nearer than the tests can err.
+    # A user's model must be nearer by TIE_MARGIN, since it may equal one of ours.
     handicap = {USER_MODEL: TIE_MARGIN}
     best = min(algorithms, key=lambda x: (algorithms[x] > MAX_DISTANCE, algorithms[x] + handicap.get(x, 0)))
     mixture = min(mixtures, key=mixtures.__getitem__)

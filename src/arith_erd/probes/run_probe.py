@@ -204,7 +204,7 @@ class ProbeTarget:
     run: Run | None = None
     epochs: Sequence[int] = ()  # empty for the last weights
     weights: Mapping[str, str] = field(default_factory=dict)
-    """The provenance of the weights; empty for a run's final ones and the authors'. Claims use only rows of those."""
+    """The provenance of the weights; empty for a run's final ones and the authors'. Reports ignore the other rows."""
 
 
 def run_probe(job: ProbeJob, target: ProbeTarget) -> None:

@@ -23,7 +23,8 @@ def named_in_file(key: str, name: str, claims_file: Path, trust: bool, expected:
     """What ``FILE.py:NAME`` names, of a file in the folder of ``claims_file``.
 
     Raises:
-        UserError: if it is nothing of the kind, ``expected`` or else; if it is not trusted; if the file cannot be run.
+        UserError: if the name has another form (``expected`` says which also fit); if the file is not trusted or cannot
+            be run.
     """
     file, colon, attribute = name.partition(":")
     path = claims_file.resolve().parent / file

@@ -1,4 +1,4 @@
-"""The boundary to the program around a library call: what that program has set changes no result and stays as it was.
+"""A library call does not depend on the global settings of the program around it, and leaves them as they were.
 
 A notebook may have turned gradients off, or changed torch's default type; calls may run in several threads.
 """

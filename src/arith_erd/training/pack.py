@@ -32,9 +32,9 @@ DropoutKeys = tuple[Tensor, ...]  # the dropout keys of one step: one for each s
 MIN_OPERATIONS_TO_COMPILE = 20e12  # operations from which compiling pays on a CPU; see benchmarks/README.md
 LARGE_NETWORK = 100_000  # parameters from which a replica keeps two CPU cores busy by itself
 RECOMPILE_LIMIT = 64
-"""Versions of a function, one for each size of a batch and kind of layer, before the next one runs eager.
+"""Number of compiled versions of a function, one for each size of a batch and kind of layer.
 
-Which of them comes ninth, PyTorch's limit, would depend on where a run was interrupted.
+PyTorch stops compiling after eight. Which version is the ninth would depend on where a run was interrupted.
 """
 
 

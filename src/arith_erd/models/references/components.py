@@ -343,7 +343,7 @@ def equal_bits(stream: Stream) -> list[Units]:
 
 def carry_by_lookahead(stream: Stream, memory: Stream) -> list[Head]:
     """Write the carry into bit t: ``a_j`` at the highest j < t with ``a_j = b_j``, or the operator's -1 if none."""
-    # In the encoder ``a_t`` asks for it, and the operator for the carry out of the last bit.
+    # In the encoder the query for bit t stands at ``a_t``, and that for the last carry at the operator.
     score_rows = stream.operand_rows if stream is memory else range(stream.width)
     scores = torch.full((stream.width, stream.prompt_length), MASKED_SCORE, dtype=torch.float64)
     for t in range(stream.width):
