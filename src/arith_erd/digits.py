@@ -26,10 +26,10 @@ DIGITS = "0123456789abcdef"
 MAX_BASE = len(DIGITS)
 
 
-def plain(value: Any) -> Any:
+def as_python(value: Any) -> Any:
     """NumPy's numbers as Python's, in lists too: neither a configuration nor a strict check takes the former."""
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [as_python(one) for one in value]
     return value.item() if isinstance(value, np.generic) else value
 
 

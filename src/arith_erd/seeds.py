@@ -48,7 +48,7 @@ def parse_seeds(spec: object) -> tuple[int, ...]:
     return tuple(sorted(seeds))
 
 
-def format_seeds(seeds: tuple[int, ...]) -> str:
+def format_ranges(seeds: tuple[int, ...]) -> str:
     """The inverse of `parse_seeds`: ``(0, 1, 2, 3, 4, 7)`` -> ``"0-4,7"``."""
     ranges: list[list[int]] = []
     for seed in sorted(seeds):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arith_erd.errors import UserError, bad_value
-from arith_erd.seeds import MAX_SEED, MAX_SEEDS, derive_seed, format_seeds, parse_seeds
+from arith_erd.seeds import MAX_SEED, MAX_SEEDS, derive_seed, format_ranges, parse_seeds
 
 SEED_SETS = st.sets(st.integers(0, 60) | st.integers(0, MAX_SEED), min_size=1, max_size=40)
 
@@ -30,9 +30,9 @@ def test_seeds_of_a_spec(spec, seeds):
 def test_every_spelling_of_a_pack_has_one_canonical_form(seeds, random):
     shuffled = list(seeds)
     random.shuffle(shuffled)
-    canonical = format_seeds(parse_seeds(shuffled))
-    assert format_seeds(parse_seeds(",".join(map(str, shuffled)))) == canonical
-    assert format_seeds(parse_seeds(canonical)) == canonical
+    canonical = format_ranges(parse_seeds(shuffled))
+    assert format_ranges(parse_seeds(",".join(map(str, shuffled)))) == canonical
+    assert format_ranges(parse_seeds(canonical)) == canonical
 
 
 BAD_SPECS = [

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..bundled import RESULTS
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
-from ..digits import plain
+from ..digits import as_python
 from ..errors import UserError, bad_value, counted, first_line, require_integer, unknown_name, user_path
 from ..interp.hooked import Hooked, Provenance
 from ..models import weights
@@ -27,7 +27,7 @@ from ..models.network import Network
 from ..models.references import PROGRAMS, is_reference_task, reference
 from ..models.transformer import Transformer
 from ..runs.directory import Run, matching_runs
-from ..seeds import format_seeds, parse_seeds
+from ..seeds import format_ranges, parse_seeds
 from ..system.files import run_path
 from ..system.isolation import isolated
 from ..tasks import Add, Task
@@ -61,7 +61,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
         UserError: if the folder does not hold a run, or the run lacks the seed or its weights.
     """
     job = job_of_run(run := Run(user_path(path)))
-    seed, epoch = job.seeds[0] if seed is None else plain(seed), plain(epoch)
+    seed, epoch = job.seeds[0] if seed is None else as_python(seed), as_python(epoch)
     if isinstance(seed, bool | float) or seed not in job.seeds:  # 0.0 equals 0, but names no file
         raise UserError(f"seed={seed!r}: {run.path} has the seeds {', '.join(map(str, job.seeds))}")
     if epoch is not None:
@@ -156,7 +156,7 @@ def select_epochs(run: Run, seeds: Sequence[int], epochs: Epochs) -> list[int]:
     wanted = saved if epochs == "all" else {*epochs}
     missing = [str(epoch) for epoch in sorted(wanted - {0, *saved})]
     if missing or (epochs == "all" and len(saved) < 2):
-        known = f"{format_seeds(tuple(saved))} and 0" if saved else "0"
+        known = f"{format_ranges(tuple(saved))} and 0" if saved else "0"
         hint = "(before training); checkpoint.keep=all, log or every:K keeps more while a run trains"
         raise UserError(f"epoch={(missing or ['all'])[0]}: {run.path} has weights of epoch {known} {hint}")
     return sorted(wanted)

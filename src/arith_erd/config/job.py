@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass as validated_dataclass
 from ..errors import UserError, bad_value, explain_validation_error, no_such_key, user_path
 from ..runs.directory import Run, matching_runs
 from ..runs.identity import DEFAULT_POSITIONS, flatten
-from ..seeds import format_seeds, parse_seeds
+from ..seeds import format_ranges, parse_seeds
 from ..splits import LengthSplit, Split
 from ..tasks import Task
 from . import schema
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PROBE_NEEDS = ("task", "split", "models")
 
-UNUSED_KEYS = ("trust", "overwrite", "item")  # that config.yaml of earlier versions has
+OBSOLETE_KEYS = ("trust", "overwrite", "item")  # that config.yaml of earlier versions has
 INTERNAL_FIELDS = ("resolved", "overrides", "non_default_options", "overwrite")  # fields that no file sets
 
 
@@ -179,21 +179,21 @@ class Job(BaseJob):
 
     def packs(self) -> "list[Job]":
         """A job for each pack of at most ``pack.max_replicas`` seeds; with ``auto`` as on disk, else all in one."""
-        pack = replace(self.pack, part_of=format_seeds(self.seeds))
+        pack = replace(self.pack, part_of=format_ranges(self.seeds))
         whole = self.resolved | {"pack": self.resolved.get("pack", {}) | {"part_of": pack.part_of}}
         limit = self.pack.max_replicas
         size = self._size_on_disk(whole) if limit == "auto" else limit
         if size >= len(self.seeds):
             return [self]
         parts = [self.seeds[i : i + size] for i in range(0, len(self.seeds), size)]
-        return [replace(self, seed=one, pack=pack, resolved=whole | {"seed": format_seeds(one)}) for one in parts]
+        return [replace(self, seed=one, pack=pack, resolved=whole | {"seed": format_ranges(one)}) for one in parts]
 
     def _size_on_disk(self, whole: dict[str, Any]) -> int:
         """Seeds of the first pack, if an earlier command with ``auto`` found that not all fit, else all."""
         number = len(self.seeds)
         sizes = {ceil(number / packs) for packs in range(2, number + 1)}
         for size in sorted(sizes, reverse=True) if not self.run.path.exists() else ():
-            first = Run(self.runs_dir / run_name(whole | {"seed": format_seeds(self.seeds[:size])}))
+            first = Run(self.runs_dir / run_name(whole | {"seed": format_ranges(self.seeds[:size])}))
             with suppress(UserError):  # no such run
                 if first.config_file.exists() and first.config().get("pack") == whole["pack"]:
                     return size
@@ -245,7 +245,7 @@ JobClass = TypeVar("JobClass", bound=BaseJob)
 
 def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
     """The job of a resolved configuration; errors name a key. ``overwrite`` applies to one command only."""
-    stored = {key: value for key, value in config.items() if key not in UNUSED_KEYS}
+    stored = {key: value for key, value in config.items() if key not in OBSOLETE_KEYS}
     return _validated_job(Job, stored, overwrite=overwrite)
 
 

@@ -27,7 +27,7 @@ from ..errors import UserError, bad_value, counted
 from ..plots.tables import format_mean, print_table
 from ..runs.directory import Run
 from ..runs.table import load_table
-from ..seeds import format_seeds
+from ..seeds import format_ranges
 from ..system.cli_errors import EXIT_BUSY, EXIT_FAILED, line_and_status, one_line_errors
 from ..system.files import run_path
 from ..system.signals import catch_signals
@@ -93,7 +93,7 @@ class SweepJob:
             [one for one in words if one.lstrip("+").partition("=")[0] != "seed"]
             for words in (self.overrides, self.varying_overrides)
         )
-        texts = (format_seeds(pack.seeds) for pack in packs)
+        texts = (format_ranges(pack.seeds) for pack in packs)
         seeds = [f"seed='{text}'" if "," in text else f"seed={text}" for text in texts]  # as they are typed
         return [
             replace(self, overrides=[*common, seed], varying_overrides=[*varying, seed], checked=pack)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ..interp.hooked import Hooked
-from ..seeds import format_seeds
+from ..seeds import format_ranges
 from .responses import USER_MODEL
 from .signature import MeasuredSignature
 from .verdict import FITS_LATER, MAX_DISTANCE, MIN_EFFECT, Classification
@@ -175,4 +175,4 @@ def _format_range(shares: Collection[float]) -> str:
 
 
 def _format_bits(positions: Sequence[int]) -> str:
-    return f"bit{'s' if len(positions) > 1 else ''} {format_seeds(tuple(positions))}" if positions else "no bit"
+    return f"bit{'s' if len(positions) > 1 else ''} {format_ranges(tuple(positions))}" if positions else "no bit"

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from ..config.compose import compose
 from ..config.job import ProbeJob, job_of_run
-from ..digits import plain
+from ..digits import as_python
 from ..errors import UserError, first_line, require_type, user_path
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
@@ -23,7 +23,7 @@ from ..plots.style import own_style, save_png
 from ..plots.tables import column_kinds, print_table
 from ..runs.directory import Run, first_epoch_reaching
 from ..runs.identity import short_hash
-from ..seeds import format_seeds
+from ..seeds import format_ranges
 from ..system.cli_errors import line_and_status
 from ..system.files import atomic_file, require_writable, run_path, write_atomically
 from ..system.isolation import isolated
@@ -126,7 +126,7 @@ def probe(name: str | type[Probe], models: "Hooked | Iterable[Hooked]" = (), **o
         UserError: for an unknown probe, or an option that it does not accept.
     """
     models = [*models] if isinstance(models, Iterable) else [models]
-    options = {key: plain(value) for key, value in options.items()}
+    options = {key: as_python(value) for key, value in options.items()}
     if isinstance(name, type) and issubclass(name, Probe):
         _require_same_task(name.__name__, models)
         own = name(*([models] if models else []), **options)
@@ -285,7 +285,7 @@ def _target_of_weights(job: ProbeJob) -> ProbeTarget:
     weights: dict[str, str] = {}
     if job.handcoded is not None:
         models = load_references(job.handcoded, job.seeds, job.task)
-        weights = {"handcoded": job.handcoded, "seeds": format_seeds(job.seeds)}
+        weights = {"handcoded": job.handcoded, "seeds": format_ranges(job.seeds)}
     elif not any(override.startswith("task") for override in job.overrides):
         raise UserError(f"checkpoint={job.checkpoint}: also needs task=, such as task=add")
     elif job.model is None:
@@ -307,7 +307,7 @@ def _settings(job: ProbeJob) -> dict[str, Any]:
 
 def _folder_without_run(job: ProbeJob, groups: Sequence[str]) -> Path:
     """``out``, or a folder such as ``dataset-add-vs_t-1f0c2d3e``: readable parts and a hash of the settings."""
-    handcoded = [job.handcoded, format_seeds(job.seeds)] if job.handcoded else []
+    handcoded = [job.handcoded, format_ranges(job.seeds)] if job.handcoded else []
     parts = [str(job.probe.name), *handcoded[:1], *(job.option_names[group] for group in groups)]
     name = "-".join([*parts, short_hash([_settings(job), job.checkpoint, *handcoded])])
     return job.out or job.runs_dir / "probes" / name

@@ -15,7 +15,7 @@ from scipy.stats import binomtest, fisher_exact
 
 from ..errors import counted
 from ..plots.tables import UNIT_RANGES
-from ..seeds import format_seeds
+from ..seeds import format_ranges
 from ..stats import LEARNING_ACCURACY, MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Moments
 from .claims_file import Claim, Paper
 from .collect import AUTHORS_WEIGHTS, TASK_ALONE, RunData
@@ -84,7 +84,7 @@ class Result:
     def seeds(self) -> str:
         if self.source == TASK_ALONE or not self.num_seeds:
             return ""
-        return " / ".join(format_seeds(tuple(sorted(set(sample["seed"].astype(int))))) for sample in self.samples)
+        return " / ".join(format_ranges(tuple(sorted(set(sample["seed"].astype(int))))) for sample in self.samples)
 
     @property
     def replicas(self) -> list[int]:

@@ -17,7 +17,7 @@ from .. import __version__
 from ..errors import printable
 from ..plots.style import TASKS
 from ..plots.tables import format_digits, format_estimate, format_interval, format_mean, format_number
-from ..seeds import format_seeds
+from ..seeds import format_ranges
 from ..stats import EXACT_METHOD, clopper_pearson
 from .claims import VERDICTS, Result, count_verdicts, missing_commands
 from .claims_file import Paper
@@ -63,7 +63,7 @@ def _fill(template: str, paper: Paper, results: Sequence[Result], runs: Path, **
         lstrip_blocks=True,
     )
     environment.filters |= {"escape_cell": escape_cell, "subscripts": subscripts}
-    functions: tuple[Any, ...] = (count_verdicts, experiment_text, format_mean, format_seeds)
+    functions: tuple[Any, ...] = (count_verdicts, experiment_text, format_mean, format_ranges)
     functions += (interval_plot, notes, ours_texts, values_text)
     environment.globals |= {function.__name__: function for function in functions}
     return environment.get_template(template).render(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import bad_value
-from ..seeds import format_seeds, parse_seeds
+from ..seeds import format_ranges, parse_seeds
 
 NAMED_GROUPS = ("task", "split", "model", "ablation")
 HASHED_GROUPS = (*NAMED_GROUPS, "data")
@@ -41,7 +41,7 @@ def weights_config(resolved: Mapping[str, Any]) -> dict[str, Any]:
         {
             **{key: resolved[key] for key in HASHED_GROUPS},
             "trainer": {key: resolved["trainer"][key] for key in HASHED_TRAINER_KEYS},
-            "seed": format_seeds(parse_seeds(resolved["seed"])),
+            "seed": format_ranges(parse_seeds(resolved["seed"])),
         }
     )
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import UserError, excerpt, first_line, user_path
-from ..seeds import format_seeds, parse_seeds
+from ..seeds import format_ranges, parse_seeds
 from ..stats import Estimate, Moments
 from ..system.files import is_locked, run_path
 from .directory import FINISHED, METRIC_COLUMNS, Row, Run, is_run
@@ -92,7 +92,7 @@ def _summary_columns(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.
     columns["train_tokens"] = summary["train_flops"] / (6 * summary["params"])
     columns["minutes"] = summary["wall_seconds"] / 60 / len(seeds)  # per replica of a run that trained them
     if {row["seed"] for row in summary["seeds"]} != set(seeds):
-        raise ValueError(f"its seeds are not those of config.yaml, {format_seeds(seeds)}")
+        raise ValueError(f"its seeds are not those of config.yaml, {format_ranges(seeds)}")
     if set(last.index) != set(seeds) or (last != summary["epochs"]).any():
         raise ValueError("metrics.csv does not hold all its epochs")
     by_seed: dict[int, Row] = {}

@@ -17,12 +17,12 @@ from ..config.class_spec import trust_modules_of
 from ..config.compose import Overrides, compose_config, typed_overrides
 from ..config.job import read_job
 from ..config.run_names import option_for_class
-from ..digits import plain
+from ..digits import as_python
 from ..errors import UserError, first_line, require_type, user_path
 from ..interp.hooked import Hooked
 from ..models import NanoGPT, Network
 from ..runs.directory import TEMPORARY_PREFIX
-from ..seeds import format_seeds, parse_seeds
+from ..seeds import format_ranges, parse_seeds
 from ..splits import RandomSplit, Split
 from ..system.isolation import isolated
 from ..tasks import Task
@@ -83,7 +83,7 @@ def fit(
         raise UserError(f"fit: overrides: {repeated[0]}: use an argument of fit or your class, one call for each run")
     trust_modules_of(type(task), type(split), model)
     cli_overrides = [f"model={recipe or 'nanogpt'}", *([f"task={option}"] if option else [])]
-    cli_overrides += [f"seed='{format_seeds(parse_seeds(seeds))}'"]
+    cli_overrides += [f"seed='{format_ranges(parse_seeds(seeds))}'"]
     cli_overrides += [] if epochs is None else [f"trainer.max_epochs={epochs}"]
     config = compose_config([*cli_overrides, *overrides])
     config |= {"task": group_of_object("task", task), "split": group_of_object("split", split)}
@@ -105,7 +105,7 @@ def group_of_object(group: str, instance: Any) -> dict[str, Any]:
     if missing := [name for name in names if not hasattr(instance, name)]:
         accepted = f"an attribute {missing[0]}, as its constructor has such an argument"
         raise UserError(f"{group}={cls.__name__}: needs {accepted}")
-    values = {name: plain(getattr(instance, name)) for name in names}
+    values = {name: as_python(getattr(instance, name)) for name in names}
     try:
         json.dumps(values)
     except (TypeError, ValueError) as error:

@@ -14,7 +14,7 @@ from torch._dynamo.exc import TorchDynamoException
 
 from ..config.job import Job
 from ..errors import UserError, bad_value, first_line
-from ..seeds import format_seeds
+from ..seeds import format_ranges
 from ..system.machine import device_name, memory_limit
 from .build import build_module, build_task_data, make_trainer
 
@@ -33,7 +33,7 @@ class PackTooLargeError(UserError):
 
     def __init__(self, job: Job, fits: int, need: str) -> None:
         self.size, self.need = math.ceil(len(job.seeds) / math.ceil(len(job.seeds) / fits)), need
-        super().__init__(f"seed={format_seeds(job.seeds)}: {need}; expected pack.max_replicas={fits} or less")
+        super().__init__(f"seed={format_ranges(job.seeds)}: {need}; expected pack.max_replicas={fits} or less")
 
 
 class CudaMeter:
@@ -125,6 +125,6 @@ def explain_errors_of_torch(job: Job, device: torch.device) -> Iterator[None]:
             raise
         smaller = "pack.max_replicas" if len(job.seeds) > 1 else "data.batch_size or model.net"
         raise UserError(
-            f"seed={format_seeds(job.seeds)}: a pack of {len(job.seeds)} at data.batch_size={job.data.batch_size}: too "
-            f"large for the memory of {device_name(device)} ({first_line(error)}); expected a smaller {smaller}"
+            f"seed={format_ranges(job.seeds)}: a pack of {len(job.seeds)} at data.batch_size={job.data.batch_size}: "
+            f"too large for the memory of {device_name(device)} ({first_line(error)}); expected a smaller {smaller}"
         ) from error

@@ -19,7 +19,7 @@ from ..models.network import Network, greedy_tokens, teacher_forced_tokens
 from ..plots.curves import draw_learning_curves
 from ..plots.style import save_png
 from ..runs.directory import Row, Run, first_epoch_reaching
-from ..seeds import format_seeds
+from ..seeds import format_ranges
 from ..stats import TokenCounts, stuck_status
 from ..system import signals
 from ..system.files import atomic_file, locked, run_path, write_atomically
@@ -72,7 +72,7 @@ def _train_pack(job: Job) -> bool:
             continue_shorter_run(job, module, sources)
         checkpoint = find_checkpoint(run, module)
         run.create(job.resolved)
-        seeds = f"seed{'s' if len(job.seeds) > 1 else ''} {format_seeds(job.seeds)}"
+        seeds = f"seed{'s' if len(job.seeds) > 1 else ''} {format_ranges(job.seeds)}"
         print(f"{run.path}: {module.pack.num_parameters_each:,} parameters, {seeds}, on {device_name(device)}")
         if module.pack.compiled:
             print(f"{run.path}: compiling, which takes a minute or more the first time", flush=True)
