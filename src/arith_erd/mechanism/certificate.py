@@ -25,7 +25,7 @@ from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.prefix_tree import Digits, answers_after_prefixes, answers_along
 from ..tasks import Task
-from .place_value import PrefixedExamples
+from .prefixed import PrefixedExamples
 from .responses import USER_MODEL
 
 RULE, RIVAL = "local_remainder", "graded_carry"

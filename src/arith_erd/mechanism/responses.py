@@ -35,7 +35,7 @@ from ..interp.sites import layers, residual_stream
 from ..interp.slopes import answer_slope_estimators, regressors, slope_estimator
 from ..models.network import Network
 from ..tasks import Add, Examples, Task
-from .place_value import PrefixedExamples
+from .prefixed import PrefixedExamples
 
 USER_MODEL = "user_model"  # name of a user's causal model among the algorithms
 ALL_POSITIONS = "all"  # a position that stands for all of them

@@ -33,7 +33,7 @@ from ..interp.algorithms import POST_HOC, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..tasks import Add, Examples
-from .place_value import PrefixedExamples
+from .prefixed import PrefixedExamples
 from .responses import (
     STEERING_COMPONENTS,
     STORED_SUMS,
