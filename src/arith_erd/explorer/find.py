@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from ..interp.algorithms import algorithm_kind
 from ..interp.hooked import Hooked
 from ..models import Transformer
 from ..models.references import programs
@@ -18,8 +19,8 @@ from ..tasks import Add
 from . import Page, export_network, write_page
 
 TASK = Add(bits=4)
-KINDS = {"erd": "sum", "remainder": "sum", "prefix_carry": "carries", "lookahead_carry": "carries", "table": "table"}
-KINDS["untrained"] = "nothing"
+KINDS = {name: algorithm_kind(name) for name in ("erd", "remainder", "prefix_carry", "lookahead_carry")}
+KINDS |= {"table": "table", "untrained": "nothing"}
 
 
 def find_page(seed: int = 0, docs: str = "", notes: dict[str, str] | None = None) -> Page:
