@@ -218,14 +218,18 @@ def searches_at_sites(model: ae.Hooked) -> dict[str, list[ControlledDAS]]:
 
 @lru_cache(maxsize=1)
 def run_das(model: ae.Hooked) -> dict[tuple[str, int], Search]:
-    """Variable and rank -> the site and subspace best on validation pairs. All of them count as the time of rank 1."""
+    """Variable and rank -> the site and subspace best on validation pairs. All of them count as the time of rank 1.
+
+    If activations vary along one direction at every site, the result of rank 1 stands for that of rank 2.
+    """
     found = defaultdict(list)
     for variable, searches in searches_at_sites(model).items():
         for search in searches:
             subspaces, accuracies, _ = search.fit_ranks(variable, RANKS)
             for rank, subspace in subspaces.items():
                 found[variable, rank].append((np.nan_to_num(accuracies[rank]), (search, variable, subspace)))
-    return {key: max(candidates, key=itemgetter(0))[1] for key, candidates in found.items()}
+    best = {key: max(candidates, key=itemgetter(0))[1] for key, candidates in found.items()}
+    return {(variable, 2): best[variable, 1] for variable in SEARCHED} | best
 
 
 def terms_of_searches(found: Sequence[Search]) -> Terms:
