@@ -6,6 +6,8 @@ its return type is annotated; this excludes others, such as a loader of pickles.
 ``instantiate``, we neither instantiate nor interpolate them.
 """
 
+import ast
+import dis
 import hashlib
 import importlib
 import importlib.util
@@ -15,10 +17,10 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -83,21 +85,34 @@ def source_hashes(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _sources_in(module: str, names: list[str]) -> str:
-    """The sources of classes and functions of a module, and of those that they name; empty if one has none."""
+    """The sources of classes and functions of a module, and of what they name, with the numbers and texts that they
+    read; empty if one has none."""
     sources: dict[str, str] = {}
+    read = set[str]()
     for name in names:  # which grows
         member = getattr(sys.modules.get(module), name, None)
         if name in sources or not isinstance(member, type | FunctionType) or member.__module__ != module:
             continue
+        functions = [one for one in (member, *vars(member).values()) if isinstance(one, FunctionType)]
         try:
-            sources[name] = inspect.getsource(member)
+            text = inspect.getsource(member)  # of a class that is defined twice, the first definition
+            sources[name] = "".join([text, *(x for x in map(inspect.getsource, functions) if x not in text)])
         except (OSError, TypeError):  # a class of a notebook, before Python 3.13: its cell
-            files = [one.__code__.co_filename for one in vars(member).values() if inspect.isfunction(one)]
+            files = [one.__code__.co_filename for one in functions]
             sources[name] = "".join(line for file in files for line in linecache.getlines(file))
         if not sources[name]:
             return ""
         names += re.findall(r"\w+", sources[name])
+        read |= {name for one in functions for name in _globals_read(one.__code__)}
+    for name in read - sources.keys():
+        with suppress(ValueError, SyntaxError, AttributeError):  # not there, or no literal
+            sources[name] = f"{name} = {ast.literal_eval(repr(getattr(sys.modules.get(module), name)))!r}"
     return "".join(sources[name] for name in sorted(sources))
+
+
+def _globals_read(code: CodeType) -> set[str]:
+    names = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
+    return names.union(*(_globals_read(one) for one in code.co_consts if isinstance(one, CodeType)))
 
 
 def _is_missing(error: BaseException, module: str) -> bool:
