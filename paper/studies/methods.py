@@ -65,8 +65,6 @@ LEAST_ACCURACY = dict.fromkeys(SEARCHES, 0.75)
 MAX_AXES = 32  # of a site, by variance, between which PLOT chooses
 NUM_AXES = (1, 2, 4, 8)  # so many of them it may take
 EPSILON = 0.03  # of its transport, in mean costs
-DEAR = ("INLP", "LEACE", *SEARCHES)
-DEAR_SEEDS = {5: 8, 7: 1}  # null networks of each kind in which the dear methods are measured, by bits
 COLUMNS = [*SCORE_COLUMNS[:6], "named", "right", *SCORE_COLUMNS[6:11], "flips", *SCORE_COLUMNS[11:]]
 PREDICTIONS = Path(__file__).parents[1] / "preregistration-nulls.md"
 DIFFERENCES = ("distances", "probes", "DAS, rank 1", "DAS, rank 2", "steering", "prefixes", "profile")
@@ -455,8 +453,6 @@ def main() -> None:
     for one in sorted(ae.zoo(*options.runs, nulls=True), key=lambda one: (bits_of(one.name), one.seed % 100)):
         own = (rows["network"] == one.name) & (rows["seed"] == one.seed)
         done = {*rows.loc[own & rows["sum"].notna(), "method"]}
-        if one.origin == "null" and one.seed >= DEAR_SEEDS[bits_of(one.name)]:
-            done |= {*DEAR}
         if missing := {name: method for name, method in METHODS.items() if name not in done}:
             model = one.load()
             new = pd.DataFrame([[n, *score_row(m, one, model)[1:]] for n, m in missing.items()], columns=SCORE_COLUMNS)
