@@ -329,7 +329,8 @@ def run_batch(model: Hooked, interventions: Sequence[Intervention], batch: Batch
             prompt, own = positions.num_prompt, positions.num_own
             index = None if position is None else positions.index(position, model.task if m else None)
             place = slice(prompt, None) if index is None else prompt + index
-            at_position = replace(batch.context, position=index, num_prompt=prompt, num_own=own, num_answer=m)
+            whole = 0 if positions.owned == "prompt" else m
+            at_position = replace(batch.context, position=index, num_prompt=prompt, num_own=own, num_answer=whole)
             edited = x.clone()
             try:
                 edited[:, place] = intervention.apply(x[:, place], at_position)

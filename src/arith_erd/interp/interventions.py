@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError, bad_value, require_integer, require_type
+from ..errors import UserError, bad_value, counted, require_integer, require_type
 from .erasure import as_reals, finite_matrix
 
 Position = int | str | None
@@ -80,15 +80,19 @@ class InterventionContext:
     position: int | None = None  # index among the site's own positions, None for all
     num_prompt: int = 0  # positions of the prompt that precede the site's own
     num_own: int = 0  # fewer than in a cache if the decoder's input is a prefix
-    num_answer: int = 0  # positions of the whole answer
+    num_answer: int = 0  # positions of the whole answer; 0 at a site of the prompt
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a `UserError` if none fits."""
         value = as_reals("value", value)
         if value.dim() == x.dim() + (self.position is not None):  # a cached site, of a run that may be longer
-            cached = value.shape[1]
-            with_prompt = cached not in (self.num_own, self.num_answer) and cached >= self.num_prompt + self.num_own
-            first = self.num_prompt if with_prompt else 0
+            cached, prompt = value.shape[1], self.num_prompt
+            own = {self.num_own, max(self.num_own, self.num_answer)}
+            one_for_all = cached == 1 and self.position is None
+            if not one_for_all and cached not in (lengths := sorted(own | {prompt + length for length in own})):
+                accepted = " or ".join(map(str, lengths))
+                raise UserError(f"a value of {counted(cached, 'position')}: expected {accepted}, as this site has")
+            first = 0 if one_for_all or cached in own else prompt
             if self.position is None:
                 value = value[:, first : first + self.num_own]
             elif 0 <= first + self.position < cached:
@@ -106,7 +110,8 @@ class InterventionContext:
         sizes = zip(reversed(value.shape), reversed(x.shape), strict=False)
         some_examples = value.dim() == x.dim() and not per_example and len(value) != 1
         if some_examples or value.dim() > x.dim() or any(size not in (1, wanted) for size, wanted in sizes):
-            raise UserError(f"a value of shape {tuple(value.shape)} does not fit activations {tuple(x.shape)}")
+            wanted = (self.num_examples, *x.shape[1:])
+            raise UserError(f"a value of shape {tuple(value.shape)} does not fit activations {wanted}")
         return value.to(x)
 
 

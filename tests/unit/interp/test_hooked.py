@@ -295,8 +295,20 @@ def test_a_cache_with_the_prompt_has_the_same_positions_and_a_value_of_some_exam
         by_own = model.run(CLEAN, Replace("dec.1", name, own["dec.1"]))
         assert equal(by_own, model.run(CLEAN, Replace("dec.1", other, whole["dec.1"])))
     for position, value in (("a1", own["dec.1"]), (1, torch.zeros(10, 16))):
-        with pytest.raises(UserError, match=r"does not fit|include_prompt=True"):
+        with pytest.raises(UserError, match=r"does not fit activations \(64, 16\)|include_prompt=True"):
             model.run(CLEAN, Replace("dec.1", position, value), batch_size=10)
+
+
+@pytest.mark.parametrize("position", [None, 1])
+def test_a_cache_whose_positions_are_not_those_of_the_site_is_refused(position: int | None) -> None:
+    for kind, site, received, accepted in (
+        *(("nanogpt", "dec.1", 7, "4 or 11"), ("nanogpt", "dec.3", 5, "4")),
+        *(("transformer", "dec.2", 7, "4"), ("transformer", "enc.2", 4, "7")),
+    ):
+        with pytest.raises(
+            UserError, match=f"^Replace at {site}: a value of {received} positions: expected {accepted}, as"
+        ):
+            hooked(kind).run(CLEAN, Replace(site, position, torch.zeros(64, received, 16)))
 
 
 def test_sites_that_are_no_part_of_the_network_or_have_no_axes_of_examples_and_positions_are_refused() -> None:
