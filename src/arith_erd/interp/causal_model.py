@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..digits import Array, from_digits, to_digits
-from ..errors import UserError, first_line, unknown_name
+from ..errors import UserError, first_line, require_integer, unknown_name
 from ..tasks import Examples, Task
 
 Function = Callable[..., npt.ArrayLike]
@@ -107,9 +107,15 @@ class CausalModel:
             if value.shape not in shapes:
                 accepted = f"expected {' or '.join(map(str, shapes))}"
                 raise UserError(f"variable {name}: set to values of shape {value.shape}; {accepted}")
+            if value.dtype.kind not in "iub":
+                raise UserError(f"variable {name}: set to values of type {value.dtype}; expected integers")
         values: Values = {}
-        for name, root, column in zip(self.task.operand_names, self.roots, table.T, strict=True):
-            values[root] = fixed_values.get(root, to_digits(fixed_values.get(name, column), width, base))
+        names = zip(self.task.operand_names, self.roots, table.T, self.task.shape, strict=True)
+        for name, root, column, limit in names:
+            operand = fixed_values.get(name, column)
+            for extreme in (operand.min(initial=0), operand.max(initial=0)):
+                require_integer(name, int(extreme), 0, limit - 1)
+            values[root] = fixed_values.get(root, to_digits(operand, width, base))
             values[name] = fixed_values.get(name, from_digits(values[root], base))
         values[OPERANDS] = np.stack([values[name] for name in self.task.operand_names], axis=1)
         for name in self._functions:
@@ -130,6 +136,8 @@ class CausalModel:
         """
         self.require_variables([variable])
         value = self.values(source)[variable]
+        if digit is not None:
+            require_integer("digit", digit, 0, (value.shape[1] if value.ndim == 2 else self.task.width) - 1)
         if digit is not None and value.ndim == 2:
             column, value = value[:, digit], self.values(base)[variable].copy()
             value[:, digit] = column

@@ -101,6 +101,24 @@ def test_unknown_names_are_refused() -> None:
         ADD.values([[1, 2]], {"a": [[1, 1, 0, 0]]})
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ADD.values([[-1, 0]]), "^a=-1: expected an integer from 0 to 15$"),
+        (lambda: ADD.values([[0, 1]], {"b": [16]}), "^b=16: expected an integer from 0 to 15$"),
+        (
+            lambda: ADD.values([[0, 1]], {"carry": [[0, 0.5, 0, 0, 0]]}),
+            "^variable carry: set to values of type float64",
+        ),
+        (lambda: ADD.interchange([[3, 5]], [[1, 4]], "carry", digit=-1), "^digit=-1: expected an integer from 0 to 4$"),
+        (lambda: ADD.interchange([[3, 5]], [[1, 4]], "sum", digit=99), "^digit=99: expected an integer from 0 to 4$"),
+    ],
+)
+def test_values_that_no_variable_has_are_refused(call, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        call()
+
+
 def test_an_operand_that_is_set_sets_its_bits() -> None:
     adder = CausalModel(Add(3), {"sum": lambda a_bit, b_bit: from_digits(a_bit) + from_digits(b_bit)})
     assert from_digits(adder.interchange([[3, 5]], [[1, 4]], "a")).tolist() == [6]
