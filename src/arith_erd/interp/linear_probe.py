@@ -1,6 +1,8 @@
 """Linear probes: can a variable be read from activations by a linear map, on examples that the map has not seen?"""
 
+from contextlib import suppress
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
@@ -9,8 +11,9 @@ from sklearn.model_selection import GroupShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ..errors import UserError
-from .erasure import as_reals
+from ..errors import UserError, counted, require_integer
+from ..seeds import MAX_SEED
+from .erasure import finite_matrix
 
 MIN_EXAMPLES = 8
 
@@ -76,30 +79,33 @@ def linear_probe(
         seed: seed of the parts and of the shuffled control.
 
     Raises:
-        UserError: for shapes that do not fit, fewer than eight examples, or several columns of classes.
+        UserError: for shapes that do not fit, fewer than eight examples, a constant z, or several columns of classes.
     """
-    features = as_reals("activations", x).detach().cpu().double().flatten(1).numpy()
-    target = np.asarray(as_reals("z", z).detach().cpu(), dtype=float)
+    features = finite_matrix("linear_probe: x", x, "activations (N, ...)").detach().cpu().double().numpy()
+    target = finite_matrix("linear_probe: z", z, "values (N,) or (N, k)", range(1, 9)).detach().cpu().double().numpy()
     if len(target) != len(features) or len(features) < MIN_EXAMPLES:
         received = f"{len(features)} activations and {len(target)} values of z"
         raise UserError(f"linear_probe: received {received}; expected as many of both, {MIN_EXAMPLES} or more")
-    if not (np.isfinite(features).all() and np.isfinite(target).all()):
-        raise UserError("linear_probe: received NaN or infinity; expected finite numbers")
-    target = target.reshape(len(features), -1)
+    require_integer("seed", seed, 0, MAX_SEED)
     if classes is None:
         classes = target.shape[1] == 1 and set(np.unique(target)) <= {0.0, 1.0}
     if classes and target.shape[1] > 1:
         raise UserError(f"linear_probe: received {target.shape[1]} columns of classes; expected one")
     labels = np.arange(len(features)) if groups is None else np.asarray(groups)
-    if labels.shape != (len(features),) or not 0 < test_share < 1:
+    if labels.shape != (len(features),) or not (isinstance(test_share, Real) and 0 < test_share < 1):
         accepted = f"one group for each of {len(features)} examples, and a share between 0 and 1"
         raise UserError(f"linear_probe: received groups {labels.shape}, test_share={test_share}; expected {accepted}")
-    ((train, test),) = GroupShuffleSplit(1, test_size=test_share, random_state=seed).split(features, groups=labels)
+    train, test = np.zeros((2, 0), dtype=int)
+    with suppress(ValueError):  # no group is left for the fit
+        ((train, test),) = GroupShuffleSplit(1, test_size=test_share, random_state=seed).split(features, groups=labels)
+    if min(len(train), len(test)) < 2:
+        received = f"test_share={test_share} of {counted(len(np.unique(labels)), 'group')}"
+        raise UserError(f"linear_probe: received {received}; expected two or more examples in the fit, and in the test")
     target = target[:, 0] if classes else target
-    if classes and len(np.unique(target[train])) < 2:
-        raise UserError("linear_probe: z has one class in the examples of the fit; expected two or more")
 
     def score(z: npt.NDArray[np.float64]) -> float:
+        if (z[train] == z[train[0]]).all():
+            raise UserError("linear_probe: z has one value in the examples of the fit; expected two or more")
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000) if classes else Ridge())
         return float(model.fit(features[train], z[train]).score(features[test], z[test]))
 

@@ -36,13 +36,20 @@ def test_examples_of_one_group_are_in_one_part() -> None:
         (lambda: linear_probe(X[:4], X[:4, 0, 0]), "received 4 activations and 4 values"),
         (lambda: linear_probe(X, X[:9, 0, 0]), "received 400 activations and 9 values"),
         (lambda: linear_probe(X, X[:, 0], classes=True), "received 4 columns of classes"),
-        (lambda: linear_probe(X, torch.full((400,), torch.nan)), "received NaN or infinity"),
-        (lambda: linear_probe(X, torch.zeros(400)), "z has one class"),
+        (lambda: linear_probe(X, torch.full((400,), torch.nan)), "z: contains NaN or infinity"),
+        (lambda: linear_probe(X, torch.zeros(400)), "z has one value"),
+        (lambda: linear_probe(X, np.full(400, 5.0)), "z has one value"),
+        (lambda: linear_probe([], []), "x: received shape"),
         (lambda: linear_probe(X, X[:, 0, 0], groups=[1]), "received groups"),
+        (lambda: linear_probe(X, X[:, 0, 0], groups=[0] * 400), "received test_share=0.5 of 1 group; expected two or"),
+        (lambda: linear_probe(X, X[:, 0, 0], test_share=0.001), "received test_share=0.001 of 400 groups"),
+        (lambda: linear_probe(X, X[:, 0, 0], test_share=0.9999), "received test_share=0.9999 of 400 groups"),
+        (lambda: linear_probe(X, X[:, 0, 0], test_share="a"), "received groups .*, test_share=a; expected"),
+        (lambda: linear_probe(X, X[:, 0, 0], seed="a"), "seed=a: expected an integer from 0"),
     ],
 )
 def test_what_does_not_fit_is_one_line(call, message: str) -> None:
-    with pytest.raises(UserError, match="^linear_probe: " + message):
+    with pytest.raises(UserError, match="^(linear_probe: )?" + message):
         call()
     with pytest.raises(UserError, match="accuracy: it has measured r2"):
         _ = linear_probe(X, X[:, 0, 0]).accuracy
