@@ -66,6 +66,10 @@ class Examples:
 
     def sample(self, count: int | None, seed: int | np.random.Generator) -> "Examples":
         """Draw ``count`` of them in random order; all, in their own order, if it is None or there are no more."""
+        if count is not None:
+            require_integer("count", count, 1)
+        if not isinstance(seed, np.random.Generator):
+            require_integer("seed", seed, 0)
         if count is None or count >= len(self):
             return self
         # A stream of its own: `RandomSplit` draws from default_rng(seed), so that samples would be held-out examples.
@@ -387,9 +391,11 @@ class Task(ABC):
         return reorder(digits, self.completion_order) + ZERO
 
     def sample(self, count: int, seed: int = 0) -> Examples:
-        """Draw up to ``count`` different examples, an equal share of each length: at least one, at most all."""
+        """Draw up to ``count`` different examples, an equal share of each length: at least one of each, at most all."""
+        require_integer("count", count, 1)
+        require_integer("seed", seed, 0)
         lengths = range(self.min_bits or self.bits, self.bits + 1)
-        rows, draw = [], random.Random(seed)
+        rows, draw = [], random.Random(int(seed))
         for n in lengths:
             shape = (min(self.limit, self.base**n),) * self.num_operands
             for index in draw.sample(range(math.prod(shape)), min(math.prod(shape), max(1, count // len(lengths)))):

@@ -287,6 +287,16 @@ def test_sample_has_different_examples_an_equal_share_of_each_length_or_all_that
     assert not np.array_equal(Add(14, min_bits=1).sample(14000, seed=1).operands, examples.operands)
 
 
+@pytest.mark.parametrize("draw", [Add(3).sample, Add(3).examples().sample], ids=["task", "examples"])
+def test_counts_and_seeds_that_are_none_are_refused(draw):
+    for arguments, message in (
+        *(((count, 0), f"^count={count}: expected an integer of at least 1") for count in (0, -1, 2.5)),
+        *(((10, seed), f"^seed={seed}: expected an integer of at least 0") for seed in ("a", -1)),
+    ):
+        with pytest.raises(UserError, match=message):
+            draw(*arguments)
+
+
 def test_table_that_is_too_large_to_list_gives_a_sample():
     assert Add(9).enumerable
     assert not Add(10).enumerable
