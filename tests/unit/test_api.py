@@ -222,7 +222,7 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
     assert (described["name"], described["settings"]["probe"]["num_examples"]) == ("logit_lens", 16)
     alike = [ae.Hooked(model.network, task=Given([1, 2]), seed=seed) for seed in (0, 1)]
     assert set(ae.probe("errors", alike).rows["seed"]) == {0, 1}
-    moduli = [ae.Hooked(model.network, task=ae.ModAdd(3, modulus=m), seed=m) for m in (5, 7)]
+    moduli = [ae.Hooked(Narrow(7, 3), task=ae.ModAdd(3, modulus=m), seed=m) for m in (5, 7)]
     for call, said in (
         (
             lambda: ae.probe("logit_lens", model, num_examples=0),

@@ -99,6 +99,10 @@ class Hooked:
         network = getattr(network, "_orig_mod", network)  # of torch.compile
         if task is not None:
             require_type("Hooked: task", task, Task)
+            sizes = (task.prompt_length, task.answer_length, task.vocab_size)
+            if (made_for := getattr(network, "task_sizes", sizes)) != sizes:
+                received = f"{type(network).__name__} with tokens {made_for} of prompt, answer and vocabulary"
+                raise UserError(f"Hooked: {received} does not fit the task {task!r}, which has {sizes}")
         if sites is None and not callable(getattr(network, "sites", None)):
             raise UserError(f"Hooked: {type(network).__name__} has no sites(); expected sites={{name: module}}")
         self.network: Any = network.eval()

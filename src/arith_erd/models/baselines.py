@@ -40,7 +40,7 @@ class MLP(Network):
     ) -> None:
         super().__init__()
         width = 4 * d_model
-        self.slots = (prompt_length, answer_length)
+        self.task_sizes = (prompt_length, answer_length, vocab_size)
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.read = nn.Linear((prompt_length + answer_length) * d_model, width)
         self.first = HookPoint()
@@ -57,7 +57,8 @@ class MLP(Network):
 
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         """Output of `encode` (B, H) and ``<start> r_0 .. r_{t-2}`` (B, t) -> logits of r_0 .. r_{t-1} (B, t, V)."""
-        weight = self.read.weight.unflatten(-1, (sum(self.slots), -1))[:, self.slots[0] :]  # (H, m, C)
+        prompt_length, answer_length, _ = self.task_sizes
+        weight = self.read.weight.unflatten(-1, (prompt_length + answer_length, -1))[:, prompt_length:]  # (H, m, C)
         seen = self.embedding(answer_in)  # (B, t, C)
         slots = torch.einsum("btc,htc->bth", seen, weight[:, : answer_in.shape[-1]])
         x = self.first((memory.unsqueeze(-2) + slots.cumsum(-2)).relu())  # (B, t, H)

@@ -130,6 +130,7 @@ class NanoGPT(Network):
         layout: Layout | None = None,
     ) -> None:
         super().__init__()
+        self.task_sizes = (prompt_length, answer_length, vocab_size)
         length = prompt_length + answer_length
         self.position_encoding = positions if positional_encoding else "none"
         self.padded = layout is not None and layout.padded

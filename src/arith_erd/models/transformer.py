@@ -130,7 +130,7 @@ class Transformer(Network):
         length = max(prompt_length, answer_length)
         rotary = length * (self.position_encoding == "rope")
         layer_arguments = (d_model, num_heads, dropout, attention, feed_forward, rotary)
-        self.prompt_length = prompt_length
+        self.task_sizes = (prompt_length, answer_length, vocab_size)
         self.prompt_embedding = nn.Embedding(vocab_size, d_model)
         self.answer_embedding = nn.Embedding(vocab_size, d_model)
         self.positions = added_positions(self.position_encoding, length, d_model, layout)
@@ -155,7 +155,7 @@ class Transformer(Network):
         """Memory (B, P, C) and ``<start> r_0 .. r_{t-2}`` (B, t) -> logits of r_0 .. r_{t-1} (B, t, V)."""
         x = self.answer_embedding(answer_in)
         if self.positions is not None:
-            x = self.positions(x, answer_in, first=self.prompt_length)
+            x = self.positions(x, answer_in, first=self.task_sizes[0])
         x = self.answer_dropout(x)
         length = answer_in.shape[-1]
         for layer in self.decoder:

@@ -354,6 +354,10 @@ def test_what_does_not_fit_is_one_line() -> None:
         (lambda: model.run(CLEAN, Erase("dec.2", None, lambda x: x[:, 1:])), r"^Erase at dec\.2: .* \(64, 63\)"),
         (lambda: Interchange("dec.2", 0).with_source({"dec.1": x}), r"^Interchange at dec\.2: .* has dec\.1"),
         (lambda: model.accuracy(TASK.examples([], [])), r"received no examples; expected one or more"),
+        (
+            lambda: Hooked(model.network, task=Add(2)),
+            r"^Hooked: Transformer with tokens \(7, 4, 5\) of .* does not fit",
+        ),
         (lambda: model.run([3, 5]), r"^Transformer: received list; expected task\.examples"),
         (lambda: model.run(CLEAN, Steer("dec.2", 0, x, head=0)), r"head=0: expected None at a site without heads"),
         (lambda: model.run(CLEAN, Steer("dec.2.attn.z", 0, ZEROS[0], head=2)), r"head=2: expected one of 2 heads$"),

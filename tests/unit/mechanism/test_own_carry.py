@@ -154,4 +154,4 @@ def test_probes_ask_for_the_parts_that_they_need() -> None:
     with pytest.raises(UserError, match=r"^probe\.site=enc\.1: expected sites of the decoder"):
         PlaceValue([both], site="all")
     with pytest.raises(UserError, match=r"^task=sub: has no columns"):
-        PlaceValue([Hooked(both.network, task=Sub(5))])
+        PlaceValue([Hooked(Transformer(11, 5, **size), task=Sub(5))])  # type: ignore[arg-type]
