@@ -126,6 +126,8 @@ def prepare_pairs(
         if not task.same_as(model.task):
             raise UserError(f"{name}: received one for {task}; expected the network's task, {model.task}")
     model.require_causal()
+    if not len(data):
+        raise UserError("data: received no pairs; expected one or more")
     data = replace(data, causal_model=causal_model)
     if variable is None and len(data.family.vary) != 1:
         accepted = ", ".join(causal_model.variables)

@@ -162,6 +162,10 @@ def test_pairs_of_ones_own_are_taken_as_they_are(mine: tuple[ae.Hooked, ae.Causa
         (lambda: CounterfactualDataset.of(adder, examples[[3]], examples), "received 1 and 729 examples;"),
         (lambda: CounterfactualDataset.of(adder, examples, Mul(3).examples()), "base, source: .*; expected those of"),
         (lambda: CounterfactualDataset(adder, examples, examples), "^base, source: expected row numbers below"),
+        (
+            lambda: interchange_accuracy(model, adder, pairs.part([]), sites="h", variable="total"),
+            "^data: received no pairs; expected one or more$",
+        ),
         (lambda: CounterfactualDataset.sample(adder, vary="cary"), "^vary=cary: expected some of"),
         (lambda: CounterfactualDataset.sample(adder, seed=-1), "^seed=-1: expected an integer of at least 0"),
         (lambda: adder.values("carry"), "^operands: received .* expected examples, or integers .N, 2."),
