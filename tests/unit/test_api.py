@@ -146,6 +146,9 @@ def test_a_task_of_other_sizes_than_its_file_is_trained(task, options, tmp_path)
 
 
 def test_arguments_of_other_types_are_one_line():
+    model = ae.Hooked(ae.NanoGPT(7, 4, num_layers=1), task=ae.Add(bits=3))
+    adder, examples = ae.CausalModel(model.task), model.task.examples()
+    pairs = ae.CounterfactualDataset.sample(adder, vary="carry", n=8)
     for call, message in (
         (lambda: ae.load_run(None), "^path=null: expected a path; "),
         (lambda: ae.load_run(b"runs"), "^path=b'runs': expected a path; "),
@@ -159,6 +162,16 @@ def test_arguments_of_other_types_are_one_line():
             "^fit: split: received <class .*RandomSplit'>; expected a Split",
         ),
         (lambda: ae.fit(ae.Add(3), out=3), "^out=3: expected a path; "),
+        (lambda: ae.fit_das(model, adder, pairs, "dec.1", 0, seed="a"), "^seed=a: expected an integer"),
+        (lambda: ae.CouplingLayers(64, directions=torch.eye(32)), r"^CouplingLayers: .* expected directions \(64, r\)"),
+        (lambda: ae.CausalModel(ae.Add(3), {3: max}), "variables: received {3: .*; expected a function for each name"),
+        (lambda: ae.patch("add-nanogpt", examples, examples), "^patch: model: received str; expected Hooked"),
+        (lambda: ae.patch(model, 3, examples), "^patch: clean: received int; expected Examples"),
+        (lambda: ae.patch(model, examples, [3]), "^patch: corrupted: received list; expected Examples"),
+        (lambda: ae.CounterfactualDataset.of("a", examples, examples), "^causal_model: received str; expected Causal"),
+        (lambda: ae.load_references("erd", task="add"), "^task: received str; expected Task"),
+        (lambda: ae.score_method(max, 3), "^score_method: received a int; expected networks from"),
+        (lambda: model.greedy_tokens(3), "^greedy_tokens: examples: received int; expected Examples"),
     ):
         with pytest.raises(ae.UserError, match=message):
             call()

@@ -20,7 +20,7 @@ from ..bundled import RESULTS
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
 from ..digits import as_python
-from ..errors import UserError, bad_value, counted, first_line, require_integer, unknown_name, user_path
+from ..errors import UserError, bad_value, counted, first_line, require_integer, require_type, unknown_name, user_path
 from ..interp.hooked import Hooked, Provenance
 from ..models import weights
 from ..models.network import Network
@@ -200,7 +200,8 @@ def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task 
     Raises:
         UserError: for an unknown name, or another task.
     """
-    task = task or Add()
+    task = Add() if task is None else task
+    require_type("task", task, Task)
     if not is_reference_task(task):
         orders = (task.prompt_order, task.completion_order)
         given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"

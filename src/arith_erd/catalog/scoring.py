@@ -8,7 +8,7 @@ reads the digits from it (the paper's ERD), ``carries``, if it forms the digits 
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -116,7 +116,7 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
         raise UserError(f"score_method: received {method!r}; expected a function of a network")
     if networks is None:
         networks = zoo(nulls=True)
-    networks = [networks] if isinstance(networks, LabelledNetwork) else [*networks]
+    networks = [*networks] if isinstance(networks, Iterable) else [networks]
     if others := [network for network in networks if not isinstance(network, LabelledNetwork)]:
         raise UserError(f"score_method: received a {type(others[0]).__name__}; expected networks from zoo()")
     rows = [score_row(method, network, network.load()) for network in networks]

@@ -63,7 +63,8 @@ class CausalModel:
             raise UserError(f"task={task.name}: {what}; a causal model needs a token for each digit")
         model = f"causal model of {task.name}"
         functions = task.variables() if variables is None else variables
-        if not (isinstance(functions, Mapping) and functions and all(map(callable, functions.values()))):
+        named = isinstance(functions, Mapping) and functions and all(isinstance(name, str) for name in functions)
+        if not (named and all(map(callable, functions.values()))):
             raise UserError(f"{model}: variables: received {variables!r}; expected a function for each name")
         self.task = task
         self.roots = tuple(f"{name}_{task.digit_noun.removesuffix('s')}" for name in task.operand_names)

@@ -68,6 +68,7 @@ class CounterfactualDataset:
         >>> pairs.base_examples.answer, pairs.source_examples.answer
         (array([8]), array([5]))
         """
+        require_type("causal_model", causal_model, CausalModel)
         task = causal_model.task
         task.require_enumerable("a dataset of pairs")
         for batch in (base, source):

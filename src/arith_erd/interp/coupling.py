@@ -26,7 +26,7 @@ class CouplingLayers(nn.Module):
             require_integer(name, number, 1 if name != "size" else 2)
         columns = torch.randn(size, size)
         if directions is not None:
-            directions = finite_matrix("CouplingLayers", directions, f"directions ({size}, r)", (2,))
+            directions = finite_matrix("CouplingLayers", directions, f"directions ({size}, r)", (2,), size)
             columns = torch.cat([directions.to(columns), columns], dim=1)[:, :size]
         self.register_buffer("basis", torch.linalg.qr(columns)[0])
         self.first = (size + 1) // 2

@@ -82,6 +82,7 @@ def fit_das(
     """
     for name, number, least in (("rank", rank, 1), ("steps", steps, 0), ("batch_size", batch_size, 1)):
         require_integer(name, number, least)
+    require_integer("seed", seed, 0)
     train, variable = prepare_pairs(model, causal_model, train, variable)
     position = None if position == "all" else position
     rows = np.unique(np.concatenate([train.base, train.source]))

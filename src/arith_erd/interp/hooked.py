@@ -192,6 +192,7 @@ class Hooked:
 
     def greedy_tokens(self, examples: Examples) -> Tensor:
         """The tokens (N, m) that greedy decoding gives for the prompts of examples."""
+        require_type("greedy_tokens: examples", examples, Examples)
         self.require_causal(examples)
         completion = torch.as_tensor(examples.completion, device=self.device)
         with isolated(False, self.network):

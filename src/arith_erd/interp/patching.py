@@ -14,7 +14,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ..errors import UserError, first_line
+from ..errors import UserError, first_line, require_type
 from ..plots.panels import HeatMaps
 from ..plots.style import own_style
 from ..tasks import Examples
@@ -91,6 +91,9 @@ def patch(
         UserError: for unknown sites, examples that do not pair, a metric that returns something else, or one that is
             the same in both runs.
     """
+    require_type("patch: model", model, Hooked)
+    require_type("patch: clean", clean, Examples)
+    require_type("patch: corrupted", corrupted, Examples)
     if len(clean) != len(corrupted):
         raise UserError(f"patch: {len(clean)} clean and {len(corrupted)} corrupted examples; expected equal numbers")
     score = metric or logit_difference(model, clean, corrupted)
