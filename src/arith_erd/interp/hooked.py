@@ -154,7 +154,10 @@ class Hooked:
     def predict(
         self, *operands: npt.ArrayLike | Examples, interventions: Intervention | Sequence[Intervention] = ()
     ) -> Array:
-        """Answers (N,) to operands, each (N,), or to examples, by greedy decoding with interventions at every step."""
+        """Answers (N,) to operands, each (N,), or to examples, by greedy decoding with interventions at every step.
+
+        A token that is no digit counts as 0. `greedy_tokens` has the tokens, without interventions.
+        """
         examples, length = self.task.as_examples(*operands), self.task.answer_length
         prompt, completion = self.inputs(examples)[0], torch.as_tensor(examples.completion, device=self.device)
         if interventions := as_interventions(interventions):
