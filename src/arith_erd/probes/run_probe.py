@@ -298,11 +298,14 @@ def _target_of_weights(job: ProbeJob) -> ProbeTarget:
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:
-    """The settings on which the rows depend: options of the probe and, without a run, of the task."""
+    """The settings on which the rows depend: options of the probe and, without a run, of the task and the network."""
     groups = ["probe"]
     if job.run is None:
         groups += ["task"] if "models" in job.needs else job.needs
-    return {group: {key: value for key, value in job.resolved[group].items() if key[0] != "_"} for group in groups}
+    network = {"network": job.resolved["model"]["net"]} if job.checkpoint and job.model else {}
+    return network | {
+        group: {key: value for key, value in job.resolved[group].items() if key[0] != "_"} for group in groups
+    }
 
 
 def _folder_without_run(job: ProbeJob, groups: Sequence[str]) -> Path:

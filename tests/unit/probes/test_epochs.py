@@ -168,8 +168,10 @@ def test_weights_of_others_are_named(tmp_path):
     assert target("handcoded=erd", "seed=0-2").weights == {"handcoded": "erd", "seeds": "0-2"}
     file = tmp_path / "mine.safetensors"
     save_file(compose("train", ["model=nanogpt"]).network().state_dict(), file)
-    own = target(f"checkpoint={file}", "model=nanogpt", "task=add")
+    given = (f"checkpoint={file}", "model=nanogpt", "task=add")
+    own = target(*given)
     assert own.weights == {"checkpoint": "mine.safetensors", "model": "nanogpt"}
+    assert target(*given, "model.net.num_heads=2").folder != own.folder
 
 
 def test_result_that_cannot_be_written_is_named_and_the_others_are_measured(
