@@ -16,7 +16,7 @@ from rich.console import Console
 from ..config.compose import compose
 from ..config.job import ProbeJob, job_of_run
 from ..digits import as_python
-from ..errors import UserError, first_line, require_type, user_path
+from ..errors import UserError, bad_value, first_line, require_type, user_path
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
 from ..plots.style import own_style, save_png
@@ -211,8 +211,14 @@ def run_probe(job: ProbeJob, target: ProbeTarget) -> None:
     """Measure, write and log one result."""
     name, folder, run = job.result_name(target.epochs), target.folder, target.run
     require_writable("out" if job.out else "runs_dir", folder)
+    source = run.name if run else [job.checkpoint, job.handcoded, format_ranges(job.seeds)]
+    digest = short_hash([name, _settings(job), source, target.epochs])
+    file = folder / "probe.json"
+    if job.out and file.is_file() and f'"hash": "{digest}"' not in file.read_text(encoding="utf-8", errors="replace"):
+        raise bad_value("out", folder, "a folder without the result of another probe, run or other options")
     result = _over_epochs(job, run, target.epochs) if run and target.epochs else ProbeResult.of(target.probe)
     settings = _settings(job) | ({"weights": target.weights} if target.weights else {})
+    settings |= {"hash": digest} if job.out else {}
     result = replace(result, name=name, settings=settings)
     files, rows = result.save(folder), result.rows
     unfinished = target.weights.get("unfinished")

@@ -164,6 +164,18 @@ def test_rows_of_other_options_do_not_replace_each_other(trained_pack, tmp_path)
     ]
 
 
+def test_result_in_out_is_replaced_by_the_same_command_alone(whole, tmp_path):
+    other, out = Run(shutil.copytree(whole.path, tmp_path / "other")), tmp_path / "out"
+    asked = ["probe=errors", f"run={whole.path}", f"out={out}"]
+    run_job(compose("probe", asked))
+    before = (out / "rows.csv").read_bytes()
+    for change in ("probe=logit_lens", f"run={other.path}", "epoch=2"):
+        with pytest.raises(UserError, match=r"^out=\S+: expected a folder without the result of another probe, run"):
+            run_job(compose("probe", [*asked, change]))
+    assert (out / "rows.csv").read_bytes() == before
+    run_job(compose("probe", asked))
+
+
 def test_weights_of_others_are_named(tmp_path):
     assert target("handcoded=erd", "seed=0-2").weights == {"handcoded": "erd", "seeds": "0-2"}
     file = tmp_path / "mine.safetensors"
