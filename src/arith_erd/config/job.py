@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass as validated_dataclass
 
 from ..errors import UserError, bad_value, explain_validation_error, no_such_key, user_path
 from ..runs.directory import Run, matching_runs
-from ..runs.identity import DEFAULT_POSITIONS, flatten
+from ..runs.identity import DEFAULT_POSITIONS, flatten, short_hash
 from ..seeds import format_ranges, parse_seeds
 from ..splits import LengthSplit, Split
 from ..tasks import Task
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..models.network import Network
 
 PROBE_NEEDS = ("task", "split", "models")
+MAX_EPOCHS_LENGTH = 40  # characters of the epochs in the name of a folder
 
 OBSOLETE_KEYS = ("trust", "overwrite", "item")  # that config.yaml of earlier versions has
 INTERNAL_FIELDS = ("resolved", "overrides", "non_default_options", "overwrite")  # fields that no file sets
@@ -225,8 +226,10 @@ class ProbeJob(BaseJob):
         return f"{self.probe.name}{suffix}"
 
     def folder_name(self, epochs: Sequence[int] | Literal["all"]) -> str:
-        """The folder of a result in a run directory. A result with other options has another folder."""
-        return "-".join(filter(None, [self.result_name(epochs), self.non_default_options]))
+        """The folder of a result in a run directory. A result with other options or epochs has another folder."""
+        chosen = format_ranges(self.epoch) if isinstance(self.epoch, tuple) and self.epoch[1:] else ""
+        chosen = chosen.replace(",", "+") if len(chosen) <= MAX_EPOCHS_LENGTH else short_hash(chosen)
+        return "-".join(filter(None, [self.result_name(epochs), chosen, self.non_default_options]))
 
     def reserve_folders(self, taken: set[Path]) -> None:
         """Add the folders of the results to those of other jobs in a sweep; a `UserError` if one is taken already."""
