@@ -31,6 +31,7 @@ SETTING_LABELS: dict[str, dict[str, str]] = {  # group -> key -> label in a name
     "trainer": {"max_epochs": "ep", "stop_at": "stop", "precision": ""},
 }
 LABEL_OF_KEY: dict[str, str] = dict(flatten(SETTING_LABELS))
+CLASS_PATH = r"\w+(\.\w+)*\.[A-Z]\w*"  # of which a name shows the class alone
 HIDDEN_KEYS = ("seed", "task._target_", "split._target_", "model.net._target_")  # elsewhere in the name
 
 
@@ -45,9 +46,14 @@ def run_name(resolved: Mapping[str, Any]) -> str:
 
 
 def non_default_probe_options(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """Options of a probe, by dotted key, that differ from its file: ``concept_value-controls5``; if long, a hash."""
+    """Options of a probe, by dotted key, that differ from its file: ``concept_value-controls5``; if long, a hash.
+
+    Groups of options, and classes of your own, are shown in part, so a hash follows.
+    """
     changed = {key: value for key, value in options.items() if key not in defaults or defaults[key] != value}
     text = "-".join(_format_setting(key.rpartition(".")[2], value) for key, value in changed.items())
+    if any(key.count(".") > 1 or re.fullmatch(CLASS_PATH, str(value)) for key, value in changed.items()):
+        text += f"-{short_hash(changed)}"
     return text if len(text) <= MAX_SETTINGS_LENGTH else short_hash(changed)
 
 
@@ -134,7 +140,7 @@ def _format_value(value: Any) -> str:
     if isinstance(value, float):
         short = re.sub(r"e([+-])0*", r"e\1", f"{value:.0e}" if float(f"{value:.0e}") == value else repr(value))
         return min(repr(value).removesuffix(".0"), short, key=len)
-    name = str(value).rpartition(".")[2] if re.fullmatch(r"\w+(\.\w+)*\.[A-Z]\w*", str(value)) else str(value)
+    name = str(value).rpartition(".")[2] if re.fullmatch(CLASS_PATH, str(value)) else str(value)
     if name != str(value):
         name = re.sub(r"(?<=[a-z])(?=[A-Z][A-Za-z])", "_", name)
     return re.sub(r"[^\w.+-]", "_", name, flags=re.ASCII).lower()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from arith_erd.config.compose import compose
-from arith_erd.config.run_names import LABEL_OF_KEY, run_for_config, run_name
+from arith_erd.config.run_names import LABEL_OF_KEY, non_default_probe_options, run_for_config, run_name
 from arith_erd.runs.directory import Run
 from arith_erd.runs.identity import flat_settings
 from tests.values import put
@@ -52,6 +52,22 @@ def test_departures_of_classes_that_conf_does_not_know_are_shown(changes, shown,
     for key, value in changes.items():
         config = put(config, key, value)
     assert run_name(config).startswith(f"add-random-transformer-none-{shown}")
+
+
+@pytest.mark.parametrize(
+    ("options", "others", "shown"),
+    [
+        ({"families.a.vary": "carry"}, {"families.b.vary": "carry"}, "vary_carry-"),
+        ({"causal_model": "pa.models.Adder"}, {"causal_model": "pb.models.Adder"}, "causal_model_adder-"),
+    ],
+)
+def test_options_of_a_probe_that_show_alike_have_other_names(options, others, shown):
+    names = {
+        non_default_probe_options({f"probe.{key}": value for key, value in chosen.items()}, {})
+        for chosen in (options, others)
+    }
+    assert len(names) == 2
+    assert all(name.startswith(shown) for name in names)
 
 
 def test_name_stays_short_however_much_departs(config):
