@@ -133,16 +133,17 @@ class PlaceValue(NetworkProbe):
         figure, axes = style.subplots(10.4, 2 * len(panels), len(panels) // 2, 2, squeeze=False)
         for ax, panel in zip(axes.flat, panels, strict=True):
             draw_panel(ax, rows, panel)
-            ax.legend(frameon=False, fontsize=8)
+            if ax.get_legend_handles_labels()[0]:
+                ax.legend(frameon=False, fontsize=8)
         style.set_figure_title(figure, self.task.name, "what does answer position t do with the bits below it?", rows)
         return figure
 
 
 def draw_panel(ax: Axes, rows: pd.DataFrame, panel: str) -> None:
     """Draw the measures of one of `PANELS`: means over bits, or for ``ones`` a line for each bit."""
-    picture, rows = PANELS[panel], rows[rows["measure"].str.startswith(panel)]
+    picture, rows = PANELS[panel], rows[rows["measure"].str.startswith(panel)].astype({"place": float, "c": float})
     if panel == ONES:
-        rows = rows.assign(line="t = " + rows["bit"].map("{:.0f}".format), seed=0)  # six bands would hide the lines
+        rows = rows.assign(line=[f"t = {t:.0f}" for t in rows["bit"]], seed=0)  # six bands would hide the lines
         ax.axvspan(0, 1, color=style.GREY, alpha=0.08, linewidth=0)  # the range after right prefixes
     else:
         line = rows["measure"].str.removeprefix(panel).map(LINE_NAMES)
@@ -243,6 +244,8 @@ def measure_agreements(model: Hooked, column_sums: ColumnSums, count: int) -> It
         rng = measure_rng("threshold", t)
         inputs = sample_inputs(rng, column_sums, t, count, zero_column=False)
         scored, bits, rounded = scoring_half(inputs, rng), network_bits(inputs, model), dict[str, Array]()
+        if len(set(scored)) < 2:  # few examples: none to fit thresholds on, or none to score
+            continue
         for name, models in rules.items():
             up, down = map(inputs.predict_by, models)
             candidates = (np.arange(2**t) + 0.5) / 2**t

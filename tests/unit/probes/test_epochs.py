@@ -130,6 +130,11 @@ def test_place_value_over_epochs_follows_its_measures() -> None:
     assert curves.table[["line", "value"]].to_numpy().tolist() == [["agreement_remainder", 0.5]]
 
 
+@pytest.mark.parametrize("num_examples", [1, 2])
+def test_place_value_of_few_examples_has_a_figure(num_examples: int) -> None:
+    assert ae.probe("place_value", NETWORKS[0], num_examples=num_examples, num_pairs=8).figure().axes
+
+
 def test_rows_are_kept_if_the_figure_fails(whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogitLens, "figure", lambda self, rows: 1 / 0)
     with pytest.raises(ZeroDivisionError):
