@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
 from ..bundled import load_option
-from ..errors import bad_value, explain_validation_error
+from ..errors import UserError, bad_value, explain_validation_error
 from ..interp.sites import expand_sites, layers, require_sites
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps, Lines, Picture
@@ -92,8 +92,8 @@ class Probe(ABC):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         """Draw the rows: ``picture``, titled."""
-        if self.picture is None:
-            raise NotImplementedError(f"{type(self).__name__} has neither picture nor figure")
+        require_figure(self)
+        assert self.picture is not None
         figure = self.picture.draw(self.shown(rows))
         set_figure_title(figure, self.task.name, self.picture.title, rows)
         return figure
@@ -149,6 +149,11 @@ class NetworkProbe(Probe):
     def rows(self) -> Iterator[dict[str, Any]]:
         for model in self.models:
             yield from ({"seed": model.seed} | row for row in self.measure(model))
+
+
+def require_figure(probe: Probe) -> None:
+    if probe.picture is None and type(probe).figure is Probe.figure:
+        raise UserError(f"{type(probe).__name__}: expected a picture or a method figure, which draw its rows")
 
 
 def as_list(chosen: Any) -> list[Any]:

@@ -29,7 +29,7 @@ from ..system.files import atomic_file, require_writable, run_path, write_atomic
 from ..system.isolation import isolated
 from ..system.signals import exits_are_errors
 from ..tasks import SAMPLE_SIZE
-from .probe import Probe
+from .probe import Probe, require_figure
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked
@@ -211,6 +211,8 @@ def run_probe(job: ProbeJob, target: ProbeTarget) -> None:
     """Measure, write and log one result."""
     name, folder, run = job.result_name(target.epochs), target.folder, target.run
     require_writable("out" if job.out else "runs_dir", folder)
+    if len(target.epochs) < 2:  # else curves are drawn
+        require_figure(target.probe)
     source = run.name if run else [job.checkpoint, job.handcoded, format_ranges(job.seeds)]
     digest = short_hash([name, _settings(job), source, target.epochs])
     file = folder / "probe.json"

@@ -135,6 +135,16 @@ def test_place_value_of_few_examples_has_a_figure(num_examples: int) -> None:
     assert ae.probe("place_value", NETWORKS[0], num_examples=num_examples, num_pairs=8).figure().axes
 
 
+def test_probe_without_a_figure_is_refused_before_it_measures(
+    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LogitLens, "picture", None)
+    monkeypatch.setattr(LogitLens, "measure", lambda self, model: 1 / 0)
+    with pytest.raises(UserError, match=r"^LogitLens: expected a picture or a method figure"):
+        run_job(compose("probe", ["probe=logit_lens", f"run={whole.path}", f"out={tmp_path}/out"]))
+    assert not (tmp_path / "out").exists()
+
+
 def test_rows_are_kept_if_the_figure_fails(whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogitLens, "figure", lambda self, rows: 1 / 0)
     with pytest.raises(ZeroDivisionError):
