@@ -43,7 +43,7 @@ class Page(str):
 def export_network(model: Hooked, num_examples: int = 512) -> dict[str, Any]:
     """The data of one network for the page; a `UserError` if it is neither a `Transformer` nor a `NanoGPT`. Fields::
 
-        right       accuracy on ``num_examples`` random examples
+        right       accuracy on ``num_examples`` random examples, or on all if there are no more
         missed      the answer position with the most errors on held-out pairs, their share, and one such pair
         weight_bits 16, or 32 if float16 changes an answer
         found       intervention -> a sentence on what is known about it in this network: empty, for you to fill
@@ -58,7 +58,8 @@ def export_network(model: Hooked, num_examples: int = 512) -> dict[str, Any]:
         raise UserError(f"explorer: {model.name} is a {kind}; expected our Transformer or NanoGPT")
     task.require_enumerable("probe=explorer")
     rng = np.random.default_rng(0)
-    fit = task.examples(*(rng.integers(0, size, num_examples) for size in task.shape))
+    drawn = () if task.size <= num_examples else (rng.integers(0, size, num_examples) for size in task.shape)
+    fit = task.examples(*drawn)
     precision, rounded = torch.float16, _round_weights(model, torch.float16)
     if not torch.equal(model.run(fit).argmax(-1).cpu(), rounded.run(fit).argmax(-1)):
         precision, rounded = torch.float32, _round_weights(model, torch.float32)

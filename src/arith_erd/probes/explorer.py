@@ -17,7 +17,8 @@ from .probe import IN_FILE, Count, NetworkProbe, as_list
 class Explorer(NetworkProbe):
     """Write a page of at most ``most`` replicas, and of the references ``beside`` if they perform the same task.
 
-    A row is a network: bits of a weight in the page, 16 or 32, and its accuracy on ``num_examples`` random examples.
+    A row is a network: bits of a weight in the page, 16 or 32, and its accuracy on ``num_examples`` random examples, or
+    on all if there are no more.
     """
 
     picture = Bars("right", "name", "", title="right answers", xlabel="network", percent=True)

@@ -100,6 +100,11 @@ def test_every_ablation_and_position_encoding_answers_as_in_pytorch(kind: type[A
     agree(untrained(task, kind, 1, layout=task.layout, **options), task.examples())
 
 
+def test_right_answers_are_counted_on_the_whole_of_a_small_table() -> None:
+    model = untrained(Add(2), NanoGPT, seed=3)
+    assert export_network(model)["right"] == model.accuracy() == 1 / 16
+
+
 def test_worst_token_of_the_pairs_held_out_is_found() -> None:
     """Untrained, it answers no pair; without a split nothing is known to be held out."""
     model = untrained(Add(3), NanoGPT)
