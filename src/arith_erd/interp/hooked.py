@@ -187,9 +187,9 @@ class Hooked:
     def held_out(self) -> Examples:
         """The examples that were held out from training, as in ``model.accuracy(model.held_out())``."""
         if self.provenance.split is None:
-            raise UserError(
-                f"{self.name}: its split is unknown; expected a network of `fit`, `load_run` or a checkpoint"
-            )
+            drawn = "examples of its run are drawn, and those held out are not kept; expected a run on a whole table"
+            unknown = "its split is unknown; expected a network of `fit`, `load_run` or a checkpoint"
+            raise UserError(f"{self.name}: {unknown if self.provenance.job is None else drawn}")
         examples = self.task.examples()
         return examples[np.asarray(self.provenance.split(examples), dtype=bool)]
 

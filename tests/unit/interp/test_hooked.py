@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from arith_erd.config.compose import compose
 from arith_erd.digits import ONE, PAD
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
@@ -485,6 +486,9 @@ def test_held_out_examples_are_those_of_the_split() -> None:
     assert len(held_out) == 16
     with pytest.raises(UserError, match=r"^NanoGPT: its split is unknown"):
         hooked("nanogpt").held_out()
+    drawn = Provenance(job=compose("train", ["task.bits=12", "data.examples=64"]))
+    with pytest.raises(UserError, match=r"^NanoGPT: examples of its run are drawn"):
+        Hooked(KINDS["nanogpt"](), task=TASK, provenance=drawn).held_out()
 
 
 class Pair(NamedTuple):
