@@ -1,5 +1,6 @@
 """Does a network need a concept in its embeddings? Erase the concept and measure accuracy (paper, appendix D)."""
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, ClassVar, Literal
@@ -10,7 +11,7 @@ import torch
 from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
-from ..errors import unknown_name
+from ..errors import UserError, unknown_name
 from ..interp import erasure
 from ..interp.erasure import Eraser, Whitened, probe_predictions, whiten
 from ..interp.hooked import Hooked
@@ -121,7 +122,7 @@ class Amnesic(NetworkProbe):
             measure_all = accuracy_after(model, site, torch.arange(len(order)))
             measure_unseen = accuracy_after(model, site, other_half)
             accuracy_before = measure_all()
-            erasers = {(c, m): METHODS[m](x, targets[c], self.iterations) for c, m in product(targets, self.methods)}
+            erasers = {(c, m): self._eraser(m, x, targets[c]) for c, m in product(targets, self.methods)}
             variances = {k: erasure.variance_removed(embeddings, eraser(embeddings)) for k, eraser in erasers.items()}
             measure_sample = accuracy_after(model, site, order[:NUM_CONTROL_EXAMPLES])
             controls = self._controls(measure_sample, x, erasers, variances)
@@ -138,10 +139,16 @@ class Amnesic(NetworkProbe):
                     "probe_error_after": probe_error(z, probe_predictions(x, z, eraser)),
                     "seq_acc_before": accuracy_before,
                     "seq_acc_after": measure_all(eraser),
-                    "seq_acc_after_unseen": measure_unseen(METHODS[method](x_half, z[half], self.iterations)),
+                    "seq_acc_after_unseen": measure_unseen(self._eraser(method, x_half, z[half])),
                     **controls.loc[(concept, method)].to_dict(),
                     "baseline_operand_bits": baseline_error(self.task, z),
                 }
+
+    def _eraser(self, method: str, x: Whitened, z: Tensor) -> Eraser:
+        try:
+            return METHODS[method](x, z, self.iterations)
+        except UserError as error:
+            raise UserError(re.sub("^iterations=", "probe.iterations=", str(error))) from error
 
     def _controls(
         self, measure: Callable[..., float], x: Whitened, erasers: dict[Key, Eraser], variances: dict[Key, float]

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from arith_erd.errors import UserError
 from arith_erd.interp.erasure import inlp, probe_predictions, whiten
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interchange_accuracy import finite_cache
@@ -42,6 +43,11 @@ def test_erasing_a_needed_concept_destroys_the_answer() -> None:
     assert (bits["probe_error_before"] == 0).all()
     assert (bits.loc[bits["method"] != "inlp", "probe_error_after"] > 0.4).all()  # INLP leaves some of it to be told
     assert (bits["control_rank_mean"] > 0.8).all()
+
+
+def test_too_many_iterations_are_refused_by_the_key_of_the_probe() -> None:
+    with pytest.raises(UserError, match=r"^probe\.iterations=9: expected from 0 to"):
+        measured(Amnesic([Hooked(Reader(Add(3)), task=Add(3))], site="dec.1", iterations=9))
 
 
 def test_probe_error_of_numbers_and_of_bits():
