@@ -89,6 +89,8 @@ def accuracy_by_settings(table: pd.DataFrame, keys: list[str]) -> tuple[pd.DataF
         if key not in (*known, "seed"):
             examples = [one for one in known if one not in keys] or ["task"]
             raise unknown_name("--by", key, known, f"a setting of these runs, such as {', '.join(examples)}")
+    if len({*keys}) < len(keys):
+        raise bad_value("--by", ",".join(keys), "each setting once")
     finished = table[table["state"] == FINISHED].copy()
     if finished.empty:
         raise UserError(f"--by {','.join(keys)}: expected finished runs that have it; found none")

@@ -177,6 +177,7 @@ def test_null_is_a_group_of_the_table_and_of_the_picture(tmp_path, config):
     ("typed", "message"),
     [
         (". --by tusk", "--by=tusk: expected a setting of these runs, such as split.fraction"),
+        (". --by split,split.name", "--by=split.name,split.name: expected each setting once"),
         (". --by length", "--by length: expected finished runs that have it; found none"),
         (". --by seed --sort age", "--by=seed: expected neither --sort nor --reverse"),
         (". --by=", "--by=: expected a setting"),
