@@ -166,14 +166,14 @@ def accuracy_by_slice(table: pd.DataFrame, name: str) -> pd.DataFrame:
 def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Group finished runs by some columns: ``seeds``, the mean final ``accuracy`` and its interval ``ci_low, ci_high``.
 
-    A seed that is in several runs of the same settings counts once.
+    A seed that is in several runs of the same settings is averaged once. ``seeds`` counts different ones.
     """
     finished = table[table["state"] == FINISHED].drop_duplicates([*{*settings_columns(table), *keys, "seed"}])
     rows = []
     for values, part in finished.groupby([*keys], dropna=False):
         estimate = Estimate.of_means([Moments.of(part["val_seq_acc"])], (0.0, 1.0))
         low, high = estimate.interval or (None, None)
-        row = {"seeds": len(part), "accuracy": estimate.value, "ci_low": low, "ci_high": high}
+        row = {"seeds": part["seed"].nunique(), "accuracy": estimate.value, "ci_low": low, "ci_high": high}
         rows.append(dict(zip(keys, values, strict=True)) | row)
     return pd.DataFrame(rows, columns=[*keys, "seeds", "accuracy", "ci_low", "ci_high"])
 

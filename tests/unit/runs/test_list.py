@@ -12,7 +12,7 @@ from arith_erd.runs.__main__ import accuracy_by_settings, main
 from arith_erd.runs.__main__ import list_runs as listed
 from arith_erd.runs.directory import METRIC_COLUMNS, Run
 from arith_erd.runs.identity import without_legacy_values
-from arith_erd.runs.table import load_table
+from arith_erd.runs.table import load_table, mean_accuracies
 from arith_erd.stats import Estimate, Moments
 from arith_erd.system.files import locked
 from tests.rows import finish, write_metrics
@@ -171,6 +171,7 @@ def test_null_is_a_group_of_the_table_and_of_the_picture(tmp_path, config):
     (ax,) = draw_by_setting(means, finished).axes
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.5", "1.0", "null"]
     assert [len(line.get_xdata()) for line in ax.lines if line.get_marker() != "."] == [3]
+    assert mean_accuracies(finished, ["state"])["seeds"].tolist() == [1]  # the same seed in three runs
 
 
 @pytest.mark.parametrize(
