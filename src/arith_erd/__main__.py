@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from .errors import UserError, unknown_name
 from .system.cli_errors import one_line_errors
 from .system.files import atomic_file, require_writable, write_atomically
+from .system.signals import catch_signals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="arith", description="Which algorithm does a network run that adds?")
     accepted = "a run directory, a name of ae.load_pretrained, or a network written by hand; default: add-transformer"
     parser.add_argument("network", nargs="?", default="add-transformer", help=accepted)
-    with one_line_errors():
+    with one_line_errors(), catch_signals():
         name = parser.parse_args().network
         require_writable("folder", Path.cwd())
         print("loading PyTorch\n", flush=True)

@@ -9,6 +9,7 @@ from ..plots.style import save_png, to_svg
 from ..plots.tables import csv_text
 from ..system.cli_errors import one_line_errors
 from ..system.files import atomic_file, require_writable, write_atomically
+from ..system.signals import catch_signals
 from . import claims, page
 from .claims_file import CLAIMS, Paper, load_paper
 from .collect import RunData, collect
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--claims", default=CLAIMS.stem, help=spec)
     spec = "run the Python files beside the claims file that it names"
     parser.add_argument("--trust", action="store_true", help=spec)
-    with one_line_errors():
+    with one_line_errors(), catch_signals():
         options = parser.parse_args(arguments)
         paper = load_paper(BUNDLED.get(options.claims) or user_path(options.claims, "--claims"), options.trust)
         data, results = build(options.runs, options.out, paper=paper)

@@ -10,6 +10,7 @@ from ..errors import UserError, bad_value, counted, printable, unknown_name, use
 from ..plots.tables import csv_text, format_measure, print_table
 from ..system.cli_errors import one_line_errors
 from ..system.files import atomic_file
+from ..system.signals import catch_signals
 from .directory import FINISHED
 from .table import accuracy_by_slice, load_table, mean_accuracies, settings_columns
 
@@ -30,7 +31,7 @@ def main() -> None:
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
     output.add_argument("--json", action="store_true", help="print JSON, likewise")
-    with one_line_errors():
+    with one_line_errors(), catch_signals():
         options = parser.parse_args()
         if options.by is not None and (options.sort != "run" or options.reverse):
             raise bad_value("--by", options.by, "neither --sort nor --reverse, which order the list of runs")

@@ -10,6 +10,7 @@ import time
 import cloudpickle
 import pytest
 
+from arith_erd.report import __main__ as report
 from arith_erd.system import signals
 from arith_erd.system.cli_errors import EXIT_FAILED, EXIT_INTERNAL, USER_CODE_NOTE, line_and_status
 from arith_erd.system.signals import Interrupted, catch_signals, defer_signals, raise_pending, requeue
@@ -109,6 +110,18 @@ with signals.catch_signals(), signals.defer_signals():
 """
     result = cli("-c", code, timeout=20)
     assert (result.returncode, result.stderr) == (status, "")
+
+
+def test_ctrl_c_that_a_library_turns_into_an_error_ends_a_report(monkeypatch):
+    def build(*_, **__):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except BaseException as error:
+            raise TypeError("Cannot compare structured arrays") from error
+
+    monkeypatch.setattr(report, "build", build)
+    with pytest.raises(SystemExit, match="130"):
+        report.main([])
 
 
 RUNNING = "JobId=42 JobState=RUNNING PreemptTime=None"
