@@ -1,6 +1,6 @@
 """Question a task or a trained network: ``python probe.py --help``."""
 
-from arith_erd.probes.__main__ import main
+from arith_erd.commands import probe
 
 if __name__ == "__main__":
-    main()
+    probe()

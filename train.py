@@ -1,6 +1,6 @@
 """Train a pack of tiny Transformers on binary arithmetic: ``python train.py --help``."""
 
-from arith_erd.training.__main__ import main
+from arith_erd.commands import train
 
 if __name__ == "__main__":
-    main()
+    train()

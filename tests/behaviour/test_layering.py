@@ -22,7 +22,7 @@ LAYERS = (
     {"launch", "loggers", "catalog", "mechanism", "losses"},
     {"training", "probes"},
     {"report"},
-    {"__init__", "__main__"},  # the public names, and the first answer
+    {"__init__", "__main__", "commands"},  # the public names, the first answer, and the other commands
 )
 LAYER = {package: number for number, packages in enumerate(LAYERS) for package in packages}
 WITH_TORCH = {"models", "losses", "interp", "explorer", "catalog", "mechanism", "training", "probes"}
