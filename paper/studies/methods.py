@@ -215,7 +215,7 @@ def searches_at_sites(model: ae.Hooked) -> dict[str, list[ControlledDAS]]:
 
 
 @lru_cache(maxsize=1)
-def run_das(model: ae.Hooked) -> dict[tuple[str, int], Search]:
+def run_das(model: ae.Hooked) -> dict[tuple[str, int], tuple[ControlledDAS, str, ae.Subspace]]:
     """Variable and rank -> the site and subspace best on validation pairs. All of them count as the time of rank 1.
 
     If activations vary along one direction at every site, the result of rank 1 stands for that of rank 2.
