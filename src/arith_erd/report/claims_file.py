@@ -33,7 +33,7 @@ class Claim(StrictModel):
     section: str
     place: str = ""
     statement: Text
-    value: Annotated[float, Strict()]
+    value: Annotated[float, Strict(), Field(allow_inf_nan=False)]
     unit: Literal[UNITS]  # type: ignore[valid-type]
     measure: Measure
     tolerance: float | Annotated[str, Field(pattern=r"^[\d.]+%$")] | None = None

@@ -1,5 +1,6 @@
 """Measures of claims, a class for each kind. A measure has one value per replica, and says which data are missing."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -7,6 +8,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..errors import unknown_name
 from ..plots.curves import pivot_forward_filled
 from .collect import AUTHORS_WEIGHTS, DEFAULT_OPTIONS, OUR_RUNS, TASK_ALONE, RunData, selection_key
 
@@ -113,6 +115,14 @@ def _single_value(value: float) -> pd.DataFrame:
     return pd.DataFrame({"replica": [-1], "seed": [0], "low": [value], "high": [value]}, dtype=float).dropna()
 
 
+def _numbers(table: pd.DataFrame, column: str, key: str = "column") -> pd.Series:
+    """A column of a table; a `UserError` that starts with the key unless it has numbers."""
+    known = [name for name in table if pd.api.types.is_numeric_dtype(table[name])]
+    if column not in known:
+        raise unknown_name(f"measure.{key}", column, known, f"a column of numbers: {', '.join(known)}")
+    return table[column]
+
+
 class Metrics(Measure):
     """A column of ``metrics.csv`` at ``epoch``, or reduced over the epochs up to ``until``.
 
@@ -136,7 +146,9 @@ class Metrics(Measure):
         first = 1 if self.until else self.required_epochs + 1 - (TAIL_EPOCHS if self.tail else 1)
         rows = self.metric_rows(data, replicas)
         rows = rows[rows["epoch"].between(first, self.required_epochs)]
-        column = rows[self.column] - (rows[self.minus_column] if self.minus_column else 0)
+        column = _numbers(rows, self.column)
+        if self.minus_column:
+            column = column - _numbers(rows, self.minus_column, "minus_column")
         if self.reduce == "fall":
             column = column.groupby(rows["replica"]).cummax() - column
         groups = column.groupby(rows["replica"])
@@ -152,7 +164,7 @@ class Summary(Measure):
 
     def value(self, data: RunData, replicas: pd.DataFrame) -> pd.Series:
         ended = replicas if self.epoch is None else replicas[replicas["epochs"] == self.epoch]
-        return ended[self.column].astype(float)
+        return _numbers(ended, self.column).astype(float)
 
 
 class EpochsTo(Measure):
@@ -167,7 +179,7 @@ class EpochsTo(Measure):
 
     def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
         replicas = replicas[replicas["max_epochs"] >= self.planned]
-        rows = data.metrics[data.metrics[self.column] >= self.accuracy]
+        rows = data.metrics[_numbers(data.metrics, self.column) >= self.accuracy]
         first = rows.groupby("replica")["epoch"].min().reindex(replicas.index).astype(float)
         if (self.accuracy, self.column) == (0.95, "val_seq_acc"):  # summaries know it where metrics.csv lacks epochs
             num_rows = data.metrics.groupby("replica").size().reindex(replicas.index)
@@ -236,14 +248,14 @@ class ProbeColumn(Measure):
             return pd.DataFrame({"replica": []})
         rows = rows[(rows["source"] == source) & (rows["task"] == task) & (rows["unpublished_settings"] == "")]
         for column, wanted in self.where.items():
-            above = isinstance(wanted, str) and wanted.startswith("> ")
-            rows = rows[rows[column] > float(wanted[2:]) if above else rows[column] == wanted]
+            above = isinstance(wanted, str) and re.fullmatch(r"> -?\d*\.?\d+", wanted)
+            rows = rows[_numbers(rows, column, "where") > float(wanted[2:]) if above else rows[column] == wanted]
         return rows
 
     def _reduce(self, rows: pd.DataFrame) -> float:
-        column = rows[self.column]
+        column = _numbers(rows, self.column)
         if self.reduce == "weighted":
-            return float(np.average(column, weights=rows[self.along]))
+            return float(np.average(column, weights=_numbers(rows, self.along, "along")))
         if not self.reduce:
             return float(column.iloc[0]) if len(column) == 1 else np.nan
         if self.reduce == "max":

@@ -41,14 +41,14 @@ def named_in_file(key: str, name: str, claims_file: Path, trust: bool, expected:
 
 @contextmanager
 def errors_of_own_code(made: object, where: str) -> Iterator[None]:
-    """Make errors of an object that `named_in_file` gave a `UserError`, which names the line in that file."""
+    """Make errors of what `named_in_file` gave a `UserError`, which names the line there and starts with ``where``."""
     try:
         with exits_are_errors():
             yield
     except Exception as error:
-        file = type(made).__module__  # the path of the file, or the name of a module of the package
+        file = getattr(made, "__module__", "")  # the path of the file, or the name of a module of the package
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        if isinstance(error, UserError) or not file.endswith(".py"):
+        if not (isinstance(error, UserError) or file.endswith(".py")):
             raise
         raise UserError(f"{where}: {first_line(error)}" + (f" ({file}, line {lines[-1]})" if lines else "")) from error
 

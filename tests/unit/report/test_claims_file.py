@@ -16,7 +16,8 @@ from arith_erd.paper.dashboard import main, probes
 from arith_erd.report import collect as sources
 from arith_erd.report.claims import evaluate_claims
 from arith_erd.report.claims_file import CLAIMS, load_paper
-from arith_erd.report.collect import DEFAULT_OPTIONS, RunData, collect, unpublished_settings
+from arith_erd.report.collect import DEFAULT_OPTIONS, OUR_RUNS, RunData, collect, unpublished_settings
+from arith_erd.report.figures import paper_figures
 from arith_erd.report.measures import Metrics
 from arith_erd.runs.directory import METRIC_COLUMNS
 from arith_erd.runs.identity import flat_settings
@@ -56,6 +57,7 @@ def test_printed_command_names_the_folder_that_was_read() -> None:
     ("change", "says"),
     [
         ({"value": "1"}, "value=1: Input should be a valid number"),
+        ({"value": float("nan")}, "value=nan: Input should be a finite number"),
         ({"tolerance": None}, "expected a tolerance or a bound"),
         ({"make": "nothing"}, "make=nothing: expected appendixA"),
         ({"same_as": "fig1-add"}, "expected same_as: a claim that is counted itself"),
@@ -99,6 +101,44 @@ def test_wrong_measure_of_ones_own_is_one_line(synthetic, tmp_path: Path, code: 
         evaluate_claims(paper, collect([synthetic.root], paper.setup))
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("measure", "says"),
+    [
+        ({"from": "summary", "column": "val_acc"}, "measure.column=val_acc: expected a column of numbers: seed, "),
+        ({"from": "summary", "column": "device"}, "measure.column=device: expected a column of numbers: seed, "),
+        ({"from": "metrics", "column": "nope", "epoch": 1}, "measure.column=nope: expected a column of numbers: "),
+        (
+            {"from": "probe", "probe": "p", "column": "x", "where": {"site": "> 3"}},
+            "measure.where=site: ",
+        ),
+        ({"from": "probe", "probe": "p", "column": "x", "reduce": "weighted", "along": "site"}, "measure.along=site: "),
+    ],
+)
+def test_column_without_numbers_is_refused_in_one_line(synthetic, tmp_path: Path, measure: dict, says: str) -> None:
+    claim = {"id": "mine", "statement": "x", "value": 1.0, "unit": "accuracy", "tolerance": 0.1}
+    claim["measure"] = {"runs": {"task": "add"}, **measure}
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump({"title": "x", "sections": [{"title": "x", "claims": [claim]}]}))
+    synthetic.run(seeds="0-2")
+    paper = load_paper(path)
+    data = collect([synthetic.root], paper.setup)
+    rows = pd.DataFrame({"replica": data.replicas.index, "site": "dec.1", "x": 0.5, "source": OUR_RUNS, "task": "add"})
+    data.probes["p"] = rows.assign(unpublished_settings="")
+    with pytest.raises(UserError, match=r"^claims\.yaml: claim mine: ") as refused:
+        evaluate_claims(paper, data)
+    assert says in str(refused.value)
+
+
+def test_figure_of_ones_own_that_raises_is_one_line(synthetic, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def draw(data, results):\n    raise ValueError('no data')\n")
+    path = tmp_path / "claims.yaml"
+    figures = {"one": {"title": "x", "draw": "own.py:draw"}}
+    path.write_text(yaml.safe_dump({"title": "x", "sections": [], "figures": figures}))
+    paper = load_paper(path, trust=True)
+    with pytest.raises(UserError, match=r"^claims\.yaml: figures\.one\.draw: ValueError: no data \(.*, line 2\)$"):
+        list(paper_figures(paper, collect([synthetic.root], paper.setup), []))
 
 
 @pytest.mark.parametrize("text", ["", "title: x", "sections: {", "sections: [{claims: []}]", "[]", "sections: [3]"])
