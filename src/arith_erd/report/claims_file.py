@@ -23,6 +23,7 @@ CLAIMS = bundled.PAPER / "claims.yaml"
 BOUND_RANGES = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
 Model = TypeVar("Model", bound=BaseModel)
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
+NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Statistic: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "derived"]
 
 
@@ -36,9 +37,9 @@ class Claim(StrictModel):
     value: Annotated[float, Strict(), Field(allow_inf_nan=False)]
     unit: Literal[UNITS]  # type: ignore[valid-type]
     measure: Measure
-    tolerance: float | Annotated[str, Field(pattern=r"^[\d.]+%$")] | None = None
+    tolerance: NonNegative | Annotated[str, Field(pattern=r"^[\d.]+%$")] | None = None
     bound: Literal["at_most", "at_least", "above"] | None = None
-    mean_of: int = 0
+    mean_of: int = Field(default=0, ge=1)
     make: str = ""
     same_as: str = ""
     paper: str = ""
@@ -144,7 +145,7 @@ def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
     With ``trust`` it may name classes and functions of Python files beside it, which are then imported.
     """
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         sections = raw.pop("sections")
         entries = [{"section": section["title"], **entry} for section in sections for entry in section["claims"]]
         figures = [{"name": name, **figure} for name, figure in raw.pop("figures", {}).items()]
@@ -163,9 +164,10 @@ def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
         if claim.same_as and claim.same_as not in counted_ids:
             raise UserError(f"{path.name}: claim {claim.id}: expected same_as: a claim that is counted itself")
     paper = _checked(Paper, {**raw, "path": path, "figures": figures, "sections": places, "claims": claims}, path.name)
+    known = ", ".join(paper.commands) or "a name under commands, which are missing"
     for claim in claims:
         if claim.make not in {*paper.commands, ""}:
-            raise UserError(f"{path.name}: claim {claim.id}: make={claim.make}: expected {', '.join(paper.commands)}")
+            raise UserError(f"{path.name}: claim {claim.id}: make={claim.make}: expected {known}")
     return paper
 
 
@@ -190,6 +192,8 @@ def _checked(model: type[Model], options: Mapping[str, Any], where: str, prefix:
         return model(**options)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        received = f"{prefix}{key}={excerpt(str(first['input']))}: " if key else ""
+        parts = [str(part) for part in first["loc"]]
+        key = prefix + ".".join(part for part in parts if not part.startswith("constrained-"))  # of a union
+        value = "" if first["type"] == "missing" else f"={excerpt(str(first['input']))}"
+        received = f"{key}{value}: " if first["loc"] else ""
         raise UserError(f"{where}: {received}{first['msg']}") from error

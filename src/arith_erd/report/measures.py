@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import unknown_name
 from ..plots.curves import pivot_forward_filled
@@ -131,12 +131,18 @@ class Metrics(Measure):
     """
 
     column: str
-    epoch: int | None = None
-    until: int | None = None
+    epoch: int | None = Field(default=None, ge=1)
+    until: int | None = Field(default=None, ge=1)
     minus_column: str = ""
     reduce: Literal["first", "max", "fall"] = "first"
     tail: Literal["", "median", "mean"] = ""
     prefers_shortest: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def _check_epochs(self) -> "Metrics":
+        if not self.required_epochs:
+            raise ValueError("expected measure.epoch or measure.until")
+        return self
 
     @property
     def required_epochs(self) -> int:
@@ -160,7 +166,7 @@ class Summary(Measure):
     """A column of ``runs.csv``; with ``epoch``, only of runs that ended at that epoch."""
 
     column: str
-    epoch: int | None = None
+    epoch: int | None = Field(default=None, ge=0)
 
     def value(self, data: RunData, replicas: pd.DataFrame) -> pd.Series:
         ended = replicas if self.epoch is None else replicas[replicas["epochs"] == self.epoch]
@@ -241,6 +247,12 @@ class ProbeColumn(Measure):
         rows = self._rows(data, OUR_RUNS, replicas["task"].iloc[0])
         groups = rows[rows["replica"].isin(replicas.index)].groupby("replica")
         return pd.Series({replica: self._reduce(part) for replica, part in groups}, dtype=float)
+
+    def missing_reason(self, data: RunData, runs: RunOptions) -> str:
+        rows = data.probes.get(self.probe)
+        if rows is None or not ((rows["source"] == self.source) & (rows["task"] == runs["task"])).any():
+            return super().missing_reason(data, runs)
+        return f"{super().missing_reason(data, runs)}, or its rows have no such column, where or along"
 
     def _rows(self, data: RunData, source: str, task: str) -> pd.DataFrame:
         rows = data.probes.get(self.probe)

@@ -58,6 +58,11 @@ def test_printed_command_names_the_folder_that_was_read() -> None:
     [
         ({"value": "1"}, "value=1: Input should be a valid number"),
         ({"value": float("nan")}, "value=nan: Input should be a finite number"),
+        ({"tolerance": -1}, "tolerance=-1: Input should be greater than or equal to 0"),
+        ({"tolerance": "ten"}, "tolerance=ten: Input should be"),
+        ({"mean_of": 0}, "mean_of=0: Input should be greater"),
+        ({"measure": {"from": "metrics", "column": "x", "epoch": -3, "runs": {"task": "add"}}}, "measure.epoch=-3: "),
+        ({"measure": {"from": "metrics", "column": "x", "runs": {"task": "add"}}}, "expected measure.epoch or meas"),
         ({"tolerance": None}, "expected a tolerance or a bound"),
         ({"make": "nothing"}, "make=nothing: expected appendixA"),
         ({"same_as": "fig1-add"}, "expected same_as: a claim that is counted itself"),
@@ -85,7 +90,7 @@ def test_wrong_entry_is_refused_in_one_line(tmp_path: Path, change: dict, says: 
         ("import nowhere", "No module named 'nowhere'"),
         ("raise SystemExit", "expected a result, or an error"),
         ("", "has no attribute 'Gap'; expected a Python file that can be imported, and has Gap"),
-        ("class Gap(Measure):\n  by: int", "measure.by="),
+        ("class Gap(Measure):\n  by: int", "measure.by: Field required"),
         ("class Gap(Measure):\n  def value(self, data, replicas):\n    return replicas['x']", "own.py, line 4)"),
     ],
 )
