@@ -131,8 +131,17 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
         result.votes, result.layer_gap = _count_votes(result, measure, data)
     result.estimate = _estimate(result)
     result.verdict = _verdict(result, result.estimate)
-    result.cause = _describe_cause(result)
+    result.cause = "; ".join(filter(None, [_describe_cause(result), _describe_pooling(result, data)]))
     return result
+
+
+def _describe_pooling(result: Result, data: RunData) -> str:
+    """The runs of any sample whose settings differ; empty if there are none."""
+    for sample in result.samples:
+        used = data.replicas.loc[[i for i in result.replicas if i in set(sample["replica"])]]
+        if used["trajectory"].nunique() > 1:
+            return f"averaged over runs with other settings: {', '.join(used['run'].drop_duplicates())}"
+    return ""
 
 
 def _estimate(result: Result) -> Estimate:

@@ -138,10 +138,8 @@ def replicas_table(data: RunData) -> pd.DataFrame:
 def summary(results: Sequence[Result]) -> str:
     """``Of 60 results: 9 reproduced, 51 not run. 3 more claims state the same facts and are not counted.``"""
     counted, repeated = [result for result in results if result.claim.counted], [r for r in results if r.claim.same_as]
-    return (
-        f"Of {len(counted)} results: {count_verdicts(result.verdict for result in counted)}. "
-        f"{len(repeated)} more claims state the same facts and are not counted."
-    )
+    text = f"Of {len(counted)} results: {count_verdicts(result.verdict for result in counted) or 'none'}."
+    return text + (f" {len(repeated)} more claims state the same facts and are not counted." if repeated else "")
 
 
 def ours_texts(result: Result) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from arith_erd.report.claims_file import CLAIMS, load_paper
 from arith_erd.report.collect import DEFAULT_OPTIONS, OUR_RUNS, RunData, collect, unpublished_settings
 from arith_erd.report.figures import paper_figures
 from arith_erd.report.measures import Metrics
+from arith_erd.report.page import summary
 from arith_erd.runs.directory import METRIC_COLUMNS
 from arith_erd.runs.identity import flat_settings
 from arith_erd.tasks import Add, Mul, RandomOutput
@@ -144,6 +145,23 @@ def test_figure_of_ones_own_that_raises_is_one_line(synthetic, tmp_path: Path) -
     paper = load_paper(path, trust=True)
     with pytest.raises(UserError, match=r"^claims\.yaml: figures\.one\.draw: ValueError: no data \(.*, line 2\)$"):
         list(paper_figures(paper, collect([synthetic.root], paper.setup), []))
+
+
+def test_settings_that_are_pooled_are_named(synthetic, tmp_path: Path) -> None:
+    claim = {"id": "mine", "statement": "x", "value": 1.0, "unit": "accuracy", "tolerance": 0.1}
+    claim["measure"] = {"from": "summary", "column": "val_seq_acc", "runs": {"task": "add"}}
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump({"title": "x", "sections": [{"title": "x", "claims": [claim]}]}))
+    paper = load_paper(path)
+    synthetic.run(seeds="0-2")
+    data = collect([synthetic.root], paper.setup)
+    (result,) = evaluate_claims(paper, data)
+    assert "averaged over" not in result.cause
+    data.replicas.loc[data.replicas.index[0], ["trajectory", "run"]] = ["another", "its-name"]
+    (result,) = evaluate_claims(paper, data)
+    assert "averaged over runs with other settings: " in result.cause
+    assert "its-name" in result.cause
+    assert summary([result]).count(".") == 1
 
 
 @pytest.mark.parametrize("text", ["", "title: x", "sections: {", "sections: [{claims: []}]", "[]", "sections: [3]"])
