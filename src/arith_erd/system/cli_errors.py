@@ -59,11 +59,20 @@ def _notes(error: Exception, start: str) -> list[str]:
 def one_line_errors() -> Iterator[None]:
     """If the block raises, print one line on standard error and exit. `SystemExit`, also after a signal, passes.
 
-    A warning is one line too. A closed or full standard output or error is replaced by ``/dev/null`` in the block.
+    A warning is one line too, printed once. A closed or full standard output or error is replaced by ``/dev/null`` in
+    the block.
     """
     os.environ["MPLBACKEND"] = "agg"  # figures go to files; another value that matplotlib does not know would end it
     before, format_before = (sys.stdout, sys.stderr), warnings.formatwarning
-    warnings.formatwarning = lambda message, *_, **__: f"warning: {printable(str(message))}\n"
+    printed: set[str] = set()
+
+    def format_once(message: Warning | str, *_: Any, **__: Any) -> str:
+        line = f"warning: {printable(str(message))}\n"
+        is_new = line not in printed
+        printed.add(line)
+        return line if is_new else ""
+
+    warnings.formatwarning = format_once
     with open(os.devnull, "w") as nowhere:  # it takes the place of a closed descriptor, so that no other file does
         sys.stdout, sys.stderr = (_non_failing(stream or nowhere) for stream in before)
         try:
