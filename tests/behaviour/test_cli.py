@@ -228,8 +228,8 @@ def test_wheel_brings_configurations_networks_and_claims_and_programs_find_them(
         (["-m", "arith_erd.probes", "probe=ceilings", "task.bits=3"], "no_attention"),  # of paper/
         (["-c", loading], "Mul"),
         (report, "Of 63 results: "),
-        ([*report, "--claims", claims], "Of 1 results: 1 reproduced. "),
-        ([*report, "--claims", own, "--trust"], "Of 1 results: 1 differs. "),
+        ([*report, "--claims", claims], "Of 1 results: 1 reproduced."),
+        ([*report, "--claims", own, "--trust"], "Of 1 results: 1 differs."),
     ):
         environment = os.environ | {"PYTHONPATH": str(installed)}
         ran = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True)
