@@ -88,6 +88,7 @@ def load(name: str) -> "Hooked":
         model = load_pretrained(name)
     if type(model.task) is not Add:
         raise UserError(f"network={name}: its task is {model.task.name}; expected a network that adds two numbers")
+    model.task.require_enumerable("arith")
     return model
 
 

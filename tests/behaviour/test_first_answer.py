@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import arith_erd as ae
 from arith_erd import UserError, load_references
 from arith_erd.__main__ import BY_HAND, IN_WORDS, explain, follow_interchanges, load, measure_profile, unused_paths
 from arith_erd.interp.algorithms import ALGORITHMS
@@ -62,3 +63,8 @@ def test_a_wrong_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ):
         with pytest.raises(UserError, match=said):
             load(name)
+    task = ae.Add(bits=10)
+    large = ae.Hooked(ae.NanoGPT(task.prompt_length, task.answer_length, d_model=16, num_heads=2), task=task)
+    monkeypatch.setattr("arith_erd.catalog.loading.load_references", lambda name: [large])
+    with pytest.raises(UserError, match=r"^task=add: 1,048,576 examples; arith needs"):
+        load("erd")
