@@ -244,7 +244,7 @@ AccountingStoragePass={self.folder}/munge.socket"""
 
     def _start_accounting(self) -> None:
         data = f"--datadir={self.folder}/database"
-        own = ("--no-defaults", data, "--user=root")
+        own = ("--no-defaults", data, "--user=root", f"--tmpdir={self.folder}")  # two would share tables in /tmp
         self.command("mariadb-install-db", *own, "--auth-root-authentication-method=normal", "--skip-test-db")
         (self.folder / "user.sql").write_text("GRANT ALL ON *.* TO slurm@'127.0.0.1' IDENTIFIED BY 'slurm';\n")
         address = ("--bind-address=127.0.0.1", f"--port={self._ports['database']}", "--skip-name-resolve")
