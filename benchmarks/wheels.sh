@@ -8,7 +8,7 @@ mkdir -p "$folder"
 locked() { # NAME|NAME...: with the versions of requirements.lock
     grep -E "^($1)==" requirements.lock | sed 's/[ ;].*//'
 }
-pure='hydra-core|omegaconf|antlr4-python3-runtime|pydantic|annotated-types|typing-inspection'
+pure='lazy-loader|hydra-core|omegaconf|antlr4-python3-runtime|pydantic|annotated-types|typing-inspection'
 python3 -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$folder" $(locked "$pure")
 python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --dest "$folder" \
     --python-version 3.12 --platform manylinux_2_17_x86_64 $(locked pydantic-core)

@@ -46,7 +46,7 @@ YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C it take
 INTEGER_COLUMNS = ("epoch", "seed")
 SLICE_COLUMNS = ("slice", "value", "val_seq_acc")
 VALUE_COLUMNS = ("train_loss", "train_token_acc", "train_seq_acc", "val_token_acc", "val_seq_acc", "seconds")
-METRIC_COLUMNS = (*INTEGER_COLUMNS, *VALUE_COLUMNS)
+METRIC_COLUMNS: tuple[str, ...] = (*INTEGER_COLUMNS, *VALUE_COLUMNS)
 
 Row = dict[str, Any]
 """A row of ``metrics.csv``, or the entry of a seed in ``summary.json``."""
