@@ -44,6 +44,8 @@ def main() -> None:
         keys = [] if options.by is None else options.by.split(",")
         runs = options.runs[0] if len(options.runs) == 1 else options.runs
         table = load_table(runs, [*keys, *(f"{key}.name" for key in keys), "split.trained"])
+        for path, problem in table.loc[table["problem"] != "", ["path", "problem"]].drop_duplicates().to_numpy():
+            print(f"{path}: {problem}", file=sys.stderr)
         if keys:
             table, result = accuracy_by_settings(table, keys)
         else:

@@ -4,8 +4,8 @@ import math
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from glob import glob
 from pathlib import Path
 from types import NoneType
@@ -108,12 +108,14 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
 
     Columns: ``run`` (its name), each setting that differs between the runs by its dotted key, ``seed``, ``epochs`` done
     of ``max_epochs``, the columns of ``metrics.csv`` after the last of them (accuracies are fractions), ``state``,
-    ``device``, ``age`` (seconds since the last write) and ``path``. Settings that cannot change the weights are left
-    out; those in ``also`` have a column even if all runs agree.
+    ``problem`` (what is wrong with its files, or empty), ``device``, ``age`` (seconds since the last write) and
+    ``path``. Settings that cannot change the weights are left out; those in ``also`` have a column even if all runs
+    agree.
 
     The state is ``finished``, ``training``, ``failed`` or ``stopped``; ``damaged`` if a finished run's ``summary.json``
     does not fit its other files; ``unreadable`` if the configuration or metrics cannot be read, which gives a single
-    row; ``replaced`` for the old run of ``overwrite=true``. If there is no run, it raises a `UserError`.
+    row; ``replaced`` for the old run of ``overwrite=true``. If there is no run, it raises a `UserError`; of several
+    folders, a warning names those without one.
 
     >>> import arith_erd as ae
     >>> table = ae.load_table("runs/add-*")  # doctest: +SKIP
@@ -121,25 +123,33 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
     """
     listed = [*runs] if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
     sources = [user_path(run.path if isinstance(run, Run) else run, "runs") for run in listed]
-    paths: list[Path] = []
-    for source in sources:  # a folder beside runs, as in runs/*, is not looked into
-        inside = os.path.isdir(source) and not any(map(is_run, sources))
-        paths += sorted(source.iterdir() if inside else map(Path, glob(str(source)))) or [source]
-    paths = [*dict.fromkeys(paths)]
-    directories = [Run(path) for path in paths if is_run(path) and not path.name.startswith(".")]
+    directories: dict[Path, Run] = {}
+    empty: list[Path] = []
+    missing: list[Path] = []
+    for source in sources:
+        inside = os.path.isdir(source) and not is_run(source)
+        paths = sorted(source.iterdir() if inside else map(Path, glob(str(source)))) or [source]
+        found = {path: Run(path) for path in paths if is_run(path) and not path.name.startswith(".")}
+        directories |= found
+        if not found:
+            empty.append(source)
+            missing += [path for path in paths if not os.path.lexists(path)]
     if not directories:
         received = ", ".join(map(str, listed)) or "[]"
         raise UserError(f"{received}: no run there; expected a folder of runs, or a glob of run directories in quotes")
-    backups = [run.backup for run in directories if is_run(run.backup.path)]
-    if missing := [path for path in paths if not os.path.lexists(path)]:
+    if missing:
         raise UserError(f"{missing[0]}: no such folder; expected only folders that exist, or globs in quotes")
-    rows = [row for run in directories for row in _run_rows(run)]
+    if empty:
+        warnings.warn(f"left out, since no run is there: {', '.join(map(str, empty))}", stacklevel=2)
+    backups = [run.backup for run in directories.values() if is_run(run.backup.path)]
+    rows = [row for run in directories.values() for row in _run_rows(run)]
     rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in backups for row in _run_rows(run)]
     table = pd.DataFrame(rows)
     readable = table[table["state"] != "unreadable"]
     varying = [key for key in settings_columns(table) if key in also or readable[key].map(str).nunique() > 1]
     integers = [key for key in varying if {type(row.get(key)) for row in rows} == {int, NoneType}]  # floats with gaps
-    columns = ["run", *varying, "seed", "epochs", "max_epochs", *ACCURACY_COLUMNS, "state", "device", "age", "path"]
+    columns = ["run", *varying, "seed", "epochs", "max_epochs", *ACCURACY_COLUMNS]
+    columns += ["state", "problem", "device", "age", "path"]
     return table.reindex(columns=columns).astype(dict.fromkeys(("seed", "epochs", "max_epochs", *integers), "Int64"))
 
 
@@ -180,11 +190,17 @@ def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 
 def _run_rows(run: Run) -> list[Row]:
     row: Row = {"run": run.name, "path": str(run.path), "state": "unreadable", "age": 0.0}
-    with suppress(Exception):  # whatever is wrong with it, others are listed
+    try:
         written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint_file)
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
         return [row | replica | _settings_for_table(replica["settings"]) for replica in read_replicas(run)[0]]
-    return [row]
+    except Exception as error:  # whatever is wrong with it, others are listed
+        return [row | {"problem": describe_damage(run, error)}]
+
+
+def describe_damage(run: Run, error: Exception) -> str:
+    """Why a run cannot be read, without its path: ``summary.json: Permission denied; ..``."""
+    return excerpt(first_line(error).removeprefix(f"{run.path}: ").removeprefix(f"{run.path}/"))
 
 
 def _settings_for_table(settings: Mapping[str, Any]) -> Row:

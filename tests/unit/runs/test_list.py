@@ -82,7 +82,13 @@ def test_damaged_neighbours_are_named_and_left_out(swept, config, monkeypatch, c
     for name, fraction in (("x\x1b[2J", 0.1), ("=cmd", 10**20), ("@text", "half")):
         given = config | {"split": config["split"] | {"fraction": fraction}}
         finish(begun(swept, name, given, seed0=0.5), [0])
-    lists = ("--sort split.fraction", "unreadable"), ("--csv", "'=cmd"), ("--json", "@text")
+    run = Run(swept / "c")
+    run.metrics_file.write_text("".join(run.metrics_file.read_text().splitlines(keepends=True)[:-1]))
+    lists = (
+        ("--sort split.fraction", f"{swept}/=cmd: config.yaml: expected a mapping"),
+        ("--csv", f"{swept}/c: summary.json: not that of a finished run (metrics.csv does not hold all its epochs)"),
+        *(("--csv", "'=cmd"), ("--json", "@text")),
+    )
     means = ("--by split.fraction", "half"), ("--by length", f"left out {swept}/a: slices.csv: ")
     for typed, says in (*lists, *means):
         monkeypatch.setattr("sys.argv", ["runs", str(swept), *typed.split()])
@@ -172,6 +178,16 @@ def test_null_is_a_group_of_the_table_and_of_the_picture(tmp_path, config):
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.5", "1.0", "null"]
     assert [len(line.get_xdata()) for line in ax.lines if line.get_marker() != "."] == [3]
     assert mean_accuracies(finished, ["state"])["seeds"].tolist() == [1]  # the same seed in three runs
+
+
+def test_every_folder_given_has_its_runs_listed_or_is_named(swept, config, monkeypatch):
+    begun(swept / "big", "inside", config)
+    (swept / "probes").mkdir()
+    monkeypatch.chdir(swept)
+    with pytest.warns(UserWarning, match=r"^left out, since no run is there: probes, pro\*$"):
+        found = load_table(["a", "probes", "big", "[b-d]", "pro*"])
+    assert [*dict.fromkeys(found["run"])] == ["a", "inside", "b", "c", "d"]
+    assert "inside" not in [*load_table(f"{swept}/*")["run"]]
 
 
 @pytest.mark.parametrize(
