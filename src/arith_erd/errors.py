@@ -176,8 +176,11 @@ def user_path(path: Path | str, key: str = "path") -> Path:
 def first_line(error: BaseException) -> str:
     """The first line of an error, as ``ValueError: its message``; for a `UserError` the message only.
 
-    If it ends with a colon, the next line too; if a compiler was called, its first line with an error.
+    If it ends with a colon, the next line too; if a compiler was called, its first line with an error. Of a file
+    without permission: ``runs/a/config.yaml: Permission denied; this user may not read or write it``.
     """
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return f"{excerpt(str(error.filename))}: {error.strerror}; this user may not read or write it"
     name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
     first, *others = str(error).strip().splitlines() or [""]
     more = next((line.strip() for line in others if first.endswith(":") or "error: " in line), "")

@@ -7,6 +7,7 @@ import contextlib
 import os
 import pickle
 import shutil
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from arith_erd.report.claims_file import load_paper
 from arith_erd.report.collect import collect
 from arith_erd.runs.directory import Run
 from arith_erd.tasks import Add
-from tests.hostile.__main__ import Hostile
+from tests.hostile.__main__ import Hostile, small_run
 from tests.tiny import FOUR_EPOCHS
 from tests.values import put
 
@@ -164,13 +165,25 @@ def test_code_in_weights_does_not_run(place, canary, run, train):
                 train(*FOUR_EPOCHS, "checkpoint.keep=all")
 
 
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", sys.argv)
+        yield small_run(tmp_path_factory.mktemp("probed") / "runs")
+
+
 @pytest.mark.parametrize(
     ("place", "damage", "name"),
     [
         ("weights", "link to a folder", "train again"),
         ("metrics.csv", "pipe", "list"),
         ("x.csv", "link to a device", "continue"),
-        ("", "no permission", "continue"),
+        *(("", "no permission", program) for program in ("continue", "probe of a glob")),
+        *((f"{name}.json", "no permission", "report") for name in ("summary", "probes/attention/probe")),
+        ("summary.json", "no permission", "list"),
+        ("config.yaml", "no permission", "probe"),
+        ("weights/seed=0.safetensors", "no permission", "probe"),
+        ("last.ckpt", "no permission", "continue"),
         ("config.yaml", "aliases", "probe of a glob"),
         ("config.yaml", "megabyte of [", "load_table"),
         ("weights/epoch=3", "link to a folder", "train again"),
@@ -181,10 +194,10 @@ def test_code_in_weights_does_not_run(place, canary, run, train):
         ("summary.json", "megabyte of [", "continue"),
     ],
 )
-def test_damaged_run_harms_nothing(place, damage, name, whole):
+def test_damaged_run_harms_nothing(place, damage, name, probed):
     """A few of the cases of ``python -m tests.hostile``, which says what counts as harm."""
     with tempfile.TemporaryDirectory() as folder:  # another user must reach it
-        assert not Hostile(Path(folder), whole).tried(3, place, damage, name, seed=0)
+        assert not Hostile(Path(folder), probed).tried(3, place, damage, name, seed=0)
 
 
 def test_checkpoint_that_expands_is_refused(run):

@@ -3,7 +3,8 @@
 A case is a place in a run (a file, a folder), a damage (a link out, a pipe, deep nesting, no permission, ...) and a
 program, which runs in a fork of this process. The damaged run is its subject, or a neighbour of a healthy run. Nothing
 may hang, end with an internal error or by a signal, print a traceback or an escape character, or change a file outside;
-and a program that reads many runs leaves the damaged one out. Cases are drawn from all combinations, each once.
+a program that reads many runs leaves the damaged one out; and a file without permission is not called damaged. Cases
+are drawn from all combinations, each once.
 
 One line for each kind of damage; the exit status is 1 if a case failed.
 """
@@ -245,6 +246,8 @@ class Hostile:
         written = name == "probe of a glob" and place.startswith("probes/")  # where it may not go on, as on a full disk
         wrong += ["did not leave it out"] if status and PROGRAMS[name][1] and not written else []
         wrong += [word for word in ("Traceback", "internal error", "\x1b") if word in said]
+        calls_it_damaged = re.search(r"damaged|cannot be read|not a run|not that of|No such file|\[Errno", said)
+        wrong += ["called it damaged"] if damage == "no permission" and calls_it_damaged else []
         wrong += ["changed a file outside"] if self.changes() != self.before else []
         if wrong:
             return f"{', '.join(map(repr, wrong))}: {said.strip()[-300:]!r}"

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from ..bundled import RESULTS
@@ -26,7 +25,7 @@ from ..models import weights
 from ..models.network import Network
 from ..models.references import PROGRAMS, is_reference_task, reference
 from ..models.transformer import Transformer
-from ..runs.directory import Run, matching_runs
+from ..runs.directory import Run, is_run, matching_runs
 from ..seeds import format_ranges, parse_seeds
 from ..system.files import run_path
 from ..system.isolation import isolated
@@ -123,6 +122,8 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
         job, epoch = read_job(saved["job"]), saved["epoch"]
         if epoch is not None:
             require_integer("epoch", epoch, 0)
+    except PermissionError:
+        raise
     except Exception as error:
         raise UserError(f"{folder / CONFIG_FILE}: {first_line(error)}; expected a file from save_pretrained") from error
     if seed not in (None, job.seeds[0]):
@@ -166,7 +167,7 @@ def require_runs(pattern: str, key: str = "run") -> list[Path]:
     """The run directories that match a folder or a glob; a `UserError` if there are none."""
     if not (paths := matching_runs(pattern)):
         raise UserError(f"{key}={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
-    if not (paths[0] / "config.yaml").exists() and (runs := matching_runs(f"{glob.escape(pattern)}/*")):
+    if not is_run(paths[0]) and (runs := matching_runs(f"{glob.escape(pattern)}/*")):
         raise UserError(f"{key}={pattern}: {counted(len(runs), 'run')} inside; expected one, or {key}='{pattern}/*'")
     return paths
 
@@ -233,7 +234,7 @@ def _load_state(
     try:
         run_path(file, run.path, math.inf)
         if file != run.checkpoint_file:
-            return weights.checked_state(load_file(file), shapes, str(run.path)), epoch
+            return weights.checked_state(weights.load_tensors(file), shapes, str(run.path)), epoch
         if file.is_file():
             saved, prefix = weights.load_tensors(file), "pack.stacked."
             stacks = {k.removeprefix(prefix): v for k, v in saved["state_dict"].items() if k.startswith(prefix)}
@@ -241,7 +242,7 @@ def _load_state(
             stacks = weights.checked_state(stacks, stacked, str(run.path))
             state = {name: stack[job.seeds.index(seed)].clone() for name, stack in stacks.items()}
             return state, weights.epochs_done(saved)  # not those in metrics.csv
-    except UserError:
+    except (UserError, PermissionError):
         raise
     except Exception as error:  # damaged bytes can make an unpickler raise anything
         cure = "if it is damaged, delete it and give the command that trained the run again"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import Tensor
 
 from ..errors import UserError, first_line, user_path
@@ -53,7 +53,7 @@ def load_tensors(path: Path) -> Any:
     It raises any exception if the file is damaged or contains anything else.
     """
     if path.suffix == ".safetensors":
-        return load_file(path)
+        return load(path.read_bytes())  # `load_file` says that a file does not exist if it may not be read
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size or archive.testzip():

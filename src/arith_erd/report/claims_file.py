@@ -150,6 +150,8 @@ def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
         entries = [{"section": section["title"], **entry} for section in sections for entry in section["claims"]]
         figures = [{"name": name, **figure} for name, figure in raw.pop("figures", {}).items()]
         places = {section["title"]: section.get("where", "") for section in sections}
+    except PermissionError:
+        raise
     except (OSError, UnicodeError, yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError) as error:
         reason = f"lacks {error}" if isinstance(error, KeyError) else first_line(error)
         raise UserError(f"{path}: {reason}; expected a claims file: a title, and sections with claims") from error

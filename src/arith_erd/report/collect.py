@@ -13,7 +13,7 @@ from ..errors import excerpt
 from ..plots.tables import INTEGER, TEXT
 from ..runs.directory import FINISHED, METRIC_COLUMNS, Row, Run, is_run
 from ..runs.identity import NAMED_GROUPS, flat_settings
-from ..runs.table import ORDER_KEYS, SUMMARY_COLUMNS, VERSIONS, read_replicas
+from ..runs.table import ORDER_KEYS, SUMMARY_COLUMNS, VERSIONS, describe_damage, read_replicas
 from ..system.files import run_path
 
 OUR_RUNS, AUTHORS_WEIGHTS = "our runs", "authors' weights"
@@ -86,7 +86,7 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
                 key, picture = selection_key(first), Run(path).curves_file
                 curves |= {f"{name}/curves": picture} if picture.is_file() else {}
             except Exception as error:  # whatever is wrong with a run must not stop the report
-                problems[name] = excerpt(str(error)).removeprefix(f"{path}: ").removeprefix(f"{path}/")
+                problems[name] = describe_damage(Run(path), error)
                 continue
             problems.pop(name, None)  # that of a damaged copy in an earlier folder
             problems |= {name: first["problem"]} if first["problem"] else {}
@@ -125,7 +125,8 @@ def _add_probes(
                 probe, rows = _read_probe(path, run, replica_ids, data.replicas, setup)
             except Exception as error:
                 where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
-                data.problems[where] = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
+                what = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
+                data.problems[where] = str(error.strerror) if isinstance(error, PermissionError) else what
                 continue
             parts = tables.setdefault(probe, [])
             ids = [column for column in rows if rows[column].dtype.kind != "f"]  # what identifies a row

@@ -202,6 +202,8 @@ class Run:
                 if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
                     raise ValueError(f"an alias, a tag, or more than {MAX_DEPTH} levels")
             config = yaml.load(text, YAML_LOADER)
+        except PermissionError:  # no damage
+            raise
         except (OSError, ValueError, yaml.YAMLError) as error:
             reason = getattr(error, "strerror", "") or first_line(error)
             raise UserError(f"{self.path}: not a run directory (its config.yaml cannot be read: {reason})") from error

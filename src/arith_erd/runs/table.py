@@ -46,7 +46,7 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
 
     The ``state`` is ``finished`` if the summary has all seeds of the configuration, and ``metrics.csv`` all epochs of
     the summary. The weights may be missing, as most are in ``paper/results/runs/``. A damaged summary is described in
-    ``problem``; a damaged configuration or ``metrics.csv`` raises an error.
+    ``problem``; a damaged configuration or ``metrics.csv`` raises an error, and so does a file that may not be read.
     """
     config, written = run.config(), run.metrics()
     try:
@@ -61,6 +61,8 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
     if os.path.lexists(run.summary_file):
         try:
             summaries, state = _summary_columns(run.summary(), seeds, last["epoch"]), FINISHED
+        except PermissionError:
+            raise
         except Exception as error:
             state, problem = "damaged", f"summary.json: not that of a finished run ({excerpt(str(error))})"
     columns |= {"state": "training" if state != FINISHED and is_locked(run.path) else state, "problem": problem}

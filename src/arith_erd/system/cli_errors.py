@@ -36,6 +36,8 @@ def line_and_status(error: Exception) -> tuple[str, int]:
     """An error as one line, and the exit status. Its traceback is in the file that a note names, or in a new file."""
     if isinstance(error, UserError):
         return str(error), EXIT_BUSY if isinstance(error, InUseError) else EXIT_FAILED
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return first_line(error), EXIT_FAILED
     if isinstance(error, OSError) and error.filename is not None:
         reassurance = "files that were complete before are intact"
         line = f"{excerpt(str(error.filename))}: {error.strerror or first_line(error)}; {reassurance}"

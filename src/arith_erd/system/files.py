@@ -59,13 +59,13 @@ def atomic_file(path: Path, root: Path | None = None) -> Iterator[Path]:
     """
     run_path(path.parent, root or path.parent)
     partial = path.with_name(f"{PARTIAL_PREFIX}{secrets.token_hex(8)}")
-    try:
-        with oserrors_naming(path):
+    with oserrors_naming(path):
+        try:
             yield partial
             _flush(partial)
             partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        finally:
+            partial.unlink(missing_ok=True)
     with suppress(OSError):  # not every file system can flush a folder
         _flush(path.parent)  # a rename is an entry there, and has to survive a power cut too
 
@@ -84,6 +84,8 @@ def oserrors_naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.filename is not None and PARTIAL_PREFIX not in str(error.filename):
+            raise  # of another file, which is read
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
 
 

@@ -99,6 +99,8 @@ def find_checkpoint(run: Run, module: LitPack) -> Path | None:
         if saved_shapes != shapes or not _moments_fit(optimizer, module):
             raise ValueError("weights of another network")
         epochs = epochs_done(saved)
+    except PermissionError:
+        raise
     except Exception as error:  # damaged bytes can make an unpickler raise anything
         hint = "if it is damaged, or of another version, delete it to start again"
         raise UserError(f"{path}: cannot be read ({first_line(error).partition('. ')[0]}); {hint}") from error
