@@ -38,7 +38,7 @@ from ..errors import UserError, excerpt, first_line, user_path
 from ..seeds import parse_seeds
 from ..system.files import locked, oserrors_naming, remove_partial_files, run_path, write_atomically
 from ..system.machine import git_commit
-from .identity import flatten
+from .identity import flatten, weights_config
 
 MAX_CONFIG_SIZE, MAX_SUMMARY_SIZE = 2**18, 2**24  # bytes, for 4,096 seeds
 MAX_DEPTH = 50  # of a configuration; deeper ones overflow the stack of the YAML library in C
@@ -112,14 +112,19 @@ class Run:
         except (UserError, KeyError, TypeError):
             return False
 
-    def skip_message(self, keep: str, sources: Mapping[str, str]) -> str:
-        """For a finished run. It also says if the code has changed, or weights that ``keep`` asks for are missing."""
+    def skip_message(self, resolved: Mapping[str, Any], keep: str, sources: Mapping[str, str]) -> str:
+        """For a finished run of a ``resolved`` configuration.
+
+        It also says if the code has changed, files are damaged, or weights that ``keep`` asks for are missing.
+        """
         summary, line = self.summary(), f"{self.path}: finished already, skipped{self.describe_code_changes(sources)}"
         seeds = [row["seed"] for row in summary["seeds"]]
         try:
-            self.config()
             rows = self.metrics()
             complete = {*seeds} <= {row["seed"] for row in rows if row["epoch"] == summary["epochs"] <= len(rows)}
+            complete &= weights_config(self.config()) == weights_config(resolved)  # else its file was cut short
+        except PermissionError as error:
+            return f"{line}; {first_line(error)}, so tables omit it"
         except (KeyError, TypeError, UserError):
             complete = False
         if not complete:

@@ -56,7 +56,7 @@ def train(job: Job) -> list[Run]:
                 return train(divided)
             if trained:
                 continue
-        print(pack.run.skip_message(job.checkpoint.keep, source_hashes(job.resolved)))
+        print(pack.run.skip_message(pack.resolved, job.checkpoint.keep, source_hashes(job.resolved)))
         if os.environ.get("WANDB_SWEEP_ID"):  # an agent of W&B started this process, and waits for a result
             summary, logger = pack.run.summary(), job.logger.build(Logger)
             logger.start(pack.run.name, pack.seeds, pack.resolved, pack.run.path)

@@ -1,6 +1,7 @@
 """A run directory: rows, weights over time, and when it is finished."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from arith_erd.config.class_spec import source_hashes
 from arith_erd.errors import UserError
 from arith_erd.runs.directory import METRIC_COLUMNS, Run, append_rows, first_epoch_reaching
 from tests.rows import write_metrics
+from tests.values import put
 
 
 def row(epoch: int, seed: int, **values: float):
@@ -105,46 +107,75 @@ def test_kept_epochs_are_listed_in_order_and_dropped_after_one(tmp_path):
         ("aaa-dirty", "aaa-dirty", "; cannot tell whether the code changed: both had uncommitted changes"),
     ],
 )
-def test_finished_run_of_other_code_says_so(tmp_path, monkeypatch, then, now, said):
+def test_finished_run_of_other_code_says_so(tmp_path, config, monkeypatch, then, now, said):
     run = Run(tmp_path)
-    run.create({"seed": 0})
+    run.create(config)
     run.finish({"seeds": [], "versions": {"commit": then}})
     monkeypatch.setattr("arith_erd.runs.directory.git_commit", lambda: now)
-    assert run.skip_message("none", {}) == f"{run.path}: finished already, skipped{said}"
+    assert run.skip_message(config, "none", {}) == f"{run.path}: finished already, skipped{said}"
 
 
-def test_finished_run_says_which_trusted_packages_changed(tmp_path, monkeypatch):
+def test_finished_run_says_which_trusted_packages_changed(tmp_path, config, monkeypatch):
     """Not of packages that no class of the configuration comes from; a cache of bytecode is no source."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("arith_erd.config.class_spec._trusted_packages", {"mine", "unused", "one_file"})
     for name in ("mine/__init__.py", "mine/inner/tasks.py", "unused/__init__.py", "one_file.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    config = {"task": {"_target_": "mine.inner.tasks.Gcd"}, "model": {"net": {"_target_": "one_file.Net"}}}
+    config = put(put(config, "task._target_", "mine.inner.tasks.Gcd"), "model.net._target_", "one_file.Net")
     run, before = Run(tmp_path / "run"), source_hashes(config)
     run.create(config)
     run.finish({"seeds": [], "versions": {"commit": None}, "sources": before})
     assert set(before) == {"mine", "one_file"}
     (tmp_path / "mine" / "inner" / "tasks.pyc").write_text("cached")
-    assert "sources" not in run.skip_message("none", source_hashes(config))
+    assert "sources" not in run.skip_message(config, "none", source_hashes(config))
     (tmp_path / "mine" / "inner" / "tasks.py").write_text("changed = True")
-    assert run.skip_message("none", source_hashes(config)).endswith("; the sources of mine have changed since")
+    assert run.skip_message(config, "none", source_hashes(config)).endswith("; the sources of mine have changed since")
 
 
-def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(tmp_path):
-    """Two of the three epochs asked for are missing; of one, the file of a seed."""
+@pytest.fixture
+def finished(tmp_path, config) -> Run:
+    """Two seeds and three epochs. Kept weights of epochs 2 and 3 are missing: of one all, of one those of a seed."""
     run = Run(tmp_path)
-    run.create({"seed": [0, 1]})
+    run.create(config | {"seed": [0, 1]})
     run.finish({"seeds": [{"seed": 0}, {"seed": 1}], "epochs": 3, "versions": {"commit": None}})
     write_metrics(run, [row(epoch, seed) for epoch in (1, 2, 3) for seed in (0, 1)])
     for epoch, seed in ((1, 0), (1, 1), (2, 0)):
         run.weights_file(seed, epoch).parent.mkdir(parents=True, exist_ok=True)
         run.weights_file(seed, epoch).touch()
-    assert "epochs without kept weights: 2 (overwrite=true" in run.skip_message("all", {})
-    assert "overwrite" not in run.skip_message("none", {})
-    assert "overwrite" not in run.skip_message("every:4", {})
-    for damaged in (run.metrics_file, run.config_file):
-        whole = damaged.read_text()
-        damaged.write_text(whole[:-1] if damaged == run.metrics_file else "[")
-        assert "; it lacks a valid config.yaml or metrics.csv, so tables" in run.skip_message("none", {})
-        damaged.write_text(whole)
+    return run
+
+
+def test_finished_run_without_the_weights_asked_for_says_how_to_get_them(finished):
+    said = [finished.skip_message(finished.config(), keep, {}) for keep in ("all", "none", "every:4")]
+    assert "epochs without kept weights: 2 (overwrite=true" in said[0]
+    assert all("overwrite" not in line for line in said[1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("metrics.csv", lambda text: text[:-1]),
+        *(("config.yaml", lambda text, cut=cut: cut) for cut in ("", "[")),
+        ("config.yaml", lambda text: text.replace("lr: 0.0001", "lr: 0.000")),
+        *(("config.yaml", lambda text, key=key: text[: text.index(key)]) for key in ("data:", "prompt_order")),
+    ],
+)
+def test_finished_run_whose_files_were_cut_short_says_so(finished, name, damage):
+    config, file = finished.config(), finished.path / name
+    file.write_text(damage(file.read_text()))
+    assert "; it lacks a valid config.yaml or metrics.csv, so tables" in finished.skip_message(config, "none", {})
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "metrics.csv"])
+def test_finished_run_with_a_file_without_permission_says_so(finished, name, monkeypatch):
+    config, read = finished.config(), Path.read_text
+
+    def denied(path, *args, **kwargs):
+        if path.name == name:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "read_text", denied)
+    said = finished.skip_message(config, "none", {})
+    assert said.endswith(f"/{name}: Permission denied; this user may not read or write it, so tables omit it")
