@@ -14,13 +14,14 @@ from functools import partial
 from typing import Any
 
 import lightning as L
+import numpy as np
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from ..config.job import Job
+from ..config.job import Job, read_job
 from ..config.schema import TrainerConfig
 from ..errors import UserError, bad_value
 from ..losses import Loss
@@ -59,12 +60,24 @@ def build_module(job: Job, device: torch.device, data: TaskData | None = None) -
 
 
 def build_task_data(job: Job) -> TaskData:
-    """The task's table, divided by the split; a `UserError` if one part is empty."""
-    data = TaskData(job.task, job.split, job.seeds, job.data.batch_size, job.data.examples)
+    """The task's table, divided by the split.
+
+    Raises:
+        UserError: if one part is empty, or if task and split, made again as by `load_run`, give other examples.
+    """
+    data, again = (
+        TaskData(one.task, one.split, one.seeds, one.data.batch_size, one.data.examples)
+        for one in (job, read_job(job.resolved))
+    )
     held_out, total = len(data.held_out), len(data.examples)
     if not 0 < held_out < total:
         split = f"split={job.option_names['split']}: {job.split}"
         raise UserError(f"{split}: holds out {held_out:,} of {total:,} examples; expected at least 1, and not all")
+    parts = {"task": (data.examples.completion, again.examples.completion), "split": (data.held_out, again.held_out)}
+    for group, (mine, others) in parts.items():
+        if not np.array_equal(mine, others):
+            what = f"{group}={job.option_names[group]}: gives other examples when it is made again"
+            raise UserError(f"{what}; expected the same each time, so a seed for whatever is drawn")
     return data
 
 
@@ -100,6 +113,9 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
         return [x[:TRIAL_EXAMPLES].expand(replicas, *x[:TRIAL_EXAMPLES].shape) for x in data.train]
 
     batch = trial_batch()
+    again = initialise(pack.make_network, pack.seeds[0]).state_dict()
+    if drawn := [name for name, value in pack.replica_state(0).items() if not torch.equal(value, again[name])]:
+        raise net.error_about(f"a seed gives {drawn[0]} other values each time; expected values from torch's generator")
     network = initialise(pack.make_network, pack.seeds[0] ^ 1)  # a network of another seed
     if state := sorted(network.state_dict().keys() - dict(network.named_parameters())):
         accepted = "parameters under one name each, and buffers with persistent=False"

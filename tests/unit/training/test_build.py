@@ -4,6 +4,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -143,6 +144,10 @@ def drawn(self) -> None:
     self.register_buffer("gain", torch.randn(1), persistent=False)
 
 
+def weighted(self) -> None:
+    self.gain = nn.Parameter(torch.tensor(np.random.default_rng().random()))
+
+
 def tied(self) -> None:
     self.mix.weight = self.embedding.weight
 
@@ -156,6 +161,7 @@ BAD = {  # name -> base, a method by its name, and the message with three seeds
     "Ahead": (Good, "forward", lambda *t: Good.forward(*t).flip(1), "its logits depend on later tokens"),
     "Drawing": (Good, "middle", lambda self, x: x + torch.rand(()), NOISE),
     "OwnGain": (Good, "more", drawn, "its buffer gain is random or changes; expected a constant buffer"),
+    "OtherWeights": (Good, "more", weighted, "a seed gives gain other values each time; expected values from torch"),
     "Recurrent": (Good, "more", lambda self: self.add_module("memory", nn.LSTM(4, 4)), r"memory is an nn\.LSTM, which"),
     "Tied": (Good, "more", tied, r"its state_dict also holds mix\.weight; expected parameters under one name each"),
     "OfEachToken": (

@@ -19,6 +19,7 @@ from arith_erd.tasks import Add, Mul
 from arith_erd.training.build import build_task_data
 from arith_erd.training.callbacks import MetricsWriter
 from arith_erd.training.data import TaskData, TrainBatches
+from arith_erd.training.fit import fit
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import LEARNS
 
@@ -71,6 +72,46 @@ def test_split_that_leaves_one_side_empty_is_refused(answer: bool, number: int) 
     job = replace(compose("train", ["task.bits=3"]), split=lambda examples: np.full(len(examples), answer))
     with pytest.raises(UserError, match=rf"^split=random: .*: holds out {number} of 64 examples; expected at least 1"):
         build_task_data(job)
+
+
+class DrawnAtEachCall:
+    def __call__(self, examples):
+        return np.random.default_rng().random(len(examples)) < 0.25
+
+
+class DrawnOnce:
+    def __init__(self):
+        self.mask = np.random.default_rng().random(64) < 0.25
+
+    def __call__(self, examples):
+        return self.mask[: len(examples)]
+
+
+class AnyAnswer(Add):
+    def answer(self, *operands):
+        return np.random.default_rng().integers(16, size=len(operands[0]))
+
+
+class AnyTable(Add):
+    def __init__(self, bits=3):
+        super().__init__(bits)
+        self.table = np.random.default_rng().integers(16, size=64)
+
+    def answer(self, *operands):
+        return self.table[operands[0] * 8 + operands[1]]
+
+
+@pytest.mark.parametrize(
+    ("task", "split", "key"),
+    [
+        *((Add(bits=3), split(), f"split={split.__name__.lower()}") for split in (DrawnAtEachCall, DrawnOnce)),
+        *((task(bits=3), None, f"task={task.name}") for task in (AnyAnswer, AnyTable)),
+    ],
+)
+def test_examples_that_are_drawn_anew_each_time_are_refused(task, split, key):
+    """Else a loaded network would be asked for answers, or take examples as held out, that it was not trained with."""
+    with pytest.raises(UserError, match=rf"^{key}: gives other examples when it is made again; expected the same"):
+        fit(task, split=split, epochs=1)
 
 
 LENGTHS = (*LEARNS, "task.bits=5", "task.min_bits=1", "data.examples=200", "split=length", "split.trained=3")
