@@ -100,7 +100,8 @@ class Hooked:
         if task is not None:
             require_type("Hooked: task", task, Task)
             sizes = (task.prompt_length, task.answer_length, task.vocab_size)
-            if (made_for := getattr(network, "task_sizes", sizes)) != sizes:
+            made_for = getattr(network, "task_sizes", sizes)
+            if any(made not in (None, size) for made, size in zip(made_for, sizes, strict=True)):
                 received = f"{type(network).__name__} with tokens {made_for} of prompt, answer and vocabulary"
                 raise UserError(f"Hooked: {received} does not fit the task {task!r}, which has {sizes}")
         if sites is None and not callable(getattr(network, "sites", None)):

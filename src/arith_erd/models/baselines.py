@@ -41,6 +41,7 @@ class MLP(Network):
         super().__init__()
         width = 4 * d_model
         self.task_sizes = (prompt_length, answer_length, vocab_size)
+        self.prompt_length = prompt_length
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.read = nn.Linear((prompt_length + answer_length) * d_model, width)
         self.first = HookPoint()
@@ -57,9 +58,8 @@ class MLP(Network):
 
     def decode(self, memory: Tensor, answer_in: Tensor) -> Tensor:
         """Output of `encode` (B, H) and ``<start> r_0 .. r_{t-2}`` (B, t) -> logits of r_0 .. r_{t-1} (B, t, V)."""
-        prompt_length, answer_length, _ = self.task_sizes
-        weight = self.read.weight.unflatten(-1, (prompt_length + answer_length, -1))[:, prompt_length:]  # (H, m, C)
         seen = self.embedding(answer_in)  # (B, t, C)
+        weight = self.read.weight.unflatten(-1, (-1, seen.shape[-1]))[:, self.prompt_length :]  # (H, m, C)
         slots = torch.einsum("btc,htc->bth", seen, weight[:, : answer_in.shape[-1]])
         x = self.first((memory.unsqueeze(-2) + slots.cumsum(-2)).relu())  # (B, t, H)
         return self.head(self.dropout(self.layers(x)))
@@ -147,6 +147,7 @@ class Recurrent(Network):
         vocab_size: int = VOCAB_SIZE,
     ) -> None:
         super().__init__()
+        self.task_sizes = (None, None, vocab_size)
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.layers = nn.ModuleList(self.layer(d_model) for _ in range(num_layers))
         self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(num_layers - 1))

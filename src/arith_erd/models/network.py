@@ -30,6 +30,9 @@ class Network(nn.Module):
     replicas.
     """
 
+    task_sizes: tuple[int | None, int | None, int | None] = (None, None, None)
+    """P, m and V of the tasks that the network fits, None for any: `Hooked` takes no others."""
+
     @property
     def num_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())

@@ -1,5 +1,6 @@
 """What every network has: the published number of parameters, decoding, sites, gradients."""
 
+from contextlib import nullcontext
 from itertools import product
 
 import pytest
@@ -7,6 +8,8 @@ import torch
 from torch.nn import functional as F
 
 from arith_erd.digits import START
+from arith_erd.errors import UserError
+from arith_erd.interp.hooked import Hooked
 from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
 from arith_erd.models.network import greedy_decode, greedy_tokens, shift_right, teacher_forced_tokens
 from arith_erd.tasks import Add, Mul
@@ -100,3 +103,11 @@ def test_every_parameter_gets_a_gradient(network, options):
     prompt_only = {name for name, _ in net.named_parameters() if name.startswith(("encoder.", "prompt_embedding."))}
     expected = prompt_only if "attention" in options else set()
     assert {name for name in silent if not name.endswith("key.bias")} == expected
+
+
+@pytest.mark.parametrize("network", [Transformer, NanoGPT, *BASELINES])
+def test_network_of_another_vocabulary_is_refused_and_of_other_lengths_if_its_weights_depend_on_them(network):
+    with pytest.raises(UserError, match=rf"^Hooked: {network.__name__} with tokens .* does not fit the task Add"):
+        Hooked(make(network, vocab_size=13), task=Add())
+    with nullcontext() if network in (GRU, LSTM) else pytest.raises(UserError, match="does not fit the task"):
+        assert Hooked(make(network), task=Add(bits=8)).predict([3], [5]).shape == (1,)
