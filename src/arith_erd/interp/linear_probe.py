@@ -79,7 +79,8 @@ def linear_probe(
         seed: seed of the parts and of the shuffled control.
 
     Raises:
-        UserError: for shapes that do not fit, fewer than eight examples, a constant z, or several columns of classes.
+        UserError: for shapes that do not fit, fewer than eight examples, a constant column of z in the fit (of numbers
+            also in the test), or several columns of classes.
     """
     features = finite_matrix("linear_probe: x", x, "activations (N, ...)").detach().cpu().double().numpy()
     target = finite_matrix("linear_probe: z", z, "values (N,) or (N, k)", range(1, 9)).detach().cpu().double().numpy()
@@ -104,8 +105,11 @@ def linear_probe(
     target = target[:, 0] if classes else target
 
     def score(z: npt.NDArray[np.float64]) -> float:
-        if (z[train] == z[train[0]]).all():
-            raise UserError("linear_probe: z has one value in the examples of the fit; expected two or more")
+        for part, rows in (("fit", train), ("test", test))[: 1 if classes else 2]:  # r2 divides by the variance there
+            varies = (z[rows] != z[rows[0]]).any(axis=0)
+            if not varies.all():
+                column = f" in column {np.argmin(varies)}" if target.shape[1:] > (1,) else ""
+                raise UserError(f"linear_probe: z has one value{column} in the examples of the {part}; expected more")
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000) if classes else Ridge())
         return float(model.fit(features[train], z[train]).score(features[test], z[test]))
 

@@ -9,6 +9,7 @@ from arith_erd.interp.linear_probe import linear_probe
 
 RNG = np.random.default_rng(0)
 X = torch.from_numpy(RNG.standard_normal((400, 5, 4)))
+COLUMNS = X[:, 0, :3] * torch.tensor([1, 0, 1])
 
 
 def test_what_is_there_is_read_and_noise_is_not() -> None:
@@ -39,6 +40,8 @@ def test_examples_of_one_group_are_in_one_part() -> None:
         (lambda: linear_probe(X, torch.full((400,), torch.nan)), "z: contains NaN or infinity"),
         (lambda: linear_probe(X, torch.zeros(400)), "z has one value"),
         (lambda: linear_probe(X, np.full(400, 5.0)), "z has one value"),
+        (lambda: linear_probe(X, COLUMNS), "z has one value in column 1 in the examples of the fit; expected more$"),
+        (lambda: linear_probe(X, np.arange(400) == 9, classes=False), "z has one value in the examples of the test"),
         (lambda: linear_probe([], []), "x: received shape"),
         (lambda: linear_probe(X, X[:, 0, 0], groups=[1]), "received groups"),
         (lambda: linear_probe(X, X[:, 0, 0], groups=[0] * 400), "received test_share=0.5 of 1 group; expected two or"),
