@@ -43,8 +43,9 @@ class CausalModel:
 
     Args:
         variables: name -> function, in any order; by default those of ``task.variables()``.
-        output: the variable that is the answer, as digits (N, width) or as integers (N,), whose higher digits do not
-            count; by default ``answer``, else the last of ``variables`` that is always right.
+        output: the variable that is the answer, as digits (N, width) or as integers (N,); by default ``answer``, else
+            the last of ``variables`` that is always right. Higher digits of integers do not count if they differ from
+            those of the right answers, as those of ``a + b`` modulo 8.
 
     Attributes:
         variables: the operands' digits, then those given; without one called ``answer``.
@@ -86,7 +87,8 @@ class CausalModel:
         except CycleError as error:
             raise UserError(f"{model}: variables form a cycle: {' <- '.join(error.args[1])}") from error
         self._functions = {name: functions[name] for name in order if name in functions}
-        self.output = self._find_output([output or "answer"] if output or "answer" in functions else [*functions][::-1])
+        candidates = [output or "answer"] if output or "answer" in functions else [*functions][::-1]
+        self.output, self._is_modular = self._find_output(candidates)
 
     def values(self, operands: Operands, fixed: Mapping[str, npt.ArrayLike] | None = None) -> Values:
         """Name -> value (N,) or (N, width) of every variable and of the output, for operands (N, k).
@@ -102,7 +104,7 @@ class CausalModel:
         self.require_variables(fixed_values)
         width, base = max(self.task.bits, self.task.width), self.task.base
         for name, value in fixed_values.items():
-            shapes: list[tuple[int, ...]] = [(len(table),)]
+            shapes: list[tuple[int, ...]] = [] if name in self.roots else [(len(table),)]
             if name not in self.task.operand_names:
                 shapes.append((len(table), width if name in self.roots else self.task.width))
             if value.shape not in shapes:
@@ -113,19 +115,24 @@ class CausalModel:
         values: Values = {}
         names = zip(self.task.operand_names, self.roots, table.T, self.task.shape, strict=True)
         for name, root, column, limit in names:
-            operand = fixed_values.get(name, column)
-            for extreme in (operand.min(initial=0), operand.max(initial=0)):
-                require_integer(name, int(extreme), 0, limit - 1)
-            values[root] = fixed_values.get(root, to_digits(operand, width, base))
-            values[name] = fixed_values.get(name, from_digits(values[root], base))
+            operand = _in_range(name, fixed_values.get(name, column), limit)
+            values[root] = _in_range(root, fixed_values.get(root, to_digits(operand, width, base)), base)
+            digits_of = from_digits(values[root], base)  # of a root that is set: beyond the limit, but not the digits
+            values[name] = fixed_values.get(name, _in_range(name, digits_of, base**self.task.bits))
         values[OPERANDS] = np.stack([values[name] for name in self.task.operand_names], axis=1)
         for name in self._functions:
             values[name] = fixed_values[name] if name in fixed_values else self._evaluate(name, values)
         return values
 
     def answers(self, values: Values) -> Array:
-        """Digits (N, width) of the answers, lowest first, from `values`."""
-        return self._digits(values[self.output])
+        """Digits (N, width) of the answers, lowest first, from `values`; a `UserError` for an answer without digits."""
+        value, task = values[self.output], self.task
+        limit = task.base if value.ndim == 2 else task.base**task.width
+        outside = value[(value < 0) | (value >= limit)]
+        if len(outside) and not (self._is_modular and value.ndim == 1):
+            accepted = f"{'an answer' if value.ndim == 1 else 'a digit of the answer'} from 0 to {limit - 1}"
+            raise UserError(f"variable {self.output}: is {outside[0]}; expected {accepted}")
+        return self._digits(value)
 
     def _digits(self, value: Array) -> Array:
         return to_digits(value, self.task.width, self.task.base) if value.ndim == 1 else value
@@ -142,7 +149,10 @@ class CausalModel:
         if digit is not None and value.ndim == 2:
             column, value = value[:, digit], self.values(base)[variable].copy()
             value[:, digit] = column
-        return self.answers(self.values(base, {variable: value}))
+        try:
+            return self.answers(self.values(base, {variable: value}))
+        except UserError as error:
+            raise UserError(f"interchange of {variable}: {error}") from error
 
     def interchange_by_digit(self, base: Operands, source: Operands, variable: str) -> Array:
         """Digits (N, width): column t is digit t of the answer with only column t of the variable interchanged."""
@@ -205,8 +215,11 @@ class CausalModel:
             raise UserError(f"variable {name}: returned {value.dtype} of shape {value.shape}; expected {shapes}")
         return value.astype(np.int64)
 
-    def _find_output(self, candidates: Sequence[str]) -> str:
-        """The first candidate that is the answer to all operands, or to a sample of a large task; or a `UserError`."""
+    def _find_output(self, candidates: Sequence[str]) -> tuple[str, bool]:
+        """The first candidate that is the answer to all operands, or to a sample of a large task; or a `UserError`.
+
+        Beside it, whether only its lower digits are the answer.
+        """
         task = self.task
         examples = task.examples() if task.size <= NUM_CHECKED else task.sample(NUM_CHECKED)
         values, answer = self.values(examples), to_digits(examples.answer, task.width, task.base)
@@ -214,13 +227,19 @@ class CausalModel:
         # `_digits` drops the higher digits of numbers that are too large, so those that need not are preferred.
         exact = [name for name in right if values[name].ndim == 2 or np.array_equal(values[name], examples.answer)]
         if right:
-            return (exact or right)[0]
+            return (exact or right)[0], not exact
         name = candidates[0]
         first = int((self._digits(values[name]) != answer).any(axis=1).argmax())
         at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))
         received = f"{name} is {from_digits(self._digits(values[name])[first], task.base)} for {at}"
         accepted = f"the answer {examples.answer[first]}, or another variable that is"
         raise UserError(f"causal model of {task.name}: its output {received}; expected {accepted}")
+
+
+def _in_range(name: str, value: Array, limit: int) -> Array:
+    for extreme in (value.min(initial=0), value.max(initial=0)):
+        require_integer(name, int(extreme), 0, limit - 1)
+    return value
 
 
 def _argument_names(name: str, function: Function) -> tuple[str, ...]:

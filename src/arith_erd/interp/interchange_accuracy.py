@@ -22,6 +22,7 @@ a site together, all tokens are scored. In a decoder-only network all means the 
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -79,7 +80,10 @@ def interchange_accuracy(
         raise UserError(f"interchange_accuracy: received a {received}; expected an Interchange, or sites=[..]")
     sites = expand_sites(model.sites, sites)
     predicted = data.expected(variable)
-    others = [v for v in causal_model.variables if v != variable and np.array_equal(data.expected(v), predicted)]
+    others = []
+    for other in causal_model.variables:
+        with suppress(UserError):  # an interchange of a variable that is not asked for need not give an answer
+            others += [other] if other != variable and np.array_equal(data.expected(other), predicted) else []
     cache = finite_cache(model, data.source_examples, [intervention.site] if intervention else sites, True)
     answer_names = model.task.answer_names
     scored = answer_names if data.digit is None else [answer_names[model.task.answer_positions[data.digit]]]

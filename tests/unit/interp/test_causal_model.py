@@ -86,7 +86,9 @@ def test_balanced_pairs_differ_and_few_distinct_ones_give_a_warning() -> None:
 def test_output_is_the_answer_itself_before_a_number_with_its_lower_digits() -> None:
     variables = {"residue": lambda total: total % 8, "total": lambda a, b: a + b}
     assert CausalModel(ModAdd(3, modulus=8), variables).output == "residue"
-    assert CausalModel(ModAdd(3, modulus=8), {"total": lambda a, b: a + b}).output == "total"
+    modular = CausalModel(ModAdd(3, modulus=8), {"total": lambda a, b: a + b})
+    assert modular.output == "total"
+    assert modular.answers(modular.values([[7, 7]], {"total": [-3]})).tolist() == [[1, 0, 1]]
     assert CausalModel(Add(3), {"sum": total, "carry": lambda a, b: (a + b) ^ a ^ b}).output == "sum"
 
 
@@ -110,6 +112,16 @@ def test_unknown_names_are_refused() -> None:
             lambda: ADD.values([[0, 1]], {"carry": [[0, 0.5, 0, 0, 0]]}),
             "^variable carry: set to values of type float64",
         ),
+        (lambda: ADD.values([[0, 1]], {"a_bit": [[0, 2, 0, 0, 0]]}), "^a_bit=2: expected an integer from 0 to 1$"),
+        (lambda: ADD.values([[0, 1]], {"a_bit": [[0, 0, 0, 0, 1]]}), "^a=16: expected an integer from 0 to 15$"),
+        (
+            lambda: ADD.values([[0, 1]], {"a_bit": [1]}),
+            r"^variable a_bit: set to values of shape \(1,\); expected \(1, 5",
+        ),
+        (
+            lambda: ADD.answers(ADD.values([[3, 5]], {"answer": [[0, 0, 3, 0, 0]]})),
+            "^variable answer: is 3; expected a digit",
+        ),
         (lambda: ADD.interchange([[3, 5]], [[1, 4]], "carry", digit=-1), "^digit=-1: expected an integer from 0 to 4$"),
         (lambda: ADD.interchange([[3, 5]], [[1, 4]], "sum", digit=99), "^digit=99: expected an integer from 0 to 4$"),
     ],
@@ -117,6 +129,21 @@ def test_unknown_names_are_refused() -> None:
 def test_values_that_no_variable_has_are_refused(call, message: str) -> None:
     with pytest.raises(UserError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("variable", "function", "message"),
+    [
+        ("excess", lambda b, excess: 2 * b + excess, "-7; expected an answer from 0 to 15$"),
+        ("excess", lambda a, excess: 2 * a - excess, "21; expected an answer from 0 to 15$"),
+        ("carry", lambda own, carry: own + carry - 2 * np.roll(carry, -1, axis=1), "2; expected a digit of the answer"),
+    ],
+)
+def test_interchange_that_gives_no_answer_is_refused(variable: str, function, message: str) -> None:
+    variables = {"own": lambda a_bit, b_bit: a_bit + b_bit, "carry": lambda a, b: to_digits((a + b) ^ a ^ b, 4)}
+    adder = CausalModel(Add(3), {**variables, "excess": lambda a, b: a - b, "total": function})
+    with pytest.raises(UserError, match=f"^interchange of {variable}: variable total: is {message}"):
+        adder.interchange([[7, 0], [7, 1]], [[0, 7], [0, 0]], variable)
 
 
 def test_an_operand_that_is_set_sets_its_bits() -> None:

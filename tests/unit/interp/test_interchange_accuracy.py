@@ -150,6 +150,18 @@ def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.
             call()
 
 
+def test_variables_that_are_not_asked_for_need_not_give_an_answer() -> None:
+    variables = {"excess": lambda a, b: a - b, "carry": lambda a, b: (a + b) ^ a ^ b, "twin": lambda carry: carry}
+    answer = {"answer": lambda a, b, twin, excess: (a ^ b ^ twin) + a - b - excess}
+    adder = CausalModel(Add(4), variables | answer)
+    model = Hooked(InDirections(adder.task), task=adder.task)
+    data = CounterfactualDataset.sample(adder, vary="carry", n=50)
+    rows = interchange_accuracy(model, adder, data, Interchange("dec.1", "all"))
+    assert rows["same_predictions"].item() == "twin"
+    with pytest.raises(UserError, match=r"^interchange of excess: variable answer: is -"):
+        interchange_accuracy(model, adder, data, Interchange("dec.1", "all"), variable="excess")
+
+
 def test_pairs_of_ones_own_are_taken_as_they_are(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
     model, adder = mine
     examples = model.task.examples()
