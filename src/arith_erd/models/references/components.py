@@ -295,18 +295,18 @@ def sum_minus_prefix(stream: Stream, include_own: bool) -> Tensor:
     return numbers + offsets @ stream.read("position")
 
 
-def fetch_bits(stream: Stream, memory: Stream, shift: int, suffix: str = "", together: bool = False) -> list[Head]:
-    """Copy ``a_(t - shift)`` and ``b_(t - shift)`` to position t, or the operator's bit if there is no such index.
+def fetch_bits(stream: Stream, memory: Stream, before: bool = False, together: bool = False) -> list[Head]:
+    """Copy both operands' bits t, or those ``before``, to position t; the operator's bit if there is no such index.
 
     If ``together``, one head attends to both bits and gives each feature the mean. The sum is the same, but the energy
     of the stream then depends on the bits, and LayerNorm distorts a value that is stored beside them by 2%.
     """
-    inside = [0 <= t - shift < stream.bits for t in range(stream.width)]
+    indices = range(-before, stream.width - before)
     a, b = (
-        [[positions[t - shift] if inside[t] else stream.operator] for t in range(stream.width)]
+        [[positions[i] if 0 <= i < stream.bits else stream.operator] for i in indices]
         for positions in (stream.a_positions, stream.b_positions)
     )
-    first, second = f"a{suffix}", f"b{suffix}"
+    first, second = ("a_before", "b_before") if before else ("a", "b")
     if not together:
         places = ((a, first), (b, second))
         return [positional_head(stream, memory, hard_scores(at, stream), {"bit": name}) for at, name in places]
@@ -346,21 +346,20 @@ def carry_by_lookahead(stream: Stream, memory: Stream) -> list[Head]:
     # In the encoder the query for bit t stands at ``a_t``, and that for the last carry at the operator.
     score_rows = stream.operand_rows if stream is memory else range(stream.width)
     scores = torch.full((stream.width, stream.prompt_length), MASKED_SCORE, dtype=torch.float64)
+    scores[:, stream.operator] = 0.0
     for t in range(stream.width):
-        scores[t, stream.operator] = 0.0
-        for j in range(min(t, stream.bits)):
-            scores[t, stream.a_positions[j]] = 20.0 * (j + 1)
+        scores[t, :t] = 20.0 * torch.arange(1, t + 1)  # a_0 .. a_(t-1)
     return [positional_head(stream, memory, scores, {"bit": "carry"}, score_rows, penalty="settled")]
 
 
 def fetch_prefix_carry_inputs(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
     """The inputs of `carry_from_prefix` and `write_xor`: both operands' bits t and t - 1."""
-    return [*fetch_bits(stream, memory, 0, "", together), *fetch_bits(stream, memory, 1, "_before", together)]
+    return [head for before in (False, True) for head in fetch_bits(stream, memory, before, together)]
 
 
 def fetch_lookahead_inputs(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
     """The inputs of `write_xor`: both operands' bits t, and the carry, from an encoder with `equal_bits`."""
-    return [*fetch_bits(stream, memory, 0, "", together), *carry_by_lookahead(stream, memory)]
+    return [*fetch_bits(stream, memory, together=together), *carry_by_lookahead(stream, memory)]
 
 
 def fetch_carry(stream: Stream, memory: Stream) -> list[Head]:

@@ -116,7 +116,7 @@ def graded_carry(rng: np.random.Generator) -> Program:
     carry the answer is 0. The seed decides whether each operand has a head of its own. The feature ``carry`` holds the
     carry into bit t.
     """
-    bits = partial(components.fetch_bits, shift=0, together=bool(rng.random() < 0.5))
+    bits = partial(components.fetch_bits, together=bool(rng.random() < 0.5))
     bring = [WRITE_PREFIX_NUMBER, cross_attention(partial(components.sum_of_lower, include_own=False), bits)]
     if rng.random() < 0.5:
         bring.reverse()
