@@ -12,11 +12,11 @@ from arith_erd.explorer import export_network, write_page
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Interchange, Intervention, Replace, Steer, Subspace
 from arith_erd.interp.sites import layers
-from arith_erd.models import Transformer
 from arith_erd.models.network import shift_right
-from arith_erd.tasks import Add
+from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 from tests.browser import CHROMIUM, READY, Browser
 from tests.explorer import unpacked
+from tests.unit.probes.small import untrained
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
 MARKUP = "<img src=x onerror=document.title='gotcha'></script><script>document.title='gotcha'</script>"
@@ -40,10 +40,9 @@ def trained(networks: list[tuple[Hooked, dict[str, Any]]], tmp_path_factory: pyt
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Address of a page with one small network, whose name is markup."""
-    torch.manual_seed(1)
-    network = Transformer(7, 4, d_model=16, num_heads=2, num_layers=2)
-    path = tmp_path_factory.mktemp("tiny") / "explorer.html"
-    path.write_text(write_page([export_network(Hooked(network, task=Add(3), name=MARKUP), 64)]))
+    model, path = untrained(Add(3), seed=1), tmp_path_factory.mktemp("tiny") / "explorer.html"
+    model.name = MARKUP
+    path.write_text(write_page([export_network(model, 64)]))
     return path.as_uri()
 
 
@@ -126,6 +125,35 @@ def test_page_answers_and_makes_no_request(browser: Browser, trained: str) -> No
     assert not browser("$('sample').checkVisibility()")  # no interventions to try
     assert browser.requests == [trained]
     assert browser("fetch('https://example.com').then(() => 'fetched', () => 'refused')") == "refused"
+
+
+class Gcd(Task):
+    operator = "&"
+
+    def answer(self, a, b):
+        return np.gcd(a, b)
+
+
+@pytest.mark.parametrize(
+    ("task", "operands", "question"),
+    [
+        (Sub(3), "a - b", "sub: 3 - 5"),
+        (Mul(2, base=10), "a x b", "mul: 3 x 5"),
+        (ModAdd(3, modulus=7), "a + b", "mod_add: 3 + 5"),
+        (Add3(3), "a + b + c", "add3: 3 + 5 + 1"),
+        (RandomOutput(3), "a + b", "random_output: 3 + 5"),
+        (Gcd(3), "a & b", "gcd: 3 & 5"),
+    ],
+    ids=repr,
+)
+def test_page_names_its_task_and_the_tasks_operator(task, operands, question, browser, tmp_path):
+    page = tmp_path / "explorer.html"
+    page.write_text(write_page([export_network(untrained(task), 8)]))
+    browser.open(f"{page.as_uri()}#a=3&b=5" + "&c=1" * (task.num_operands > 2), READY)
+    intro = browser("document.querySelector('h1 + p').innerText")
+    assert intro.startswith(f"Networks for the task {task.name}, {task.bits} {task.digit_noun}.")
+    assert f"answer to {operands} token by token" in intro
+    assert f"{question} = " in browser("document.querySelector('#columns').innerText")
 
 
 @pytest.mark.parametrize(("index", "unchanged"), [(0, ["Without the encoder"]), (1, [])])

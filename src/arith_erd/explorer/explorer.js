@@ -281,11 +281,11 @@ function drawAnswer({ trace, before, column }) {
 }
 
 function drawVerdict({ trace, before }) {
-  const sum = `${joined(state.pair)} = `, good = isRight(trace.tokens, state.pair)
-  if (state.shown < task.width) return `${sum}… (${state.shown} of ${task.width} tokens written)`
+  const asked = `${task.name}: ${joined(state.pair)} = `, good = isRight(trace.tokens, state.pair)
+  if (state.shown < task.width) return `${asked}… (${state.shown} of ${task.width} tokens written)`
   const said = good ? '✓ right' : `✗ wrong, it is ${answerOf(state.pair)}`, tokens = changed(trace, before).join(', ')
   const change = tokens ? `change ${tokens}; without them ${valueOf(before.tokens)}` : 'change no token'
-  return element('p', {}, `${sum}${valueOf(trace.tokens)} `,
+  return element('p', {}, `${asked}${valueOf(trace.tokens)} `,
     element('strong', { className: good ? 'right' : 'wrong' }, said),
     state.actions.length && `. The interventions ${change}.`,
     trace.missing.length && ` This network has no place for: ${trace.missing.map(actionWords).join('; ')}.`)
@@ -429,8 +429,9 @@ function drawTools() {
 function draw() {
   const { id } = document.activeElement
   become($('page'), element('main', { id: 'page' }, element('h1', {}, document.title),
-    hidden ? gameIntro() : soft(`Networks that write ${joined(task.operand_names)} token by token, computed here ` +
-      'with their own weights. Type numbers, step through the answer, change something inside.'),
+    hidden ? gameIntro() : soft(`Networks for the task ${task.name}, ${task.bits} ${task.digit_noun}. They write the ` +
+      `answer to ${joined(task.operand_names)} token by token, computed here with their own weights. Type numbers, ` +
+      'step through the answer, change something inside.'),
     complaint('address'), drawInput(),
     element('div', { id: 'columns' }, views.map(drawView), hidden && drawGame()), drawTools()))
   if (id) ($(id) ?? $('another'))?.focus() // a head that has moved; a choice is gone once it is made
