@@ -176,8 +176,8 @@ class Hooked:
     ) -> float:
         """The share of examples whose answer is right in every token, with interventions applied.
 
-        By default it is measured on ``task.examples()``, those of training too: all, or a sample of 4,096 if there are
-        too many. `held_out` has those that training never saw.
+        By default it is measured on ``task.examples()``, those of training too: all, or a sample of at most 4,096 if
+        there are too many. `held_out` has those that training never saw.
         """
         examples = self.task.examples() if examples is None else examples
         if not isinstance(examples, Examples):

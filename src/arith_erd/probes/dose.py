@@ -36,10 +36,10 @@ class Dose(NetworkProbe):
     In ``3 + 5`` at three bits, steering by 1 should give the answer ``1001``, 9. A network that stores one number
     follows every delta. A network that stores carries cannot follow, because a linear step triggers no carry.
 
-    Directions are fitted on 4,096 examples: ``slope`` is ``Cov(x, S) / Var(S)``; ``leace`` is the same direction, with
-    a step that changes a linear reading by delta; ``centroids`` is the step between the mean activations of both sums.
-    The prefix consists of the tokens of a + b + delta: greedy decoding gives that number if and only if each of its
-    tokens is the likeliest after those before it.
+    Directions are fitted on at most 4,096 examples: ``slope`` is ``Cov(x, S) / Var(S)``; ``leace`` is the same
+    direction, with a step that changes a linear reading by delta; ``centroids`` is the step between the mean
+    activations of both sums. The prefix consists of the tokens of a + b + delta: greedy decoding gives that number if
+    and only if each of its tokens is the likeliest after those before it.
 
     A row has the share of ``n`` answers that are a + b + delta: ``followed`` after the step, ``no_intervention``
     without it, and ``random`` after steps of the same length in five random directions.
