@@ -2,8 +2,9 @@
 
 import math
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -13,10 +14,14 @@ from pydantic import BaseModel, Field, Strict, ValidationError, model_validator
 
 from .. import bundled
 from ..config.compose import hydra_quoted
-from ..errors import UserError, bad_value, excerpt, first_line
+from ..digits import ORDERS
+from ..errors import UserError, bad_value, excerpt, first_line, require_integer, unknown_name
 from ..plots.tables import UNITS, format_number
+from ..runs.directory import METRIC_COLUMNS
+from ..runs.identity import NAMED_GROUPS
+from ..runs.table import ORDER_KEYS
 from .collect import OUR_RUNS
-from .measures import MEASURES, EpochsTo, Measure, ProbeColumn, StrictModel
+from .measures import MEASURES, EpochsTo, Measure, ProbeColumn, RunOptions, StrictModel
 from .own_code import named_in_file
 
 CLAIMS = bundled.PAPER / "claims.yaml"
@@ -24,6 +29,7 @@ BOUND_RANGES = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above
 Model = TypeVar("Model", bound=BaseModel)
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+SETUP_GROUPS = ("all", *NAMED_GROUPS, "probe")
 Statistic: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "derived"]
 
 
@@ -86,6 +92,24 @@ class Claim(StrictModel):
         return self.paper or bound + format_number(self.value, self.unit, as_published=True)
 
 
+class CurveLine(StrictModel):
+    """A line of `Curves`. The head of the figures in ``paper/claims.yaml`` explains its keys."""
+
+    label: str
+    style: Literal["first", "second", "third", "reference", "faint"]
+    column: Literal[METRIC_COLUMNS] = "val_seq_acc"  # type: ignore[valid-type]
+    runs: RunOptions = Field(default_factory=dict)
+    claim: str = ""
+    besides: bool = False
+
+
+class Curves(StrictModel):
+    """Learning curves: a panel for each task, up to an epoch."""
+
+    epochs: Mapping[str, Annotated[int, Field(ge=1)]]
+    lines: tuple[CurveLine, ...]
+
+
 class PaperFigure(StrictModel):
     """One of the paper's figures or tables.
 
@@ -97,7 +121,7 @@ class PaperFigure(StrictModel):
     title: str
     caption: str = ""
     make: tuple[str, ...] = ()
-    curves: Mapping[str, Any] | None = None
+    curves: Curves | None = None
     draw: Callable[..., Figure | None] | None = None
     options: Mapping[str, Any] = Field(default_factory=dict)
 
@@ -118,7 +142,7 @@ class Paper(StrictModel):
     authors: str = ""
     journal: str = ""
     doi: str = ""
-    setup: Mapping[str, Any] = Field(default_factory=dict)
+    setup: Mapping[Literal[SETUP_GROUPS], Mapping[str, Any]] = Field(default_factory=dict)  # type: ignore[valid-type]
     commands: Mapping[str, str] = Field(default_factory=dict)
     figures: tuple[PaperFigure, ...]
     sections: Mapping[str, str]
@@ -155,22 +179,71 @@ def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
     except (OSError, UnicodeError, yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError) as error:
         reason = f"lacks {error}" if isinstance(error, KeyError) else first_line(error)
         raise UserError(f"{path}: {reason}; expected a claims file: a title, and sections with claims") from error
-    for figure in [figure for figure in figures if "draw" in figure]:
-        key = f"{path.name}: figures.{figure['name']}.draw"
-        figure["draw"] = named_in_file(key, str(figure["draw"]), path, trust)
+    figures = [_read_figure(figure, path, trust) for figure in figures]
     claims = [_read_claim(entry, path, trust) for entry in entries]
-    ids, counted_ids = [claim.id for claim in claims], {claim.id for claim in claims if not claim.same_as}
-    for claim in claims:
-        if ids.count(claim.id) > 1:
-            raise UserError(f"{path.name}: two claims have the id {claim.id}")
-        if claim.same_as and claim.same_as not in counted_ids:
-            raise UserError(f"{path.name}: claim {claim.id}: expected same_as: a claim that is counted itself")
     paper = _checked(Paper, {**raw, "path": path, "figures": figures, "sections": places, "claims": claims}, path.name)
-    known = ", ".join(paper.commands) or "a name under commands, which are missing"
-    for claim in claims:
-        if claim.make not in {*paper.commands, ""}:
-            raise UserError(f"{path.name}: claim {claim.id}: make={claim.make}: expected {known}")
+    _check_names(paper)
     return paper
+
+
+def _check_names(paper: Paper) -> None:
+    """Refuse names that nothing has: of claims, commands, figures and probes, and the options of runs."""
+    ids = [claim.id for claim in paper.claims]
+    commands = paper.commands, f"a name under commands: {', '.join(paper.commands) or 'none'}"
+    known_names = {
+        "same_as": ([claim.id for claim in paper.claims if claim.counted], "a claim that is counted itself"),
+        "make": commands,
+        "figure": ([figure.name for figure in paper.figures], "a name under figures"),
+    }
+    for claim in paper.claims:
+        where, measure = f"{paper.file}: claim {claim.id}: ", claim.measure
+        if ids.count(claim.id) > 1:
+            raise UserError(f"{paper.file}: two claims have the id {claim.id}")
+        for key, (known, accepted) in known_names.items():
+            if name := getattr(claim, key):
+                _require_known(where + key, name, known, accepted)
+        for key in ("runs", "minus", "over", "more_than"):
+            _check_runs(f"{where}measure.{key}", getattr(measure, key) or {}, paper)
+        if isinstance(measure, ProbeColumn):
+            _require_option(f"{where}measure.probe", measure.probe.removesuffix("-epochs"), "probe", paper)
+    for figure in paper.figures:
+        where = f"{paper.file}: figures.{figure.name}."
+        for command in figure.make:
+            _require_known(f"{where}make", command, *commands)
+        for task, line in product(figure.curves.epochs, figure.curves.lines) if figure.curves else ():
+            _check_runs(f"{where}curves.lines.runs", {"task": task, **line.runs}, paper)
+            if line.claim:
+                _require_known(f"{where}curves.lines.claim", line.claim.format(task=task), ids, "the id of a claim")
+
+
+def _check_runs(key: str, runs: RunOptions, paper: Paper) -> None:
+    for option, value in runs.items():
+        _require_known(key, option, (*NAMED_GROUPS, *ORDER_KEYS, "min_epochs"))
+        if option == "min_epochs":
+            require_integer(f"{key}.{option}", value, 0)
+        elif option in ORDER_KEYS:
+            _require_known(f"{key}.{option}", value, ORDERS)
+        else:
+            _require_option(f"{key}.{option}", value, option, paper)
+
+
+def _require_option(key: str, name: object, group: str, paper: Paper) -> None:
+    """Refuse a name that neither ``conf/`` nor ``setup`` has; if ``setup`` lists a group, only its names count."""
+    options, listed = sorted(path.stem for path in (bundled.CONF / group).glob("*.yaml")), [*paper.setup.get(group, {})]
+    known = listed if listed and group != "probe" else options + listed
+    _require_known(key, name, known, f"{', '.join(known)}, or a name under setup.{group}")
+
+
+def _require_known(key: str, name: object, known: Collection[str], accepted: str = "") -> None:
+    if name not in known:
+        raise unknown_name(key, name, known, accepted)
+
+
+def _read_figure(figure: Mapping[str, Any], path: Path, trust: bool) -> PaperFigure:
+    where = f"{path.name}: figures.{figure['name']}"
+    if "draw" in figure:
+        figure = {**figure, "draw": named_in_file(f"{where}.draw", str(figure["draw"]), path, trust)}
+    return _checked(PaperFigure, figure, path.name, f"figures.{figure['name']}.")
 
 
 def _read_claim(entry: Mapping[str, Any], path: Path, trust: bool) -> Claim:

@@ -23,29 +23,29 @@ def draw_curves(spec: PaperFigure, data: RunData, results: Results) -> Figure | 
     A panel is left out if it would be empty, or have only lines for comparison.
     """
     assert spec.curves is not None
-    lines, panels = spec.curves["lines"], {}
-    for task, last in spec.curves["epochs"].items():
-        drawn = [(line, curve_rows(data, last, task=task, **line.get("runs", {}))) for line in lines]
+    lines, panels = spec.curves.lines, {}
+    for task, last in spec.curves.epochs.items():
+        drawn = [(line, curve_rows(data, last, task=task, **line.runs)) for line in lines]
         drawn = [(line, rows) for line, rows in drawn if len(rows)]
-        if not all(line.get("besides") for line, _ in drawn):
+        if not all(line.besides for line, _ in drawn):
             panels[task, last] = drawn
     if not panels:
         return None
     width = 9 if len(panels) > 1 or len(lines) > 3 else 5.6  # as wide as the legend
     figure, (axes,) = style.subplots(width, 3.7, 1, len(panels), sharey=True, squeeze=False)
-    counts = pd.DataFrame({line["label"]: rows["seed"].nunique() for line, rows in drawn} for drawn in panels.values())
+    counts = pd.DataFrame({line.label: rows["seed"].nunique() for line, rows in drawn} for drawn in panels.values())
     differ = counts.nunique(axis=1).max() > 1
     handles: list[Line2D] = []
     for ax, ((task, last), drawn) in zip(axes, panels.items(), strict=True):
         format_accuracy_axes(ax)
         for line, rows in drawn:
-            (color, dashes), label = LINE_STYLES[line["style"]], line["label"]
+            (color, dashes), label = LINE_STYLES[line.style], line.label
             if differ:
                 label += f" (seeds: {' and '.join(map('{:.0f}'.format, counts[label].dropna().unique()))})"
-            draw_over_epochs(ax, rows, line.get("column", "val_seq_acc"), label, color, dashes)
-            if "claim" in line and rows["epoch"].max() == last:
+            draw_over_epochs(ax, rows, line.column, label, color, dashes)
+            if line.claim and rows["epoch"].max() == last:
                 handles = [style.PAPER_HANDLE]
-                value = results[line["claim"].format(task=task)].claim.value
+                value = results[line.claim.format(task=task)].claim.value
                 ax.plot([last], [value], markeredgecolor=color, **style.DIAMOND_STYLE)
         ax.set_xlim(0, max(rows["epoch"].max() for _, rows in drawn))
         title = style.TASKS.get(task, task.capitalize().replace("_", " "))
