@@ -1,6 +1,7 @@
 """The explorer's page in headless Chromium: its interventions equal Python's, and nothing that is typed breaks it."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,21 +30,24 @@ def networks() -> list[tuple[Hooked, dict[str, Any]]]:
     return [(model, export_network(model, 64)) for model in models]
 
 
+def saved(folder: Path, *networks: dict[str, Any]) -> str:
+    """Address of a page with these networks."""
+    path = folder / "explorer.html"
+    path.write_text(write_page(networks))
+    return path.as_uri()
+
+
 @pytest.fixture(scope="module")
 def trained(networks: list[tuple[Hooked, dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Address of a page with the trained networks."""
-    path = tmp_path_factory.mktemp("trained") / "explorer.html"
-    path.write_text(write_page([measured for _, measured in networks]))
-    return path.as_uri()
+    return saved(tmp_path_factory.mktemp("trained"), *(measured for _, measured in networks))
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Address of a page with one small network, whose name is markup."""
-    model, path = untrained(Add(3), seed=1), tmp_path_factory.mktemp("tiny") / "explorer.html"
+    """One small network, whose name is markup."""
+    model = untrained(Add(3), seed=1)
     model.name = MARKUP
-    path.write_text(write_page([export_network(model, 64)]))
-    return path.as_uri()
+    return saved(tmp_path_factory.mktemp("tiny"), export_network(model, 64))
 
 
 ACTIONS = (  # as the page's address writes them; a decoder-only network has no encoder
@@ -147,9 +151,8 @@ class Gcd(Task):
     ids=repr,
 )
 def test_page_names_its_task_and_the_tasks_operator(task, operands, question, browser, tmp_path):
-    page = tmp_path / "explorer.html"
-    page.write_text(write_page([export_network(untrained(task), 8)]))
-    browser.open(f"{page.as_uri()}#a=3&b=5" + "&c=1" * (task.num_operands > 2), READY)
+    page = saved(tmp_path, export_network(untrained(task), 8))
+    browser.open(f"{page}#a=3&b=5" + "&c=1" * (task.num_operands > 2), READY)
     intro = browser("document.querySelector('h1 + p').innerText")
     assert intro.startswith(f"Networks for the task {task.name}, {task.bits} {task.digit_noun}.")
     assert f"answer to {operands} token by token" in intro

@@ -1,6 +1,7 @@
 """Estimates come from the data alone, and verdicts from the rules of ``docs/verdicts.md``."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -111,60 +112,42 @@ def test_probe_of_another_task_matches_no_claim(synthetic) -> None:
     assert one(synthetic, "appendixA-cell").verdict == "not run"
 
 
-@pytest.mark.parametrize(
-    ("interval", "verdict"),
-    [
-        ((0.91, 0.93), "reproduced"),
-        ((0.90, 0.94), "reproduced"),  # the ends belong to the tolerance
-        ((0.95, 0.99), "differs"),
-        ((0.93, 0.95), "inconclusive"),
-        (None, "inconclusive"),
-    ],
-)
-def test_whole_interval_lies_on_one_side(interval, verdict: str) -> None:
-    assert claims.interval_verdict((0.90, 0.94), interval) == verdict
+def share(hits: int, n: int, published: float) -> claims.Verdict:
+    """The verdict on the share of n seeds that learn, beside a published mean of five runs."""
+    counts = claims.LearningCounts.of(np.array([1.0] * hits + [0.3] * (n - hits)))
+    return claims.share_verdict(published, counts, clopper_pearson(hits, n), mean_of=5)
 
 
-@pytest.mark.parametrize(
-    ("ours", "interval", "verdict"),
-    [
-        (0.935, (0.91, 0.96), "reproduced"),  # within twice the tolerance
-        (0.935, (0.89, 0.97), "inconclusive"),  # too wide to say
-        (0.965, (0.94, 0.99), "differs"),  # the published 0.937 is outside, and ours is farther than the tolerance
-        (0.965, (0.93, 0.99), "inconclusive"),
-        (0.950, (0.945, 0.955), "reproduced"),  # outside, but within the tolerance
-        (0.937, None, "inconclusive"),
-    ],
-)
-def test_published_mean_of_runs_is_compared_with_a_prediction(ours: float, interval, verdict: str) -> None:
-    assert claims.mean_verdict(0.937, 0.02, ours, interval) == verdict
-
-
-@pytest.mark.parametrize(
-    ("hits", "n", "published", "verdict"),
-    [
-        (15, 20, 0.82, "reproduced"),  # which stands for 74% of runs that learn
-        (3, 5, 0.82, "inconclusive"),
-        (6, 20, 1.0, "differs"),  # from 5 of 5
-        (12, 20, 1.0, "inconclusive"),  # five of five runs would be no surprise
-        (3, 4, 0.82, "inconclusive"),  # takes five seeds
-        (0, 20, 0.82, "differs"),
-    ],
-)
-def test_where_some_seeds_do_not_learn_their_share_is_compared(hits, n, published, verdict: str) -> None:
-    accuracies = np.array([1.0] * hits + [0.3] * (n - hits))
-    counts = claims.LearningCounts.of(accuracies)
-    assert claims.share_verdict(published, counts, clopper_pearson(hits, n), mean_of=5) == verdict
-
-
-def test_votes_near_layers_and_a_ceiling_outside() -> None:
-    assert claims.votes_verdict(3, {3: 4, 2: 1}) == "reproduced"
-    assert claims.votes_verdict(3, {2: 3, 3: 2}) == "inconclusive"
-    assert claims.votes_verdict(3, {2: 5}) == "differs"
-    assert claims.votes_verdict(3, {3: 2}) == "inconclusive"
-    assert claims.layer_verdict(3, {2: 3, 3: 2}, (0.0, 0.04)) == "reproduced"
-    assert claims.layer_verdict(3, {2: 5}, (0.0, 0.04)) == "reproduced"
-    assert claims.layer_verdict(3, {2: 5}, (0.02, 0.08)) == "inconclusive"
-    assert claims.layer_verdict(3, {2: 5}, (0.06, 0.08)) == "differs"
-    assert claims.layer_verdict(3, {3: 4, 2: 1}, None) == "reproduced"
-    assert claims.derived_verdict((0.0045, 0.0135), 0.0003, 0.0095, np.array([])) == "differs"
+def test_verdicts_follow_from_numbers_by_the_rules() -> None:
+    interval, mean = partial(claims.interval_verdict, (0.90, 0.94)), partial(claims.mean_verdict, 0.937, 0.02)
+    votes, layer = partial(claims.votes_verdict, 3), partial(claims.layer_verdict, 3)
+    cases = [
+        (interval((0.91, 0.93)), "reproduced"),
+        (interval((0.90, 0.94)), "reproduced"),  # the ends belong to the tolerance
+        (interval((0.95, 0.99)), "differs"),
+        (interval((0.93, 0.95)), "inconclusive"),
+        (interval(None), "inconclusive"),
+        (mean(0.935, (0.91, 0.96)), "reproduced"),  # within twice the tolerance
+        (mean(0.935, (0.89, 0.97)), "inconclusive"),  # too wide to say
+        (mean(0.965, (0.94, 0.99)), "differs"),  # the published 0.937 is outside, and ours is beyond the tolerance
+        (mean(0.965, (0.93, 0.99)), "inconclusive"),
+        (mean(0.950, (0.945, 0.955)), "reproduced"),  # outside, but within the tolerance
+        (mean(0.937, None), "inconclusive"),
+        (share(15, 20, 0.82), "reproduced"),  # which stands for 74% of runs that learn
+        (share(3, 5, 0.82), "inconclusive"),
+        (share(6, 20, 1.0), "differs"),  # from 5 of 5
+        (share(12, 20, 1.0), "inconclusive"),  # five of five runs would be no surprise
+        (share(3, 4, 0.82), "inconclusive"),  # takes five seeds
+        (share(0, 20, 0.82), "differs"),
+        (votes({3: 4, 2: 1}), "reproduced"),
+        (votes({2: 3, 3: 2}), "inconclusive"),
+        (votes({2: 5}), "differs"),
+        (votes({3: 2}), "inconclusive"),
+        (layer({2: 3, 3: 2}, (0.0, 0.04)), "reproduced"),  # near the best layer
+        (layer({2: 5}, (0.0, 0.04)), "reproduced"),
+        (layer({2: 5}, (0.02, 0.08)), "inconclusive"),
+        (layer({2: 5}, (0.06, 0.08)), "differs"),
+        (layer({3: 4, 2: 1}, None), "reproduced"),
+        (claims.derived_verdict((0.0045, 0.0135), 0.0003, 0.0095, np.array([])), "differs"),  # a ceiling outside
+    ]
+    assert [given for given, _ in cases] == [verdict for _, verdict in cases]
