@@ -5,6 +5,8 @@ nothing is lost with a login.
 """
 
 import math
+import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -14,13 +16,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
 from ..errors import UserError, bad_value, counted
 from ..system.files import lock, run_path
-from ..system.slurm import ENDED, accounted_state, array_tasks, max_array_size, submit
 from ..system.start import log_file, start_command, task_keys, write_tasks
 from .sweep import SweepJob, old_runs_renamed
 
@@ -28,6 +29,8 @@ Place = tuple[Path, str]  # the folder of `write_tasks`, and the index of a task
 POLL_SECONDS = 15  # at most; gentle on Slurm's controller
 SBATCH_NAMES = {"name": "job-name", "timeout_min": "time", "tasks_per_node": "ntasks-per-node"}
 OURS = ("mem_gb", "array_parallelism", "signal_delay_s", "max_num_timeout", "setup", "additional_parameters")
+_ENDS = "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT"
+ENDED = tuple(_ENDS.split())  # the states of tasks that have ended
 EXIT_STATUS = {"COMPLETED": 0, "FAILED": 1}  # of a task in these states; in any other it was killed
 SCRIPT = """#!/bin/bash
 {setup}
@@ -35,6 +38,12 @@ SCRIPT = """#!/bin/bash
 # srun gives a step one CPU unless told; exec, since a shell would end at SIGTERM, before its step has saved.
 exec srun --ntasks=1 ${{SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}} {start} "$SLURM_ARRAY_TASK_ID"
 """
+
+
+class ArrayTask(NamedTuple):
+    id: str  # 17_3
+    state: str
+    reason: str  # why it waits
 
 
 def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: DictConfig) -> None:
@@ -124,3 +133,47 @@ def _wait_for(waiting: dict[Place, SweepJob], wait: bool) -> None:
         if not waiting or not wait:
             return
         time.sleep(min(POLL_SECONDS, max(1, (time.monotonic() - start) / 20)))
+
+
+# Slurm's programs
+
+
+def submit(script: Path, options: Mapping[str, object]) -> str:
+    """Submit a script with options of `sbatch`; those that are None or False are left out. The id of the job."""
+    given = [(f"--{key.replace('_', '-')}", value) for key, value in options.items() if value not in (None, False)]
+    words = [flag if value is True else f"{flag}={value}" for flag, value in given]
+    return _output("sbatch", "--parsable", *words, str(script), timeout=300).strip()
+
+
+def max_array_size() -> int:
+    """How many tasks an array may have on this cluster."""
+    size = re.search(r"MaxArraySize\s*=\s*(\d+)", _output("scontrol", "show", "config", timeout=60))
+    return max(1, int(size[1])) if size else 1001  # Slurm's default
+
+
+def array_tasks() -> dict[tuple[Path, str], ArrayTask]:
+    """This user's tasks of arrays, by the script's folder and index: those in the queue, and those that ended of late.
+
+    This needs no accounting. A task that has ended is forgotten after a while (MinJobAge): `accounted_state`.
+    """
+    words = ("--noheader", "--array", "--states=all", f"--user={os.geteuid()}", "--format=%F|%K|%T|%r|%o")
+    lines = (line.split("|", 4) for line in _output("squeue", *words, timeout=60).splitlines())
+    return {  # a script's arguments may hold anything, a new line too
+        (Path(script).parent, index): ArrayTask(f"{job}_{index}", state, reason)
+        for job, index, state, reason, script in (parts for parts in lines if len(parts) == 5 and parts[1].isdigit())
+    }
+
+
+def accounted_state(task: str) -> str:
+    """The state of a task that has left the queue, as the accounting has it; without accounting ``unknown``."""
+    if not task:  # `sacct` would list other jobs
+        return "unknown"
+    try:
+        output = _output("sacct", "--noheader", "--parsable2", "-X", f"--jobs={task}", "--format=State", timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        output = ""
+    return next(iter(output.split()), "unknown")  # as "CANCELLED by 1000"
+
+
+def _output(*words: str, timeout: float) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=timeout).stdout

@@ -25,7 +25,6 @@ from arith_erd.system import signals
 from arith_erd.system.cli_errors import EXIT_BUSY, EXIT_FAILED
 from arith_erd.system.files import InUseError
 from arith_erd.system.signals import Interrupted
-from arith_erd.system.slurm import ArrayTask
 from tests.rows import finish as finish_run
 from tests.rows import write_metrics
 
@@ -260,7 +259,7 @@ class FakeSlurm:
     """A queue that the test moves on, of a site whose arrays have one task."""
 
     def __init__(self) -> None:
-        self.queue: dict[tuple[Path, str], ArrayTask] = {}
+        self.queue: dict[tuple[Path, str], slurm.ArrayTask] = {}
         self.accounted: list[str] = []  # what the accounting answers, in order
         self.refuses = False
 
@@ -270,7 +269,7 @@ class FakeSlurm:
         tasks = json.loads((script.parent / "tasks.json").read_text())
         assert options["array"] == f"0-{len(tasks) - 1}%64"
         assert not any("overwrite" in word for task in tasks.values() for word in task["command"])
-        self.queue |= {(script.parent, index): ArrayTask(f"7_{index}", "PENDING", "Priority") for index in tasks}
+        self.queue |= {(script.parent, index): slurm.ArrayTask(f"7_{index}", "PENDING", "Priority") for index in tasks}
         return "7"
 
 
@@ -338,6 +337,23 @@ def test_job_that_the_queue_leaves_out_is_under_way_while_the_accounting_says_so
     assert command(finish, "-m", "hydra/launcher=slurm", "seed=0") == EXIT_FAILED
     assert fake_slurm.accounted == []
     assert "job 0: CANCELLED; log: " in capsys.readouterr().out
+
+
+def test_queue_may_hold_jobs_whose_arguments_break_a_line(monkeypatch):
+    listed = [
+        "17|3|RUNNING|None|/runs/.slurm-1000/a/sweep.sh",
+        "9|N/A|RUNNING|None|/job.sh first",
+        "second | line",
+        "CLUSTER: x",
+    ]
+    monkeypatch.setattr(slurm, "_output", lambda *words, timeout: "\n".join(listed))
+    assert slurm.array_tasks() == {(Path("/runs/.slurm-1000/a"), "3"): slurm.ArrayTask("17_3", "RUNNING", "None")}
+
+
+def test_state_of_a_task_that_was_never_seen_is_unknown(monkeypatch):
+    monkeypatch.setattr(slurm, "_output", lambda *words, timeout: "COMPLETED\n")  # of other jobs
+    assert slurm.accounted_state("") == "unknown"
+    assert slurm.accounted_state("17_3") == "COMPLETED"
 
 
 def test_job_of_a_probe_is_that_of_its_folder_whether_the_command_waits_or_not(monkeypatch, tmp_path):
