@@ -51,7 +51,7 @@ class _SignalQueue:
     deferring: bool = False
 
 
-_queue = _SignalQueue()  # of this process: what follows are functions, so that no pickled method takes a copy along
+_queue = _SignalQueue()  # of this process
 
 
 @contextlib.contextmanager

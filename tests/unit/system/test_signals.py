@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 
-import cloudpickle
 import pytest
 
 from arith_erd.report import __main__ as report
@@ -52,15 +51,6 @@ def test_signal_that_somebody_else_has_decided_about_stays_with_them(number, han
             send(number)
     finally:
         signal.signal(number, before)
-
-
-@pytest.mark.parametrize("name", ["catch_signals", "defer_signals", "pending", "raise_pending"])
-def test_function_that_is_sent_to_another_process_takes_no_copy_of_the_queue_along(name):
-    """A launcher pickles a function with the values of its globals. A copy, made while we catch, would never catch."""
-    sent = getattr(signals, name)
-    with catch_signals():
-        message = cloudpickle.dumps(lambda: sent)
-    assert cloudpickle.loads(message)() is getattr(signals, name)
 
 
 @pytest.fixture
