@@ -167,7 +167,10 @@ def accuracy_by_slice(table: pd.DataFrame, name: str) -> pd.DataFrame:
         try:
             file = run_path(Run(Path(str(path))).slices_file)
             slices = pd.read_csv(file, dtype={"value": int, "val_seq_acc": float}).rename(columns={"value": name})
-            last = slices[(slices["slice"] == name) & (slices["epoch"] == slices["epoch"].max())]
+            slices = slices[slices["slice"] == name]
+            last = slices[slices["epoch"] == rows["epochs"].max()]
+            if len(slices) and not {*rows["seed"]} <= {*last["seed"]}:
+                raise ValueError("does not hold the last epoch of all seeds")
             parts.append(rows.drop(columns="val_seq_acc").merge(last[["seed", name, "val_seq_acc"]], on="seed"))
         except Exception as error:  # whatever is wrong with it; if there is none, examples are not drawn
             if not isinstance(error, FileNotFoundError):

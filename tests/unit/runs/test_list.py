@@ -18,12 +18,12 @@ from arith_erd.system.files import locked
 from tests.rows import finish, write_metrics
 
 
-def begun(folder, name: str, config, **accuracies: float) -> Run:
-    """A run with one epoch behind it; ``seed0=0.5`` is an accuracy."""
+def begun(folder, name: str, config, epoch: int = 1, **accuracies: float) -> Run:
+    """A run with the rows of one epoch; ``seed0=0.5`` is an accuracy."""
     run = Run(folder / name)
     seeds = [int(name[4:]) for name in accuracies]
     run.create(config | {"seed": seeds} if seeds else config)
-    blank = dict.fromkeys(METRIC_COLUMNS, 0.0) | {"epoch": 1}
+    blank = dict.fromkeys(METRIC_COLUMNS, 0.0) | {"epoch": epoch}
     write_metrics(run, (blank | {"seed": int(name[4:]), "val_seq_acc": x} for name, x in accuracies.items()))
     return run
 
@@ -78,7 +78,8 @@ def test_list_is_sorted_by_any_heading_with_the_unknown_last(folder):
 def test_damaged_neighbours_are_named_and_left_out(swept, config, monkeypatch, capsys):
     """Settings that cannot be compared, counted or grouped; names and texts that act in a terminal or a spreadsheet."""
     (swept / "a" / "slices.csv").write_text("epoch,seed,slice\n1,0,len\xff\n", encoding="latin-1")
-    (swept / "b" / "slices.csv").write_text("epoch,seed,slice,value,val_seq_acc\n1,0,length,3,0.5\n")
+    rows = "".join(f"1,{seed},length,3,0.5\n" for seed in range(3))
+    (swept / "b" / "slices.csv").write_text(f"epoch,seed,slice,value,val_seq_acc\n{rows}")
     for name, fraction in (("x\x1b[2J", 0.1), ("=cmd", 10**20), ("@text", "half")):
         given = config | {"split": config["split"] | {"fraction": fraction}}
         finish(begun(swept, name, given, seed0=0.5), [0])
@@ -216,15 +217,20 @@ def test_folder_or_grouping_that_cannot_be_is_refused(swept, typed, message, mon
 
 def test_accuracy_by_length_is_that_of_the_last_epoch(tmp_path, config, monkeypatch, capsys):
     for seed in (0, 1):
-        run = begun(tmp_path, f"run{seed}", config | {"seed": seed}, **{f"seed{seed}": 0.5})
+        run = begun(tmp_path, f"run{seed}", config | {"seed": seed}, epoch=2, **{f"seed{seed}": 0.5})
         rows = [f"{epoch},{seed},length,3,{epoch / 4 - seed / 8}" for epoch in (1, 2)]
         run.slices_file.write_text("\n".join(["epoch,seed,slice,value,val_seq_acc", *rows]) + "\n")
         run.weights_file(seed).touch()
-        finish(run, [seed])
+        finish(run, [seed], epochs=2)
     other = begun(tmp_path, "other", config, seed7=1.0)
     other.weights_file(7).touch()
     finish(other, [7])
     monkeypatch.setattr("sys.argv", ["runs", f"{tmp_path}/*", "--by", "length", "--json"])
-    main()
-    (row,) = json.loads(capsys.readouterr().out)
-    assert (row["length"], row["seeds"], row["accuracy"]) == (3, 2, (0.5 + 0.375) / 2)
+    for seeds, accuracy in ((2, (0.5 + 0.375) / 2), (1, 0.5)):  # then the last line is cut off
+        main()
+        said = capsys.readouterr()
+        (row,) = json.loads(said.out)
+        assert (row["length"], row["seeds"], row["accuracy"]) == (3, seeds, accuracy)
+        cut = f"left out {run.path}: slices.csv: ValueError: does not hold the last epoch of all seeds"
+        assert (cut in said.err) == (seeds == 1)
+        run.slices_file.write_text("".join(run.slices_file.read_text().splitlines(keepends=True)[:-1]))
