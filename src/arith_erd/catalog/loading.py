@@ -140,7 +140,8 @@ def list_pretrained(folder: Path = PRETRAINED) -> dict[str, dict[int, Path]]:
         try:
             job = job_of_run(run)
             seeds = [seed for seed in job.seeds if run.weights_file(seed).is_file()]  # `paper/results/` lacks some
-        except Exception:  # whatever is wrong with it, others are listed
+        except Exception as error:  # whatever is wrong with it, others are listed
+            _warn_once(f"{run.path}: left out ({first_line(error)})")
             continue
         runs[short_name(job)] |= dict.fromkeys(seeds, run.path)
     return {name: dict(sorted(seeds.items())) for name, seeds in sorted(runs.items()) if seeds}

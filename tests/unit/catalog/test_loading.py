@@ -141,6 +141,13 @@ def test_finished_runs_are_found_by_name_and_seed_and_others_refused(trained_pac
             load_pretrained(name, seed, folder)
 
 
+def test_damaged_run_is_named_and_not_listed(tmp_path):
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "summary.json").touch()
+    with pytest.warns(UserWarning, match=r"/bad: left out \(.*config\.yaml cannot be read: No such file"):
+        assert list_pretrained(tmp_path) == {}
+
+
 CHECKED = {name: min(runs) for name, runs in list_pretrained().items()}
 
 
