@@ -49,22 +49,8 @@ from tests.values import put
 SECONDS = 10  # of a processor that a program may take; a minute in all, since the machine may be busy
 NOBODY = 65534
 SETTINGS = (*TINY, *FOUR_EPOCHS, "checkpoint.keep=all")
-LEAVES = (
-    None,
-    True,
-    -1,
-    10**20,
-    10**300,
-    0.5,
-    float("nan"),
-    float("inf"),
-    "add",
-    "../x",
-    "${task}",
-    "\0",
-    "",
-    "\x1b[2J",
-)
+TEXTS = ("add", "../x", "${task}", "\0", "", "\x1b[2J")
+LEAVES = (*TEXTS, None, True, -1, 10**20, 10**300, 0.5, float("nan"), float("inf"))
 
 # Damages of any place: each gets the place, and the folder of what must not change.
 
@@ -188,10 +174,7 @@ PROGRAMS: dict[str, tuple[Callable[[Run], Any], bool]] = {
     "list --by": (lambda run: program(list_runs, str(run.path.parent), "--by=task,split"), True),
     "list --by length": (lambda run: program(list_runs, str(run.path.parent), "--by=length"), False),
     "load_table": (lambda run: load_table(run.path.parent), True),
-    "report": (
-        lambda run: report([str(run.path.parent), f"--out={run.path.parents[1]}/report", "--claims=mini"]),
-        True,
-    ),
+    "report": (lambda run: report([str(run.path.parent), f"--out={run.path.parent}/../report", "--claims=mini"]), True),
     "load_run": (loaded, False),
     "probe": (lambda run: program(probe, "probe=attention", f"run={run.path}"), False),
     "probe of a glob": (lambda run: program(probe, "probe=attention", f"run={run.path.parent}/*"), True),
