@@ -1,8 +1,8 @@
-"""How fast is an epoch, beside the authors' code, and a training step of a pack? ``python benchmarks/epoch.py --help``.
+"""How fast is an epoch, beside the authors' code? ``python benchmarks/epoch.py --help``.
 
 Every measurement runs in a fresh process (so that none warms another's caches or adds to its memory), under the same
 number of threads, ours and theirs in turn. Ours are in `ours`, those of the paper authors' code in `authors`. Loads no
-torch itself.
+torch itself. `profile_gpu` times the steps of packs.
 """
 
 import argparse
@@ -10,9 +10,10 @@ import importlib
 import json
 import os
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
+from itertools import product
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from statistics import median
@@ -41,7 +42,6 @@ def main() -> None:
     configure_threads()
     try:
         job = compose("train", options.overrides)
-        packs = [compose("train", [*options.overrides, f"seed='0-{size - 1}'"]) for size in options.packs]
         if options.reference is not None:
             require_comparable(job, options.reference)
         if options.out is not None:
@@ -50,7 +50,7 @@ def main() -> None:
         raise SystemExit(f"error: {error}") from None
     result: Result = {}
     try:
-        measure_all(options, job, packs, result)
+        measure(options, job, result)
     finally:  # what was measured before an interruption is kept
         if options.out is not None and result:
             options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -58,68 +58,46 @@ def main() -> None:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Time epochs and training steps on whatever device is there.")
+    parser = argparse.ArgumentParser(description="Time epochs on whatever device is there.")
     parser.add_argument("--repeats", default=3, type=int, help="of each measurement (default: 3)")
-    parser.add_argument("--no-epochs", action="store_true", help="time the steps of packs only")
     parser.add_argument("--threads", default=cpu_count(), type=int, help="default: every core this process may use")
-    parser.add_argument(
-        "--packs", default=[1, 5], type=parse_sizes, metavar="R,R", help="whose steps are timed, or none"
-    )
-    parser.add_argument("--steps", default=24, type=int, help="timed in one repeat of a pack (default: 24)")
     parser.add_argument("--reference", type=Path, metavar="PATH", help="a clone of the authors' repository")
     parser.add_argument("--out", type=Path, metavar="FILE", help="JSON with every single measurement")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as for train.py: task=mul model=nanogpt ...")
     return parser
 
 
-def parse_sizes(text: str) -> list[int]:
-    return [] if text == "none" else [int(size) for size in text.split(",")]
-
-
-def measure_all(options: argparse.Namespace, job: Job, packs: Sequence[Job], result: Result) -> None:
-    """Measure what was asked for into ``result``, printing each line as soon as it is known."""
+def measure(options: argparse.Namespace, job: Job, result: Result) -> None:
+    """Measure epochs into ``result``, printing each line as soon as it is known."""
     machine = {"cpu": cpu_name(), "cores": cpu_count(), "load": os.getloadavg()}
     environment = run_in_fresh_process("ours.describe_environment", job=job)
     result |= {"when": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine, **environment}
     result["overrides"] = options.overrides
     print(*(f"{key}: {result[key]}" for key in ("machine", *environment)), sep="\n", flush=True)
-    if not options.no_epochs:
-        print(f"\none epoch: {job.title}, {len(job.seeds)} replica(s); seconds", flush=True)
-        by_side: dict[str, list[Result]] = {"ours": [], "authors'": []}
-        for _ in range(options.repeats):
-            for side, measured in by_side.items():
-                if side == "ours":
-                    measured.append(run_in_fresh_process("ours.time_epoch", job=job))
-                elif options.reference is not None:
-                    measured.append(time_authors_epoch(job, options.reference))
-                if measured:
-                    phases = " ".join(f"{phase} {seconds:.2f}" for phase, seconds in measured[-1]["seconds"].items())
-                    print(f"{side:9}{phases}, {format_memory(measured[-1])}", flush=True)
-        ours, authors = ([measurement["seconds"]["total"] for measurement in measured] for measured in by_side.values())
-        result["epoch"] = by_side | {"their_commit": git_commit(options.reference) if authors else None}
-        print(f"median of ours {median(ours):.2f}", end="")
-        if authors:
-            ratios = [len(job.seeds) * slow / fast for fast, slow in zip(ours, authors, strict=True)]
-            speedup = len(job.seeds) * median(authors) / median(ours)
-            print(f", of theirs {median(authors):.2f}: {speedup:.1f} times faster", end="")
-            print(f" per seed ({min(ratios):.1f} to {max(ratios):.1f})", end="")
-        print(flush=True)
-    result["packs"] = []
-    for pack in packs:
-        measured = run_in_fresh_process("ours.time_steps", job=pack, steps=options.steps, repeats=options.repeats)
-        result["packs"].append({"replicas": len(pack.seeds), **measured})
-        seconds = median(measured["seconds_per_step"])
-        print(
-            f"pack of {len(pack.seeds)}: {1e3 * seconds:.1f} ms a step, {len(pack.seeds) / seconds:.2f} "
-            f"replica-steps a second; {format_memory(measured)}",
-            flush=True,
-        )
+    print(f"\none epoch: {job.title}, {len(job.seeds)} replica(s); seconds", flush=True)
+    sides = {"ours": partial(run_in_fresh_process, "ours.time_epoch", job=job)}
+    if options.reference is not None:
+        sides["authors'"] = partial(time_authors_epoch, job, options.reference)
+        result["their_commit"] = git_commit(options.reference)
+    epochs: dict[str, list[Result]] = {"ours": [], "authors'": []}
+    result["epoch"] = epochs
+    for _, (side, time_epoch) in product(range(options.repeats), sides.items()):
+        measured = time_epoch()
+        epochs[side].append(measured)
+        phases = " ".join(f"{phase} {seconds:.2f}" for phase, seconds in measured["seconds"].items())
+        print(f"{side:9}{phases}, {format_memory(measured['memory'])}", flush=True)
+    ours, authors = ([measurement["seconds"]["total"] for measurement in side] for side in epochs.values())
+    print(f"median of ours {median(ours):.2f}", end="")
+    if authors:
+        ratios = [len(job.seeds) * slow / fast for fast, slow in zip(ours, authors, strict=True)]
+        speedup = len(job.seeds) * median(authors) / median(ours)
+        print(f", of theirs {median(authors):.2f}: {speedup:.1f} times faster", end="")
+        print(f" per seed ({min(ratios):.1f} to {max(ratios):.1f})", end="")
+    print(flush=True)
 
 
-def format_memory(measured: Result) -> str:
-    peak = measured["memory"]
-    text = f"{peak['resident'] / 2**30:.2f} GiB"
-    return text if peak["device"] is None else f"{text}, on the device {peak['device'] / 2**30:.2f} GiB"
+def format_memory(peak: dict[str, int | None]) -> str:
+    return ", on the device ".join(f"{size / 2**30:.2f} GiB" for size in peak.values() if size is not None)
 
 
 def time_authors_epoch(job: Job, clone: Path) -> Result:

@@ -143,7 +143,7 @@ reference=()
 [ -z "${AUTHORS:-}" ] || [ -n "${DRY:-}" ] || reference=(--reference "$AUTHORS")
 for epoch in "add transformer" "mul transformer" "add nanogpt"; do
     read -r task model <<<"$epoch"
-    measure "$task-$model" "${reference[@]}" --repeats 1 --packs none "task=$task" "model=$model" "${tiny[@]}" \
+    measure "$task-$model" "${reference[@]}" --repeats 1 "task=$task" "model=$model" "${tiny[@]}" \
         trainer.cuda_graphs=$graphs
 done
 

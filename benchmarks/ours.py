@@ -1,6 +1,5 @@
 """What is measured of this package. Each function runs in a process of its own, so that its peak memory is its own."""
 
-import math
 import resource
 import sys
 import tempfile
@@ -89,19 +88,6 @@ def time_epoch(job: Job) -> dict[str, Any]:
         callbacks = [clock, writer, EpochProgress(), CheckpointWriter(run, 1, at_end=True)]
         make_trainer(trainer_config, callbacks).fit(module, data)
     return {"seconds": clock.seconds, "warm_up_seconds": warm_up, "memory": peak_memory(), "rows": module.rows}
-
-
-def time_steps(job: Job, steps: int, repeats: int) -> dict[str, Any]:
-    """Time the training steps of a pack, without evaluation and checkpoint.
-
-    Returns:
-        ``seconds_per_step``, one for each of ``repeats``; ``memory`` in bytes.
-    """
-    data = build_task_data(job)
-    module = build_module(job, training_device(job), data)
-    fit_steps(job, module, data, math.ceil(WARM_UP / job.data.batch_size))
-    seconds = [fit_steps(job, module, data, steps) for _ in range(repeats)]
-    return {"steps": min(steps, data.steps_per_epoch), "seconds_per_step": seconds, "memory": peak_memory()}
 
 
 def fit_steps(job: Job, module: LitPack, data: TaskData, steps: int) -> float:

@@ -1,8 +1,9 @@
 """Where does the time of a training step go, and how near is it to what the machine can do? See ``--help``.
 
-For each pack: milliseconds a step, then a profile of further steps: kernels by total time, their number, and the time
-in which none runs. The bound of a step is the larger of two times: its products at the rate of one large product, and
-the bytes that must move at the rate of one large copy, both measured here. On a CPU operators replace kernels.
+For each pack: milliseconds a step and peak memory, then a profile of further steps: kernels by total time, their
+number, and the time in which none runs. The bound of a step is the larger of two times: its products at the rate of one
+large product, and the bytes that must move at the rate of one large copy, both measured here. On a CPU operators
+replace kernels.
 """
 
 import argparse
@@ -14,9 +15,9 @@ from statistics import median
 from typing import Any
 
 import torch
-from epoch import parse_sizes, run_in_fresh_process
+from epoch import format_memory, run_in_fresh_process
 from hydra.errors import HydraException
-from ours import fit_steps, synchronized_time, training_device
+from ours import fit_steps, peak_memory, synchronized_time, training_device
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -58,12 +59,16 @@ def main() -> None:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Time and profile the training steps of packs.")
-    parser.add_argument("--packs", default=[5], type=parse_sizes, metavar="R,R", help="replicas (default: 5)")
+    parser.add_argument("--packs", default=[5], type=sizes, metavar="R,R", help="replicas (default: 5)")
     parser.add_argument("--steps", default=20, type=int, help="timed three times, then profiled (default: 20)")
     parser.add_argument("--what", help="first column of the row (default: the model's name)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="append a row for each pack")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as for train.py: model=nanogpt ...")
     return parser
+
+
+def sizes(text: str) -> list[int]:
+    return [int(size) for size in text.split(",")]
 
 
 def measure(job: Job, steps: int) -> dict[str, Any]:
@@ -72,7 +77,7 @@ def measure(job: Job, steps: int) -> dict[str, Any]:
     module = build_module(job, device, data)
     steps = min(steps, data.steps_per_epoch)
     fit_steps(job, module, data, 8)
-    seconds = median(fit_steps(job, module, data, steps) for _ in range(3))
+    seconds, memory = median(fit_steps(job, module, data, steps) for _ in range(3)), peak_memory()
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities) as profiled:
         fit_steps(job, module, data, steps)
@@ -87,6 +92,7 @@ def measure(job: Job, steps: int) -> dict[str, Any]:
     return {
         "attention": attention.CHOSEN or "the device's",
         "ms": 1e3 * seconds,
+        "memory": memory,
         "idle_ms": idle_time(sorted((e.time_range.start, e.time_range.end) for e in events)) / 1e3 / steps,
         "kernels": sorted(([ms, number, name] for name, (ms, number) in kernels.items()), reverse=True),
         "operations": operations,
@@ -143,6 +149,7 @@ def ceilings(device: torch.device) -> tuple[float, float]:
 def describe(what: str, replicas: int, measured: dict[str, Any], percent: float) -> Iterator[str]:
     kernels = measured["kernels"]
     yield f"\n{what}, a pack of {replicas}: {measured['ms']:.2f} ms a step, {percent:.1f}% of the bound"
+    yield f"  {1e3 * replicas / measured['ms']:.2f} replica-steps a second, {format_memory(measured['memory'])}"
     yield f"  attention: {measured['attention']}; {measured['ceilings']}: {measured['device']}"
     yield f"  {measured['operations'] / 1e9:.1f} GFLOP of products, at least {measured['products_ms']:.3f} ms"
     yield f"  {measured['bytes'] / 1e9:.2f} GB that must move, at least {measured['bytes_ms']:.3f} ms"
