@@ -288,7 +288,15 @@ class Hooked:
         self, sites: Sequence[str], inputs: Inputs, batch_size: int = BATCH_SIZE
     ) -> "dict[str, ResumedRun]":
         """`resume_from` for each of several sites, after one run for all."""
-        return resume_from_each(self, sites, split_batches(self.inputs(inputs), batch_size))
+        require_sites(self.sites, sites)
+        recorded = []
+        wanted = {*sites, *(name for name in self.sites if layer_of(self.sites, name) in (None, name))}
+        with isolated(False, self.network):
+            for batch in split_batches(self.inputs(inputs), batch_size):
+                with record_outputs(self.sites, wanted) as outputs, eager():
+                    self.network.eval()(*batch.inputs)
+                recorded.append((batch, outputs))
+        return {site: ResumedRun(self, site, recorded) for site in sites}
 
 
 # Forward passes with interventions, in batches: the whole network, or the rest of it from a site on
@@ -389,11 +397,11 @@ class ResumedRun:
 
     def __init__(self, model: Hooked, site: str, recorded: Sequence[tuple[Batch, dict[str, list[Any]]]]) -> None:
         self.model, self.site = model, site
-        names = [*recorded[0][1]]
-        before = [name for name in names[: names.index(site) + 1] if name in replayable(model)] if site in names else []
-        replayed = [name for name in before if all(len(x.get(name, ())) == 1 for _, x in recorded)]
+        names, replayable = [*recorded[0][1]], layers(model.sites) or [*model.sites]
+        before = names[: names.index(site) + 1] if site in names else []
+        replayed = [x for x in before if x in replayable and all(len(ran.get(x, ())) == 1 for _, ran in recorded)]
         last = max(map(names.index, replayed), default=0)
-        self.finished = {*replayed, *(name for name in outside_layers(model) if name in names[:last])}
+        self.finished = {*replayed, *(name for name in names[:last] if layer_of(model.sites, name) is None)}
         self.batches = [batch._replace(stored={name: x[name][0] for name in replayed}) for batch, x in recorded]
 
     def __call__(
@@ -410,25 +418,3 @@ class ResumedRun:
         if answer_in is not None:
             batches = [batch._replace(inputs=(batch.inputs[0], answer_in[batch.context.rows])) for batch in batches]
         return run_batches(self.model, interventions, batches)
-
-
-def resume_from_each(model: Hooked, sites: Sequence[str], batches: Iterable[Batch]) -> dict[str, ResumedRun]:
-    """Run once, and keep the outputs with which the network can go on from each of the sites."""
-    require_sites(model.sites, sites)
-    recorded = []
-    with isolated(False, model.network):
-        for batch in batches:
-            wanted = {*replayable(model), *outside_layers(model), *sites}
-            with record_outputs(model.sites, wanted) as outputs, eager():
-                model.network.eval()(*batch.inputs)
-            recorded.append((batch, outputs))
-    return {site: ResumedRun(model, site, recorded) for site in sites}
-
-
-def replayable(model: Hooked) -> list[str]:
-    """The layers, or every site of a network without layers."""
-    return layers(model.sites) or [*model.sites]
-
-
-def outside_layers(model: Hooked) -> list[str]:
-    return [name for name in model.sites if layer_of(model.sites, name) is None]
