@@ -10,8 +10,8 @@ from pydantic import Field
 from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..digits import Array
 from ..errors import UserError
-from ..interp.counterfactuals import CounterfactualDataset
-from ..interp.families import (
+from ..interp.counterfactuals import (
+    CounterfactualDataset,
     FamilySpec,
     default_families,
     distinguishable_variables,
