@@ -8,7 +8,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -303,9 +303,10 @@ class Hooked:
 
 
 class Batch(NamedTuple):
-    """A part of the inputs, and outputs of layers that need not run, by layer."""
+    """A part of the inputs, ``rows`` of ``num_examples``, and outputs of layers that need not run, by layer."""
 
-    context: InterventionContext
+    rows: slice
+    num_examples: int
     inputs: Sequence[Tensor]
     stored: Mapping[str, Any] = MappingProxyType({})
 
@@ -316,7 +317,7 @@ def split_batches(inputs: Sequence[Tensor], batch_size: int) -> Iterator[Batch]:
     count = len(inputs[0])
     for start in range(0, count, batch_size):
         rows = slice(start, min(start + batch_size, count))
-        yield Batch(InterventionContext(rows, count), [x[rows] for x in inputs])
+        yield Batch(rows, count, [x[rows] for x in inputs])
 
 
 def run_batches(
@@ -343,11 +344,9 @@ def run_batch(model: Hooked, interventions: Sequence[Intervention], batch: Batch
         for intervention in interventions:
             site, position, m = intervention.site, intervention.position, model.answer_length
             positions = positions_in_run(model, site, x, batch.inputs)
-            prompt, own = positions.num_prompt, positions.num_own
             index = None if position is None else positions.index(position, model.task if m else None)
-            place = slice(prompt, None) if index is None else prompt + index
-            whole = 0 if positions.owned == "prompt" else m
-            at_position = replace(batch.context, position=index, num_prompt=prompt, num_own=own, num_answer=whole)
+            place = slice(positions.num_prompt, None) if index is None else positions.num_prompt + index
+            at_position = InterventionContext(batch.rows, batch.num_examples, index, positions, m)
             edited = x.clone()
             try:
                 edited[:, place] = intervention.apply(x[:, place], at_position)
@@ -416,5 +415,5 @@ class ResumedRun:
             if site != self.site and (layer_of(self.model.sites, site) or site) in self.finished:
                 raise UserError(f"site={site}: runs before {self.site}, where the network resumes")
         if answer_in is not None:
-            batches = [batch._replace(inputs=(batch.inputs[0], answer_in[batch.context.rows])) for batch in batches]
+            batches = [batch._replace(inputs=(batch.inputs[0], answer_in[batch.rows])) for batch in batches]
         return run_batches(self.model, interventions, batches)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError, bad_value, counted, require_integer, require_type
 from .erasure import as_reals, finite_matrix
+from .sites import SitePositions
 
 Position = int | str | None
 
@@ -77,24 +78,23 @@ class InterventionContext:
 
     rows: slice
     num_examples: int
-    position: int | None = None  # index among the site's own positions, None for all
-    num_prompt: int = 0  # positions of the prompt that precede the site's own
-    num_own: int = 0  # fewer than in a cache if the decoder's input is a prefix
-    num_answer: int = 0  # positions of the whole answer; 0 at a site of the prompt
+    position: int | None  # index among the site's own positions, None for all
+    positions: SitePositions  # in this run; a cache has more if the decoder's input is a prefix
+    answer_length: int  # of a whole run
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a `UserError` if none fits."""
         value = as_reals("value", value)
         if value.dim() == x.dim() + (self.position is not None):  # a cached site, of a run that may be longer
-            cached, prompt = value.shape[1], self.num_prompt
-            own = {self.num_own, max(self.num_own, self.num_answer)}
+            cached, prompt, num_own = value.shape[1], self.positions.num_prompt, self.positions.num_own
+            own = {num_own, num_own if self.positions.owned == "prompt" else max(num_own, self.answer_length)}
             one_for_all = cached == 1 and self.position is None
             if not one_for_all and cached not in (lengths := sorted(own | {prompt + length for length in own})):
                 accepted = " or ".join(map(str, lengths))
                 raise UserError(f"a value of {counted(cached, 'position')}: expected {accepted}, as this site has")
             first = 0 if one_for_all or cached in own else prompt
             if self.position is None:
-                value = value[:, first : first + self.num_own]
+                value = value[:, first : first + num_own]
             elif 0 <= first + self.position < cached:
                 value = value[:, first + self.position]
             else:
