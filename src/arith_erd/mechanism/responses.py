@@ -147,10 +147,15 @@ def steering_estimators(causal_model: CausalModel, values: dict[str, Array], enc
     return slope_estimators
 
 
+def largest_shift(bits: int) -> int:
+    """The largest number that is added to a sum, or subtracted: 64 at seven bits and more."""
+    return int(min(64, 2 ** (bits - 1)))
+
+
 def sample_shifts(sums: Array, bits: int, rng: np.random.Generator) -> Array:
-    """Shifts (N, m) of each sum (N,) for each bit: 1 to 64, up or down, within the range of sums."""
+    """Shifts (N, m) of each sum (N,) for each bit: 1 to `largest_shift`, up or down, within the range of sums."""
     total, shape = sums[:, None], (len(sums), bits + 1)
-    delta = rng.integers(1, min(64, 2 ** (bits - 1)) + 1, shape) * rng.choice([-1, 1], shape)
+    delta = rng.integers(1, largest_shift(bits) + 1, shape) * rng.choice([-1, 1], shape)
     outside = (total + delta < 0) | (total + delta > 2 ** (bits + 1) - 2)
     return np.where(outside, -delta, delta)
 

@@ -19,9 +19,10 @@ from ..interp.interchange_accuracy import finite_cache
 from ..interp.interventions import Erase
 from ..models import Transformer
 from ..models.network import sequence_accuracy
+from ..models.references import is_reference_task
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE
-from ..tasks import Task
+from ..tasks import Add, Task
 from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, as_list, select_sites
 
 Key = tuple[str, str]  # concept, method
@@ -51,8 +52,8 @@ MARK_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
     "published": ("published: 0.13%", {"color": INK, "marker": "x"}),
 }
 LINEARITY_NOTE = (
-    "a value probe of addition cannot distinguish the paper's hypotheses: the sum is linear in the operands' bits, so "
-    "a linear probe reads it without error from the bare bits too (baseline_operand_bits is 0)"
+    "a value probe of addition cannot distinguish the paper's hypotheses: the sum is linear in the operands' digits, "
+    "so a linear probe reads it without error from the bare digits too (baseline_operand_bits is 0)"
 )
 PAPER_NOTE = (
     "the paper (appendix D) reports that two INLP iterations on the value at dec.3 of addition leave an accuracy of "
@@ -171,14 +172,16 @@ class Amnesic(NetworkProbe):
         return ends.set_axis(ends.columns.map("_".join), axis=1)
 
     def notes(self) -> list[str]:
-        return [LINEARITY_NOTE, PAPER_NOTE] if self.task.name == "add" and "value" in self.concepts else []
+        if "value" not in self.concepts or not isinstance(self.task, Add):
+            return []
+        return [LINEARITY_NOTE, *[PAPER_NOTE] * is_reference_task(self.task)]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         return super().table(rows[["seed", "site", "concept", "method", *TABLE_COLUMNS]]).rename(columns=TABLE_COLUMNS)
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         networks = all(isinstance(model.network, Transformer) for model in self.models)
-        return label_erasures(rows, networks and (self.task.name, self.task.bits, self.iterations) == ("add", 7, 2))
+        return label_erasures(rows, networks and self.iterations == 2 and is_reference_task(self.task))
 
 
 def label_erasures(rows: pd.DataFrame, published: bool) -> pd.DataFrame:

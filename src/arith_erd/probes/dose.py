@@ -1,4 +1,4 @@
-"""Steer the activations by delta units of the value. Does the answer become a + b + delta?"""
+"""Steer the activations by delta units of the value. Does the answer become the value + delta?"""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..config.causal_models import CausalModelSpec, build_causal_model
-from ..errors import UserError, require_integer
+from ..errors import bad_value, require_integer
 from ..interp.erasure import MIN_RELATIVE_DEVIATION, Whitened, leace, whiten
 from ..interp.hooked import Hooked
 from ..interp.interchange_accuracy import finite_cache
@@ -25,23 +25,23 @@ DELTAS = (1, 2, 4, 8, 16, 32, 64)
 METHOD_TITLES = {
     "slope": "Least-squares slope",
     "leace": "LEACE direction",
-    "centroids": "Class centroids: from the mean of one sum to that of another",
+    "centroids": "Class centroids: from the mean of one value to that of another",
 }
 CONTROL_LABELS = {"no_intervention": "no intervention", "random": "random steps of the same length"}
 
 
 class Dose(NetworkProbe):
-    """Steer all positions of a site along the value, and read the whole answer.
+    """Steer all positions of a site along the value, the answer as a number, and read the whole answer.
 
     In ``3 + 5`` at three bits, steering by 1 should give the answer ``1001``, 9. A network that stores one number
     follows every delta. A network that stores carries cannot follow, because a linear step triggers no carry.
 
     Directions are fitted on at most 4,096 examples: ``slope`` is ``Cov(x, S) / Var(S)``; ``leace`` is the same
     direction, with a step that changes a linear reading by delta; ``centroids`` is the step between the mean
-    activations of both sums. The prefix consists of the tokens of a + b + delta: greedy decoding gives that number if
-    and only if each of its tokens is the likeliest after those before it.
+    activations of both values. The prefix consists of the tokens of value + delta: greedy decoding gives that number
+    if and only if each of its tokens is the likeliest after those before it.
 
-    A row has the share of ``n`` answers that are a + b + delta: ``followed`` after the step, ``no_intervention``
+    A row has the share of ``n`` answers that become value + delta: ``followed`` after the step, ``no_intervention``
     without it, and ``random`` after steps of the same length in five random directions.
     """
 
@@ -65,8 +65,8 @@ class Dose(NetworkProbe):
     def __post_init__(self) -> None:
         self.hypothesis = build_causal_model(self.task, self.causal_model, "probe.causal_model")
         if not self.hypothesis.answer_variable:
-            problem = f"task={self.task.name}: has no variable that is the answer as a number"
-            raise UserError(f"{problem}; expected a task with one, such as add or mul")
+            accepted = f"a causal model of {self.task.name} with a variable that is the answer as a number"
+            raise bad_value("probe.causal_model", self.causal_model, accepted)
         self.sites, self.methods = select_sites(self.models, self.site), as_list(self.method)
         largest = int(self.hypothesis.examples.answer.max())
         self.deltas = as_list([n for n in DELTAS if n <= largest] if self.delta is None else self.delta)

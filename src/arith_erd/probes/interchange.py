@@ -130,8 +130,8 @@ class VariablePatching(NetworkProbe):
 
     def notes(self) -> list[str]:
         limit = "patching a whole activation cannot distinguish a variable from others that give it together"
-        missing = [f"no family for {name}: {why}" for name, why in self.missing.items()]
-        return [*missing, f"{limit}; probe=subspaces and dose can"]
+        can = "probe=subspaces and dose" if self.hypothesis.answer_variable else "probe=subspaces"
+        return [*(f"no family for {name}: {why}" for name, why in self.missing.items()), f"{limit}; {can} can"]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         decoder = rows[rows["site"].str.startswith("dec.")]

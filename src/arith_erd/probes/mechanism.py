@@ -13,7 +13,7 @@ from ..interp.algorithms import require_binary
 from ..interp.hooked import Hooked
 from ..interp.sites import require_sites
 from ..mechanism.profile import UNCALIBRATED, ResponseProfile, make_profile
-from ..mechanism.responses import USER_MODEL
+from ..mechanism.responses import USER_MODEL, largest_shift
 from ..mechanism.signature import MeasuredSignature, expected_signatures, measure_signature
 from ..mechanism.verdict import Classification, classify, is_calibrated
 from ..plots.curves import EpochCurves
@@ -27,7 +27,7 @@ PANEL_TITLES = {
     "remainder": "Random prefixes:\nremainder is right",
     "local_remainder_over_graded_carry": "Where rules differ:\nlocal_remainder is right",
     "carry": "Carry inverted:\nanswers that follow",
-    "value": "Sum shifted by 1 .. 64:\nanswers that follow",
+    "value": "Sum shifted by 1 .. {shift}:\nanswers that follow",
     USER_MODEL: "Random prefixes:\nyour model is right",
 }
 CURVE_NAMES = {"": "right", "carry": "follow an inverted carry", "value": "follow a shifted sum"}
@@ -74,6 +74,7 @@ class Mechanism(NetworkProbe):
         if not isinstance(task, Add | Mul):
             raise UserError(f"probe=mechanism: received task={task.name}; expected a run of add or mul")
         require_binary(task)
+        task.require_enumerable("probe=mechanism")
         for model in self.models:
             require_sites(model.sites, ["dec.embed", "dec.1"], "probe=mechanism: site")
         self.user_model = build_prefix_model(task, self.causal_model, "probe.causal_model")
@@ -129,4 +130,5 @@ class Mechanism(NetworkProbe):
         cells = pd.MultiIndex.from_product([table["network"].unique(), map(str, bits), table["component"].unique()])
         means = table.groupby(["network", "position", "component"])["value"].mean().reindex(cells)
         table = means.rename_axis(["network", "position", "component"]).reset_index()
-        return table.assign(question=table["component"].map(PANEL_TITLES))
+        titles = {name: title.format(shift=largest_shift(self.task.bits)) for name, title in PANEL_TITLES.items()}
+        return table.assign(question=table["component"].map(titles))

@@ -106,9 +106,11 @@ class Subspaces(NetworkProbe):
                     yield scores | {"site": site, "position": position, "variable": variable}
 
     def notes(self) -> list[str]:
+        digit, value = self.task.digit_noun.removesuffix("s"), self.hypothesis.answer_variable
+        also = f"a layer that holds just {digit} t also scores high for the {value} at rank 1; " if value else ""
         return [
-            "only linear subspaces are searched; a layer that holds just bit t also scores high for the sum at rank 1; "
-            "if span is no larger than rank, every variable does, since the subspace is the whole space",
+            f"only linear subspaces are searched; {also}if span is no larger than rank, every variable scores high, "
+            "since the subspace is the whole space",
             "angles, in degrees: to the weights of a least-squares probe (LS) and to the directions that LEACE erases",
         ]
 

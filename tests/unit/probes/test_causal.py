@@ -21,7 +21,7 @@ from arith_erd.probes.logit_lens import LogitLens
 from arith_erd.probes.mechanism import Mechanism
 from arith_erd.probes.patching import Patching
 from arith_erd.probes.subspaces import Subspaces
-from arith_erd.tasks import Add, ModAdd, Mul, RandomOutput, Task
+from arith_erd.tasks import Add, ModAdd, Mul, RandomOutput, Sub, Task
 from tests.unit.interp.toys import InDirections, OneNumber
 from tests.unit.probes.small import measured, untrained
 
@@ -52,6 +52,40 @@ def own_model(task: Task) -> CausalModel:
 
 
 OWN = partial(VariablePatching, causal_model=own_model)
+
+
+def only_bits(task: Task) -> CausalModel:
+    return CausalModel(task, {"answer": lambda a, b: a + b})
+
+
+def difference(task: Task) -> CausalModel:
+    return CausalModel(task, {"difference": lambda a, b: abs(a - b)})
+
+
+def test_dose_asks_any_task_whose_causal_model_has_the_answer_as_a_variable() -> None:
+    probe = Dose([untrained(Sub(3))], "dec.1", delta=1, num_examples=8, causal_model=difference)
+    rows = measured(probe)
+    assert (rows["n"] == 8).all()
+    assert "sum" not in " ".join(ax.get_title(loc="left") for ax in probe.figure(rows).axes)
+
+
+@pytest.mark.parametrize(
+    ("task", "words", "others"),
+    [
+        (Add(3), ("bit t also scores high for the sum", "dose can", "linear in the operands' digits"), ("0.13%",)),
+        (Add(), ("an accuracy of 0.13%",), ()),
+        (Add(1, base=10), ("digit t also scores",), ("bits", "0.13%")),
+        (Mul(3), ("for the product", "dose can"), ("sum", "addition")),
+        (Sub(3), ("probe=subspaces can",), ("sum", "dose", "addition", "bit t")),
+    ],
+    ids=lambda x: repr(x) if isinstance(x, Task) else "",
+)
+def test_notes_say_what_holds_for_the_task(task: Task, words: tuple[str, ...], others: tuple[str, ...]) -> None:
+    models = [untrained(task)]
+    probes = Amnesic(models, "dec.1"), VariablePatching(models, num_examples=2), Subspaces(models, "dec.1")
+    notes = " ".join(note for probe in probes for note in probe.notes()).replace("baseline_operand_bits", "")
+    assert [word for word in words if word not in notes] == []
+    assert [word for word in others if word in notes] == []
 
 
 def test_variable_without_pairs_of_its_own_is_named() -> None:
@@ -193,7 +227,9 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
         (Subspaces, ADD, {"site": "dec.1", "position": 4}, r"probe\.position=4: expected an integer from 0 to 3"),
         (Subspaces, ADD, {"site": "enc.1", "position": 1}, r"probe\.position=1: expected all at enc\.1"),
         (Subspaces, RANDOM, {"position": "all"}, r"probe\.position=all: task=random_output has no value"),
-        (Dose, RANDOM, {}, r"task=random_output: has no variable that is the answer as a number"),
+        (Dose, Sub(3), {}, r"^probe\.causal_model=null: expected a causal model of sub with .* the answer as a number"),
+        (Dose, ADD, {"causal_model": only_bits}, r"^probe\.causal_model=.*: expected .* the answer as a number"),
+        (Mechanism, Add(12), {}, "^task=add: 16,777,216 examples; probe=mechanism needs"),
         (Dose, ADD, {"delta": 15}, r"probe\.delta=15: expected an integer from 1 to 14"),
     ],
 )

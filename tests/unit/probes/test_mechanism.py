@@ -2,10 +2,12 @@
 
 import json
 
+import pandas as pd
 import pytest
 
 from arith_erd.catalog.loading import load_references
 from arith_erd.mechanism.profile import NO_VERDICT, UNCALIBRATED, BitResponse, NetworkProfile, ResponseProfile
+from arith_erd.mechanism.responses import largest_shift
 from arith_erd.models import NanoGPT
 from arith_erd.probes.mechanism import CURVE_NAMES, Mechanism
 from arith_erd.tasks import Add, Mul
@@ -42,6 +44,13 @@ def test_profile_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
     assert table["nearest (fits up to 1)"].tolist() == ["none is known"]
     assert NO_VERDICT in probe.summary()[0]
     assert UNCALIBRATED in probe.notes()
+
+
+def test_panels_say_how_far_the_sum_is_shifted() -> None:
+    """By at most half of the operands' range, and by 64."""
+    assert [largest_shift(bits) for bits in (3, 7, 8)] == [4, 64, 64]
+    probe = Mechanism([untrained(Add(3), NanoGPT)], num_examples=64, num_steered=64)
+    assert "Sum shifted by 1 .. 4:\nanswers that follow" in set(probe.shown(pd.DataFrame(probe.rows()))["question"])
 
 
 FOLLOWS = ({"carry": carry, "value": False} for carry in (None, True, True))
