@@ -205,9 +205,7 @@ def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task 
     task = Add() if task is None else task
     require_type("task", task, Task)
     if not is_reference_task(task):
-        orders = (task.prompt_order, task.completion_order)
-        given = f"task={task.name}, task.bits={task.bits}, prompt_order={orders[0]}, completion_order={orders[1]}"
-        raise UserError(f"handcoded={name}: received {given}; expected task=add, task.bits=7 and reverse order")
+        raise UserError(f"handcoded={name}: received {task!r}; expected task=add with its default options")
     networks = {seed: reference(name, seed).network for seed in parse_seeds(seeds)}
     origin = Provenance(make_network=partial(Transformer, task.prompt_length, task.width))  # of the default size
     return [

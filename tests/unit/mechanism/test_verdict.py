@@ -140,5 +140,6 @@ def test_verdict_is_calibrated_only_where_references_exist() -> None:
         (Transformer(*sizes, num_layers=1), TASK),
         (Transformer(11, 6), Add(5)),
         (NanoGPT(*sizes), TASK),
+        (Transformer(14, 8), Add(interleaved=True)),
     ):
         assert not is_calibrated(network, task)

@@ -46,5 +46,4 @@ def describe_references() -> dict[str, str]:
 
 def is_reference_task(task: Task) -> bool:
     """Whether the references perform this task: seven-bit addition, least significant bit first."""
-    orders = {task.prompt_order, task.completion_order}
-    return isinstance(task, Add) and (task.bits, task.base, task.num_operands) == (7, 2, 2) and orders == {"reverse"}
+    return task.same_as(Add())
