@@ -2,7 +2,8 @@
 
 import math
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -182,61 +183,51 @@ def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
     figures = [_read_figure(figure, path, trust) for figure in figures]
     claims = [_read_claim(entry, path, trust) for entry in entries]
     paper = _checked(Paper, {**raw, "path": path, "figures": figures, "sections": places, "claims": claims}, path.name)
-    _check_names(paper)
+    for claim_id, count in Counter(claim.id for claim in claims).items():
+        if count > 1:
+            raise UserError(f"{path.name}: two claims have the id {claim_id}")
+    for key, name, known, accepted in _references(paper):
+        if name not in known:
+            raise unknown_name(key, name, known, accepted)
     return paper
 
 
-def _check_names(paper: Paper) -> None:
-    """Refuse names that nothing has: of claims, commands, figures and probes, and the options of runs."""
+def _references(paper: Paper) -> Iterator[tuple[str, object, Collection[str], str]]:
+    """Every name that refers to something: its key, the name, the names that exist, and what is accepted in words."""
     ids = [claim.id for claim in paper.claims]
-    commands = paper.commands, f"a name under commands: {', '.join(paper.commands) or 'none'}"
-    known_names = {
-        "same_as": ([claim.id for claim in paper.claims if claim.counted], "a claim that is counted itself"),
-        "make": commands,
-        "figure": ([figure.name for figure in paper.figures], "a name under figures"),
-    }
+    counted_ids, figures = [claim.id for claim in paper.claims if claim.counted], [spec.name for spec in paper.figures]
+    accepted_commands = f"a name under commands: {', '.join(paper.commands) or 'none'}"
     for claim in paper.claims:
         where, measure = f"{paper.file}: claim {claim.id}: ", claim.measure
-        if ids.count(claim.id) > 1:
-            raise UserError(f"{paper.file}: two claims have the id {claim.id}")
-        for key, (known, accepted) in known_names.items():
-            if name := getattr(claim, key):
-                _require_known(where + key, name, known, accepted)
+        yield f"{where}same_as", claim.same_as, ["", *counted_ids], "a claim that is counted itself"
+        yield f"{where}make", claim.make, ["", *paper.commands], accepted_commands
+        yield f"{where}figure", claim.figure, ["", *figures], "a name under figures"
         for key in ("runs", "minus", "over", "more_than"):
-            _check_runs(f"{where}measure.{key}", getattr(measure, key) or {}, paper)
+            yield from _option_references(f"{where}measure.{key}", getattr(measure, key) or {}, paper)
         if isinstance(measure, ProbeColumn):
-            _require_option(f"{where}measure.probe", measure.probe.removesuffix("-epochs"), "probe", paper)
+            yield f"{where}measure.probe", measure.probe.removesuffix("-epochs"), *_accepted_names("probe", paper)
     for figure in paper.figures:
         where = f"{paper.file}: figures.{figure.name}."
-        for command in figure.make:
-            _require_known(f"{where}make", command, *commands)
+        yield from ((f"{where}make", command, paper.commands, accepted_commands) for command in figure.make)
         for task, line in product(figure.curves.epochs, figure.curves.lines) if figure.curves else ():
-            _check_runs(f"{where}curves.lines.runs", {"task": task, **line.runs}, paper)
-            if line.claim:
-                _require_known(f"{where}curves.lines.claim", line.claim.format(task=task), ids, "the id of a claim")
+            yield from _option_references(f"{where}curves.lines.runs", {"task": task, **line.runs}, paper)
+            yield f"{where}curves.lines.claim", line.claim.format(task=task), ["", *ids], "the id of a claim"
 
 
-def _check_runs(key: str, runs: RunOptions, paper: Paper) -> None:
+def _option_references(key: str, runs: RunOptions, paper: Paper) -> Iterator[tuple[str, object, Collection[str], str]]:
     for option, value in runs.items():
-        _require_known(key, option, (*NAMED_GROUPS, *ORDER_KEYS, "min_epochs"))
+        yield key, option, (*NAMED_GROUPS, *ORDER_KEYS, "min_epochs"), ""
         if option == "min_epochs":
             require_integer(f"{key}.{option}", value, 0)
-        elif option in ORDER_KEYS:
-            _require_known(f"{key}.{option}", value, ORDERS)
         else:
-            _require_option(f"{key}.{option}", value, option, paper)
+            yield f"{key}.{option}", value, *((ORDERS, "") if option in ORDER_KEYS else _accepted_names(option, paper))
 
 
-def _require_option(key: str, name: object, group: str, paper: Paper) -> None:
-    """Refuse a name that neither ``conf/`` nor ``setup`` has; if ``setup`` lists a group, only its names count."""
+def _accepted_names(group: str, paper: Paper) -> tuple[list[str], str]:
+    """The names that ``setup`` lists, since only their runs count, or else those of ``conf/``; and what is accepted."""
     options, listed = sorted(path.stem for path in (bundled.CONF / group).glob("*.yaml")), [*paper.setup.get(group, {})]
-    known = listed if listed and group != "probe" else options + listed
-    _require_known(key, name, known, f"{', '.join(known)}, or a name under setup.{group}")
-
-
-def _require_known(key: str, name: object, known: Collection[str], accepted: str = "") -> None:
-    if name not in known:
-        raise unknown_name(key, name, known, accepted)
+    names = listed if listed and group != "probe" else options + listed
+    return names, f"{', '.join(names)}, or a name under setup.{group}"
 
 
 def _read_figure(figure: Mapping[str, Any], path: Path, trust: bool) -> PaperFigure:
