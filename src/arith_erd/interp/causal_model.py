@@ -102,13 +102,12 @@ class CausalModel:
         table = table.astype(np.int64)
         fixed_values = {name: np.asarray(value) for name, value in (fixed or {}).items()}
         self.require_variables(fixed_values)
-        width, base = max(self.task.bits, self.task.width), self.task.base
+        count, width, base = len(table), max(self.task.bits, self.task.width), self.task.base
+        shapes: dict[str, tuple[tuple[int, ...], ...]] = dict.fromkeys(self.roots, ((count, width),))
+        shapes |= dict.fromkeys(self.task.operand_names, ((count,),))
         for name, value in fixed_values.items():
-            shapes: list[tuple[int, ...]] = [] if name in self.roots else [(len(table),)]
-            if name not in self.task.operand_names:
-                shapes.append((len(table), width if name in self.roots else self.task.width))
-            if value.shape not in shapes:
-                accepted = f"expected {' or '.join(map(str, shapes))}"
+            if value.shape not in (wanted := shapes.get(name, ((count,), (count, self.task.width)))):
+                accepted = f"expected {' or '.join(map(str, wanted))}"
                 raise UserError(f"variable {name}: set to values of shape {value.shape}; {accepted}")
             if value.dtype.kind not in "iub":
                 raise UserError(f"variable {name}: set to values of type {value.dtype}; expected integers")
