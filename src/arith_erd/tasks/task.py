@@ -62,7 +62,8 @@ class Examples:
         """The examples of one or several rows, or of a mask."""
         names = ("operands", "answer", "prompt", "completion", "length")
         chosen: Any = [rows] if isinstance(rows, int | np.integer) else rows
-        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
+        taken: Any = {name: np.ascontiguousarray(getattr(self, name)[chosen]) for name in names}  # for torch: no [::-1]
+        return replace(self, **taken)
 
     def sample(self, count: int | None, seed: int | np.random.Generator) -> "Examples":
         """Draw ``count`` of them in random order; all, in their own order, if it is None or there are no more."""

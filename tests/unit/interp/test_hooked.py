@@ -138,8 +138,9 @@ def test_a_prefix_as_long_as_the_prompt_is_no_prompt(kind) -> None:
         assert equal(model.run((prompt, answer_in[:, :t]), steer)[:, 1], model.run(task.examples(), steer)[:, 1])
 
 
-def test_interventions_compose_in_order_and_batches_do_not_matter() -> None:
+def test_interventions_compose_in_order_and_batches_and_order_of_examples_do_not_matter() -> None:
     model = hooked("transformer")
+    assert equal(model.run(CLEAN[::-1]), model.run(CLEAN).flip(0))
     x, v = torch.randn(2, 64, 16)
     both: list[Intervention] = [Replace("dec.2", 1, x), Steer("dec.2", 1, v)]
     assert equal(model.run(CLEAN, both), model.run(CLEAN, [Replace("dec.2", 1, x + v)]))
