@@ -27,24 +27,19 @@ from arith_erd.probes.patching import Patching
 from arith_erd.probes.run_probe import probe
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add, Task
-from tests.unit.interp.toys import InDirections
 from tests.unit.tasks.test_tasks import Square
 
 TASK = Add(3)
 ONES = torch.ones(8)
 SIZE = {"prompt_length": 7, "answer_length": 4, "d_model": 16, "num_heads": 2, "num_layers": 3}
-KINDS = {
-    "transformer": lambda: Transformer(**SIZE),
-    "no_encoder": lambda: Transformer(**SIZE, encoder=False),
-    "nanogpt": lambda: NanoGPT(**SIZE),
-}
+KINDS = {"transformer": Transformer, "no_encoder": partial(Transformer, encoder=False), "nanogpt": NanoGPT}
 CLEAN, OTHER = TASK.examples(), TASK.examples(*TASK.examples().operands[::-1].T)
 ZEROS = torch.zeros(16)
 
 
-def hooked(kind: str) -> Hooked:
+def hooked(kind: str, task: Task = TASK, sizes: dict[str, int] = SIZE) -> Hooked:
     torch.manual_seed(0)
-    return Hooked(KINDS[kind](), task=TASK)
+    return Hooked(KINDS[kind](**sizes), task=task)
 
 
 def equal(a: Tensor, b: Tensor) -> bool:
@@ -117,25 +112,24 @@ def test_positions_by_name_and_number_and_in_the_prompt_of_a_decoder_only_networ
             model.run(CLEAN, [Replace("dec.1", position, ZEROS)])
 
 
-def test_a_position_of_a_truncated_run_is_the_same_position() -> None:
-    for kind in KINDS:
-        model = hooked(kind)
-        prompt, answer_in = model.inputs(CLEAN)
-        _, other = model.run_with_cache(OTHER, ["dec.2"])
-        patch = [Interchange("dec.2", 1).with_source(other)]
-        assert equal(model.run((prompt, answer_in[:, :2]), patch)[:, 1], model.run(CLEAN, patch)[:, 1])
-    with pytest.raises(UserError, match=r"^site=slots: has 3 positions in a run of 2 of the 4 answer tokens; expected"):
-        positions_in_run(model, "slots", torch.zeros(64, 3, 8), (prompt, answer_in[:, :2]))
-
-
-@pytest.mark.parametrize("kind", [Transformer, NanoGPT])
-def test_a_prefix_as_long_as_the_prompt_is_no_prompt(kind) -> None:
-    task = Square(3)
-    model = Hooked(kind(3, 6, d_model=8, num_heads=2, num_layers=1), task=task)
+@pytest.mark.parametrize("kind", [*KINDS, "transformer of squares", "nanogpt of squares"])
+def test_a_position_of_a_truncated_run_is_the_same_position(kind: str) -> None:
+    """Of squares a prefix of the answer may be as long as the prompt, 3 of 6 tokens."""
+    task = Square(3) if kind.endswith("squares") else TASK
+    sizes = SIZE | {"prompt_length": task.prompt_length, "answer_length": task.answer_length}
+    model = hooked(kind.partition(" ")[0], task, sizes)
     prompt, answer_in = model.inputs(task.examples())
-    steer = Steer("dec.1", "r1", torch.ones(8))
-    for t in (2, 3, 4):
-        assert equal(model.run((prompt, answer_in[:, :t]), steer)[:, 1], model.run(task.examples(), steer)[:, 1])
+    _, other = model.run_with_cache(task.examples()[::-1], ["dec.2"])
+    patch = [Interchange("dec.2", "r1").with_source(other)]
+    whole = model.run(task.examples(), patch)
+    for t in range(2, task.answer_length):
+        assert equal(model.run((prompt, answer_in[:, :t]), patch)[:, 1], whole[:, 1])
+
+
+def test_a_site_that_may_own_other_positions_in_a_truncated_run_is_refused() -> None:
+    prompt, answer_in = hooked("nanogpt").inputs(CLEAN)
+    with pytest.raises(UserError, match=r"^site=slots: has 3 positions in a run of 2 of the 4 answer tokens; expected"):
+        positions_in_run(hooked("nanogpt"), "slots", torch.zeros(64, 3, 8), (prompt, answer_in[:, :2]))
 
 
 def test_interventions_compose_in_order_and_batches_and_order_of_examples_do_not_matter() -> None:
@@ -436,15 +430,6 @@ def test_every_run_is_in_evaluation_mode() -> None:
         assert not model.network.training
 
 
-def test_predictions_and_accuracy() -> None:
-    network = InDirections(TASK)
-    network.values["carry"][8 * 3 + 5, 1] = 0  # of 3 + 5: its answer is 10
-    model = Hooked(network, task=TASK)
-    assert model.predict([3, 3, 7], [5, 4, 7]).tolist() == [10, 7, 14]
-    assert model.accuracy() == 1 - 1 / 64
-    assert model.accuracy(TASK.examples([3, 3], [4, 5])) == 0.5
-
-
 class ByHeart(nn.Module):
     """Knows the answers to some examples, and writes a 1 on their padding, as networks learn to."""
 
@@ -481,7 +466,7 @@ def test_a_value_of_two_dimensions_at_several_positions_is_refused(rows: int) ->
 
 def test_held_out_examples_are_those_of_the_split() -> None:
     split = RandomSplit(fraction=0.25, seed=3)
-    model = Hooked(KINDS["nanogpt"](), task=TASK, provenance=Provenance(split))
+    model = Hooked(hooked("nanogpt").network, task=TASK, provenance=Provenance(split))
     held_out = model.held_out()
     assert (held_out.operands == CLEAN.operands[split(CLEAN)]).all()
     assert len(held_out) == 16
@@ -489,7 +474,7 @@ def test_held_out_examples_are_those_of_the_split() -> None:
         hooked("nanogpt").held_out()
     drawn = Provenance(job=compose("train", ["task.bits=12", "data.examples=64"]))
     with pytest.raises(UserError, match=r"^NanoGPT: examples of its run are drawn"):
-        Hooked(KINDS["nanogpt"](), task=TASK, provenance=drawn).held_out()
+        Hooked(hooked("nanogpt").network, task=TASK, provenance=drawn).held_out()
 
 
 class Pair(NamedTuple):
