@@ -1,5 +1,7 @@
 """Causal models evaluate their graph, predict interchanges, and refuse what is no model of the task."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -18,6 +20,7 @@ from arith_erd.interp.counterfactuals import (
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 
 ADD, MUL = CausalModel(Add(4)), CausalModel(Mul(3))
+SAMPLE = partial(CounterfactualDataset.sample, ADD)
 TASKS = [Add(4), Add(2, base=10), Add3(2), Mul(3), Mul(1, base=10), ModAdd(3, modulus=5), Sub(3), RandomOutput(3)]
 
 
@@ -44,13 +47,6 @@ def test_variables_of_3_plus_5_and_what_its_carries_predict_with_those_of_1_plus
     expected |= {"propagate": [0, 0, 1, 1], "carry": [0, 1, 1, 1], "sum": 8, "sum_mod": [0, 0, 0, 8]}
     assert values | expected == values
     assert model.interchange_by_digit([[3, 5]], [[1, 4]], "carry")[0].tolist() == [0, 1, 1, 0]
-
-
-def test_carries_agree_with_the_task() -> None:
-    for task in (Add(4), Add(2, base=10), Add3(2)):
-        examples = task.examples()
-        carries = CausalModel(task).values(examples)["carry"]
-        assert (carries[:, 1 : task.bits + 1] == task.carries(*examples.operands.T)).all()
 
 
 def total(a, b):
@@ -99,20 +95,22 @@ def test_output_is_the_answer_itself_before_a_number_with_its_lower_digits() -> 
     assert CausalModel(Add(3), {"sum": total, "carry": lambda a, b: (a + b) ^ a ^ b}).output == "sum"
 
 
-def test_unknown_names_are_refused() -> None:
-    with pytest.raises(UserError, match=r"^variable=carries: expected some of a_bit, b_bit, xor"):
-        ADD.interchange([[1, 2]], [[3, 4]], "carries")
-    with pytest.raises(UserError, match=r"output=total: expected one of sum"):
-        CausalModel(Add(3), {"sum": total}, output="total")
-    with pytest.raises(UserError, match=r"^variable carry: set to values of shape \(\); expected \(1,\) or \(1, 4\)"):
-        CausalModel(Add(3)).values([[1, 2]], {"carry": 0})
-    with pytest.raises(UserError, match=r"^variable a: set to values of shape \(1, 4\); expected \(1,\)$"):
-        ADD.values([[1, 2]], {"a": [[1, 1, 0, 0]]})
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (
+            lambda: ADD.interchange([[1, 2]], [[3, 4]], "carries"),
+            "^variable=carries: expected some of a_bit, b_bit, xor",
+        ),
+        (lambda: CausalModel(Add(3), {"sum": total}, output="total"), "output=total: expected one of sum"),
+        (
+            lambda: ADD.values([[1, 2]], {"carry": 0}),
+            r"^variable carry: set to values of shape \(\); expected \(1,\) or \(1",
+        ),
+        (
+            lambda: ADD.values([[1, 2]], {"a": [[1, 1, 0, 0]]}),
+            r"^variable a: set to .* shape \(1, 4\); expected \(1,\)$",
+        ),
         (lambda: ADD.values([[-1, 0]]), "^a=-1: expected an integer from 0 to 15$"),
         (lambda: ADD.values([[0, 1]], {"b": [16]}), "^b=16: expected an integer from 0 to 15$"),
         (
@@ -131,9 +129,15 @@ def test_unknown_names_are_refused() -> None:
         ),
         (lambda: ADD.interchange([[3, 5]], [[1, 4]], "carry", digit=-1), "^digit=-1: expected an integer from 0 to 4$"),
         (lambda: ADD.interchange([[3, 5]], [[1, 4]], "sum", digit=99), "^digit=99: expected an integer from 0 to 4$"),
+        (lambda: SAMPLE(vary="carry", keep="xor", digit=0), "^vary=carry keep=xor: no pair of operands .* at digit 0"),
+        (lambda: SAMPLE(vary="sum", keep=["xor", "carry"]), "^vary=sum keep=xor,carry: no pair of operands"),
+        (lambda: SAMPLE(vary="carry", pool=[]), "no pair of operands has"),
+        (lambda: SAMPLE(pool=[1, 600]), r"^pool=1 \.\. 600: expected rows from 0 to 255"),
+        (lambda: SAMPLE().split((0.8,)), r"^shares=\(0\.8,\): expected shares above 0 that add up to 1"),
+        (lambda: SAMPLE(n=300).split((0.98, 0.02)), r"^a share of 0\.02 leaves 6 of 300 pairs and 0 examples, too few"),
     ],
 )
-def test_values_that_no_variable_has_are_refused(call, message: str) -> None:
+def test_what_does_not_fit_a_causal_model_or_its_pairs_is_one_line(call, message: str) -> None:
     with pytest.raises(UserError, match=message):
         call()
 
@@ -191,13 +195,6 @@ def test_sources_are_uniform_over_the_family() -> None:
     assert abs(found / 2500 - 1).max() < 0.1
 
 
-def test_impossible_families_are_refused_with_what_was_asked() -> None:
-    with pytest.raises(UserError, match=r"^vary=carry keep=xor: no pair of operands .* at digit 0"):
-        CounterfactualDataset.sample(ADD, "carry", "xor", 50, digit=0)  # no carry enters bit 0
-    with pytest.raises(UserError, match=r"^vary=sum keep=xor,carry: no pair of operands"):
-        CounterfactualDataset.sample(ADD, "sum", ["xor", "carry"])
-
-
 def test_rare_sources_are_found() -> None:
     adder = CausalModel(Add(7), {"zero": lambda a, b: a + b == 0, "answer": total})
     for seed in range(3):
@@ -215,10 +212,6 @@ def test_parts_of_a_dataset_share_no_operand_and_belong_to_its_family() -> None:
     assert not operands_of(train) & operands_of(test) | operands_of(train) & operands_of(last)
     assert not operands_of(test) & operands_of(last)
     assert (ADD.table["xor"][test.base][:, 2] == ADD.table["xor"][test.source][:, 2]).all()
-    with pytest.raises(UserError, match=r"^shares=\(0\.8,\): expected shares above 0 that add up to 1"):
-        data.split((0.8,))
-    with pytest.raises(UserError, match=r"^a share of 0\.02 leaves 6 of 300 pairs and 0 examples, too few"):
-        data.split((0.98, 0.02))
     pools = split_operands(Add(4), (0.5, 0.25, 0.25), np.random.default_rng(0))
     assert [len(pool) for pool in pools] == [64, 16, 16]
 
@@ -229,7 +222,3 @@ def test_pool_in_any_order_keeps_the_family_and_holds_rows_of_the_table() -> Non
     data = CounterfactualDataset.sample(adder, vary="carry", keep=["xor"], n=50, pool=pool)
     assert (adder.table["xor"][data.base] == adder.table["xor"][data.source]).all()
     assert np.isin([data.base, data.source], pool).all()
-    with pytest.raises(UserError, match=r"^pool=1 \.\. 600: expected rows from 0 to 63"):
-        CounterfactualDataset.sample(adder, pool=[1, 600])
-    with pytest.raises(UserError, match=r"no pair of operands has"):
-        CounterfactualDataset.sample(adder, vary="carry", pool=[])
