@@ -50,9 +50,9 @@ def answers_after_prefixes(model: Hooked, examples: Examples) -> list[Digits]:
         accepted = f"at most {MAX_PREFIXES:,}, or num_completions=2, which takes some of them"
         raise UserError(f"task={task.name}: has {count:,} prefixes of its answers; expected {accepted}")
     before = max(0, width - LEVELS)  # digits before each tree
-    lengths, ancestors = _tree(base, before, width)
+    lengths, last, ancestors = _tree(base, before, width)
     with isolated(False, network):
-        digits = np.concatenate([*_run(model, examples, before, lengths, ancestors)])  # (N, base^before, K)
+        digits = np.concatenate([*_run(model, examples, before, lengths, last, ancestors)])  # (N, base^before, K)
     answers = [digits[:, : base**t, t] for t in range(before)]
     for t in range(before, width):
         of_level = digits[:, :, lengths == t]  # (N, first digits, further digits)
@@ -81,34 +81,27 @@ def _require_digits_only(task: Task) -> None:
         raise UserError(f"task={task.name}: expected answers of one length, with a token for each digit")
 
 
-def _tree(base: int, before: int, width: int) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """The length (K,) of each node's prefix, and whether node j is i or an ancestor of it, (K, K)."""
-    levels = range(width - before)
-    start = before + np.cumsum([0, *(base**level for level in levels)])
-    ancestors = np.zeros((start[-1], start[-1]), dtype=bool)
-    ancestors[:before, :before] = np.tri(before, dtype=bool)
-    ancestors[before:, :before] = True
-    for level in levels:
-        numbers = np.arange(base**level)
-        for above in range(level + 1):
-            ancestors[start[level] + numbers, start[above] + numbers % base**above] = True
-    counts = [*[1] * before, *(base**level for level in levels)]
-    return np.repeat(np.arange(width), counts), ancestors
+def _tree(base: int, before: int, width: int) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+    """The length (K,) of each node's prefix and its last digit, and whether node j is i or an ancestor of it, (K, K).
+
+    The first ``before`` digits are the same at all nodes, so their own last digits are 0 here.
+    """
+    levels = [np.arange(base ** max(0, t - before)) for t in range(width)]  # numbers that the further digits spell
+    lengths, numbers = np.repeat(np.arange(width), [*map(len, levels)]), np.concatenate(levels)
+    further = np.maximum(lengths - before, 0)
+    ancestors = (lengths <= lengths[:, None]) & (numbers[:, None] % base**further == numbers)
+    return lengths, numbers // base ** np.maximum(further - 1, 0), ancestors
 
 
 def _run(
-    model: Hooked, examples: Examples, before: int, lengths: Array, ancestors: npt.NDArray[np.bool_]
+    model: Hooked, examples: Examples, before: int, lengths: Array, last: Array, ancestors: npt.NDArray[np.bool_]
 ) -> Iterator[Digits]:
     """The digits (B, base^before, K) of a batch of examples at each node of their trees."""
     network, base, device = model.network.eval(), model.task.base, model.device
     paths = base**before
-    first = to_digits(np.arange(paths), before, base) + ZERO  # (paths, before)
-    further = [
-        np.arange(n) // (n // base) + ZERO for n in (base**level for level in range(1, max(lengths) - before + 1))
-    ]
-    start = np.full((paths, 1), START)
-    in_tree = np.tile(np.concatenate([np.empty(0, dtype=np.int64), *further]), (paths, 1))
-    tokens = torch.as_tensor(np.hstack([start, first, in_tree]), device=device)  # (paths, K)
+    tokens = torch.as_tensor(np.tile(last + ZERO, (paths, 1)), device=device)  # (paths, K)
+    tokens[:, 0] = START
+    tokens[:, 1 : before + 1] = torch.as_tensor(to_digits(np.arange(paths), before, base) + ZERO)
     tables, decoder = _tables(model, lengths, ancestors), _Decoder(network)
     for prompt in torch.as_tensor(examples.prompt, device=device).split(max(1, PATHS_PER_BATCH // paths)):
         memory = network.encode(prompt).repeat_interleave(paths, 0)
