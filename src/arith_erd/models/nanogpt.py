@@ -16,7 +16,7 @@ from ..digits import VOCAB_SIZE
 from ..tasks import Layout
 from .attention import Heads, project_in, split_heads
 from .dropout import Dropout
-from .network import HookPoint, Network, layer_sites
+from .network import HookPoint, Network, stack_sites
 from .positions import Rotary, added_positions, position_ids, without_padding
 
 INIT_STD = 0.02  # standard deviation of initial weights
@@ -170,7 +170,5 @@ class NanoGPT(Network):
 
     def sites(self) -> dict[str, nn.Module]:
         """The blocks ``dec.1 .. dec.5`` (B, P + m, C), ``dec.6`` (B, m, C; answer only), and their insides."""
-        sites: dict[str, nn.Module] = {"dec.embed": self.embedding}
-        for i, (block, below) in enumerate(zip(self.blocks, [self.dropout, *self.blocks], strict=False), 1):
-            sites |= {f"dec.{i}.resid_pre": below} | layer_sites(block, f"dec.{i}", SITES)
+        sites = stack_sites("dec", self.embedding, self.dropout, self.blocks, SITES)
         return sites | {"dec.ln_final": self.norm, "logits": self.logits}

@@ -73,14 +73,19 @@ class HookPoint(nn.Module):
         return x
 
 
-def layer_sites(layer: nn.Module, name: str, inside: Mapping[str, str]) -> dict[str, nn.Module]:
-    """The sites of a layer: the layer, and those inside by their paths, as ``{"attn_out": "attention.sublayer"}``.
+def stack_sites(
+    stack: str, embedding: nn.Module, dropout: nn.Module, layers: nn.ModuleList, inside: Mapping[str, str]
+) -> dict[str, nn.Module]:
+    """The sites of a stack, ``enc`` or ``dec``: its embedding, and what each layer reads, has inside, and gives.
 
-    Ablated components are left out.
+    The paths of those ``inside`` are as ``{"attn_out": "attention.sublayer"}``. Ablated components are left out.
     """
-    modules = dict(layer.named_modules())
-    sites = {f"{name}.{site}": modules[path] for site, path in inside.items() if path in modules}
-    return sites | {name: layer}
+    sites = {f"{stack}.embed": embedding}
+    for i, (layer, below) in enumerate(zip(layers, [dropout, *layers], strict=False), 1):
+        modules, name = dict(layer.named_modules()), f"{stack}.{i}"
+        parts = {f"{name}.{site}": modules[path] for site, path in inside.items() if path in modules}
+        sites |= {f"{name}.resid_pre": below, **parts, name: layer}
+    return sites
 
 
 def position_axis(module: nn.Module) -> int:

@@ -14,7 +14,7 @@ from ..errors import UserError
 from ..tasks import Layout
 from .attention import MultiHeadAttention
 from .dropout import Dropout
-from .network import HookPoint, Network, layer_sites
+from .network import HookPoint, Network, stack_sites
 from .positions import added_positions
 
 NET = load_option("model", "transformer")["net"]
@@ -164,12 +164,6 @@ class Transformer(Network):
 
     def sites(self) -> dict[str, nn.Module]:
         """The layers ``enc.1 .. enc.6`` (B, P, C) and ``dec.1 .. dec.6`` (B, m, C), and the sites inside them."""
-        sites: dict[str, nn.Module] = {}
-        for stack, embedding, before, layers in (
-            ("enc", self.prompt_embedding, self.prompt_dropout, self.encoder),
-            ("dec", self.answer_embedding, self.answer_dropout, self.decoder),
-        ):
-            sites[f"{stack}.embed"] = embedding
-            for i, (layer, below) in enumerate(zip(layers, [before, *layers], strict=False), 1):
-                sites |= {f"{stack}.{i}.resid_pre": below} | layer_sites(layer, f"{stack}.{i}", SITES)
-        return sites | {"logits": self.head}
+        encoder = stack_sites("enc", self.prompt_embedding, self.prompt_dropout, self.encoder, SITES)
+        decoder = stack_sites("dec", self.answer_embedding, self.answer_dropout, self.decoder, SITES)
+        return encoder | decoder | {"logits": self.head}
