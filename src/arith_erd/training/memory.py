@@ -21,6 +21,7 @@ from .build import build_module, build_task_data, make_trainer
 COPIES_PER_WEIGHT = 4  # a weight itself, its gradient and Adam's two moments
 MEASURED_PACKS = (2, 3)  # replicas; one alone would be trained without vmap
 EVALUATED = 256  # examples of an evaluation's batch in a large pack: `data.evaluation_batch_size`
+MEASURED_DEVICE = "cuda"  # packs elsewhere are not measured
 USABLE = 0.95  # of the free memory, since the allocator cannot fill every gap
 
 
@@ -36,22 +37,18 @@ class PackTooLargeError(UserError):
         super().__init__(f"seed={format_ranges(job.seeds)}: {need}; expected pack.max_replicas={fits} or less")
 
 
-class CudaMeter:
-    """Bytes of a CUDA device."""
-
-    def free(self, device: torch.device) -> int:
-        gc.collect()
-        torch.cuda.empty_cache()
-        return torch.cuda.mem_get_info(device)[0]
-
-    def peak(self, device: torch.device, work: Callable[[], None]) -> int:
-        """The most that tensors held during some work."""
-        torch.cuda.reset_peak_memory_stats(device)
-        work()
-        return torch.cuda.max_memory_allocated(device)
+def free_bytes(device: torch.device) -> int:
+    """Empty the cache of a CUDA device; how much is free then."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info(device)[0]
 
 
-METERS = {"cuda": CudaMeter()}  # by type of device; packs on others are not measured
+def peak_bytes(device: torch.device, work: Callable[[], None]) -> int:
+    """The most that tensors on a device held during some work."""
+    torch.cuda.reset_peak_memory_stats(device)
+    work()
+    return torch.cuda.max_memory_allocated(device)
 
 
 def require_memory(job: Job, device: torch.device) -> None:
@@ -61,7 +58,7 @@ def require_memory(job: Job, device: torch.device) -> None:
         PackTooLargeError: if fewer replicas fit.
         MemoryError: if not even one does, or the weights, gradients and moments of Adam do not.
     """
-    if device.type in METERS and len(job.seeds) > max(MEASURED_PACKS):
+    if device.type == MEASURED_DEVICE and len(job.seeds) > max(MEASURED_PACKS):
         if not job.run.checkpoint_file.is_file():  # else it fitted before
             _require_measured_memory(job, device)
         return
@@ -78,18 +75,17 @@ def _require_measured_memory(job: Job, device: torch.device) -> None:
 
     Eager packs come first: they need more memory, but no minute of compilation.
     """
-    meter, replicas = METERS[device.type], len(job.seeds)
-    usable = USABLE * meter.free(device)
+    replicas, usable = len(job.seeds), USABLE * free_bytes(device)
     for compile in dict.fromkeys((False, job.trainer.compile)):
         trainer = replace(job.trainer, compile=compile)
         packs = [replace(job, seed=job.seeds[:size], trainer=trainer) for size in MEASURED_PACKS]
-        few, more = (meter.peak(device, partial(train_briefly, pack)) for pack in packs)
+        few, more = (peak_bytes(device, partial(train_briefly, pack)) for pack in packs)
         needed = few + (replicas - MEASURED_PACKS[0]) * (more - few)
         fits = MEASURED_PACKS[0] + int((usable - few) // (more - few))
         need = f"a pack of {replicas} needs {needed / 2**30:.3g} GiB of {usable / 2**30:.3g} on {device_name(device)}"
         if replicas <= fits:
             print(f"pack.max_replicas={job.pack.max_replicas}: {need}")
-            meter.free(device)
+            free_bytes(device)
             return
     if fits < 1:
         raise MemoryError(need)

@@ -13,7 +13,8 @@ from arith_erd.config.schema import PackConfig
 from arith_erd.errors import UserError
 from arith_erd.launch.sweep import SweepJob
 from arith_erd.models import NanoGPT
-from arith_erd.training.memory import COPIES_PER_WEIGHT, METERS, USABLE, explain_errors_of_torch
+from arith_erd.training import memory
+from arith_erd.training.memory import COPIES_PER_WEIGHT, USABLE, explain_errors_of_torch
 from arith_erd.training.pack import Pack
 from arith_erd.training.train import train
 from tests.tiny import TINY
@@ -53,26 +54,18 @@ def test_cuda_graph_that_cannot_be_captured_is_one_line(monkeypatch):
         log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to noise\nmore")
 
 
-class Meter:
-    """Of a device where each replica takes 1000 bytes; the small packs are trained all the same."""
+@pytest.fixture
+def job_with_room_for(runs_dir, monkeypatch):
+    """A function that makes a job of ten seeds where a number of replicas fits; each takes 1000 bytes."""
 
-    def __init__(self, fits):
-        self.size = round(1000 * fits / USABLE) + 1
-
-    def free(self, device):
-        return self.size
-
-    def peak(self, device, work):
+    def peak(device, work):
         work()
         return 1000 * len(work.args[0].seeds)
 
-
-@pytest.fixture
-def job_with_room_for(runs_dir, monkeypatch):
-    """A function that makes a job of ten seeds where a number of replicas fits by the meter."""
-
     def job(number, *words):
-        monkeypatch.setitem(METERS, "cpu", Meter(number))
+        monkeypatch.setattr(memory, "MEASURED_DEVICE", "cpu")
+        monkeypatch.setattr(memory, "free_bytes", lambda device: round(1000 * number / USABLE) + 1)
+        monkeypatch.setattr(memory, "peak_bytes", peak)
         return compose("train", [*TINY, "trainer.max_epochs=1", "seed=0-9", f"runs_dir={runs_dir}", *words])
 
     return job
@@ -86,7 +79,7 @@ def test_auto_takes_the_fewest_equal_packs_that_fit_and_finds_them_again(job_wit
     assert "pack.max_replicas=auto: 2 packs of 5 seeds, as a pack of 10 needs " in out
     assert out.count("pack.max_replicas=5: a pack of 5 needs ") == 2
     assert [run.name for run in runs] == [pack.run.name for pack in replace(job, pack=PackConfig(5)).packs()]
-    METERS["cpu"].size = 0  # nothing is measured again
+    job_with_room_for(0)  # nothing is measured again
     assert [run.path for run in train(job)] == [run.path for run in runs]
     assert capsys.readouterr().out.count("finished already") == 2
     (whole,) = SweepJob(0, [], [], job).packs()  # under a launcher, too, the job divides its seeds itself
