@@ -25,6 +25,7 @@ from ..models.dropout import dropout_keys, dropout_sites
 from ..models.network import Network, shift_right
 from ..models.weights import initialise
 from ..seeds import RandomStream, derive_seed
+from ..system.isolation import own_generator
 from ..tasks import Examples, Task
 
 DropoutKeys = tuple[Tensor, ...]  # the dropout keys of one step: one for each site of the network
@@ -129,8 +130,12 @@ class Pack(nn.Module):
             self._sequential = sequential
 
     def prepare_loss(self, task: Task, examples: Examples) -> Array | None:
-        """Call `Loss.prepare`, and return its targets. Each replica gets a copy of the parameters that it makes."""
-        targets = self.loss.prepare(self._skeleton[0].eval(), task, examples)
+        """Call `Loss.prepare`, and return its targets. Each replica gets a copy of the parameters that it makes.
+
+        What it draws for them is the same for every seed, so that a replica of a pack equals its seed alone.
+        """
+        with own_generator(0):
+            targets = self.loss.prepare(self._skeleton[0].eval(), task, examples)
         for name, parameter in [*self.loss.named_parameters()]:
             registry, leaf = slot = _slot(self.loss, name)
             registry[leaf] = nn.Parameter(parameter.detach().expand(len(self.seeds), *parameter.shape).clone())

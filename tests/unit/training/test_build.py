@@ -19,7 +19,7 @@ from arith_erd.models.dropout import Dropout
 from arith_erd.models.network import shift_right
 from arith_erd.training.build import build_module, build_task_data, checked_scheduler
 from arith_erd.training.checkpoint import CheckpointWriter
-from arith_erd.training.module import step_scheduler
+from arith_erd.training.module import LitPack, step_scheduler
 from arith_erd.training.run_pack import train_pack
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import TINY
@@ -33,9 +33,10 @@ LOSSES = (
     ("loss=cross_entropy_and_value", "model.loss.site=dec.1"),
     ("loss=interchange", "model.loss.variables={carry:{site:dec.1,dims:[0,3]}}", "model.loss.strict=0.5"),
 )
+LENGTHS = ("task.min_bits=1", "data.examples=40", "split=length", "split.trained=2")
 RECIPES = [(f"optimizer={OPTIMIZERS[0]}", "scheduler=warmup_cosine", *LOSSES[1]), LOSSES[0]]
 RECIPES += [(f"optimizer={name}",) for name in OPTIMIZERS[1:]] + [(f"scheduler={name}",) for name in SCHEDULERS]
-RECIPES += [("optimizer=nadam", "trainer.precision=64-true")]
+RECIPES += [("optimizer=nadam", "trainer.precision=64-true"), (*LENGTHS, "model.net.positions=coupled")]
 
 
 @pytest.mark.slow_after(1)
@@ -140,6 +141,11 @@ class OfTheActivation(CrossEntropy):
         return found["dec.1"].square().mean() * self.head
 
 
+class DrawnHead(OfTheActivation):
+    def prepare(self, network, task, examples):
+        self.head = nn.Parameter(torch.randn(()))
+
+
 def drawn(self) -> None:
     self.register_buffer("gain", torch.randn(1), persistent=False)
 
@@ -180,12 +186,12 @@ for name, (base, method, function, _) in BAD.items():  # classes are looked up i
     globals()[name] = type(name, (base,), {method: function, "__module__": __name__})
 
 
-def assembled(seeds: str, net: str = "Good", loss: str | None = None) -> None:
+def assembled(seeds: str, net: str = "Good", loss: str | None = None) -> LitPack:
     tiny = compose("train", [*TINY, seeds])
     classes = {"net": ClassSpec(f"{__name__}.{net}", key="model.net._target_")}
     if loss is not None:
         classes["loss"] = ClassSpec(f"{__name__}.{loss}", key="model.loss._target_")
-    build_module(replace(tiny, model=replace(tiny.model, **classes)), CPU)
+    return build_module(replace(tiny, model=replace(tiny.model, **classes)), CPU)
 
 
 @pytest.fixture
@@ -196,6 +202,14 @@ def trusted(monkeypatch):
 @pytest.mark.parametrize("seeds", ["seed=0", "seed=0-2"])
 def test_network_and_loss_of_ones_own_are_accepted(seeds, trusted):
     assembled(seeds, loss="OfTheActivation")
+
+
+def test_parameters_that_a_loss_draws_are_the_same_in_every_pack(trusted):
+    heads = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        heads.append(assembled(f"seed={seed}", loss="DrawnHead").pack.loss.head)
+    assert torch.equal(*heads)
 
 
 @pytest.mark.parametrize("name", BAD)
