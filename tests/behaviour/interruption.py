@@ -14,7 +14,7 @@ def weights_of(run: Run, seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 def assert_same(one: Run, other: Run) -> None:
-    """Bit for bit: the weights of every seed, every row but its seconds, each token, and the summary's verdict."""
+    """Bit for bit: the weights of every seed, every row but its seconds, tokens, slices, and the summary's verdict."""
     seeds = [row["seed"] for row in one.summary()["seeds"]]
     for seed in seeds:
         mine, theirs = weights_of(one, seed), weights_of(other, seed)
@@ -22,7 +22,10 @@ def assert_same(one: Run, other: Run) -> None:
         assert all(torch.equal(mine[name], theirs[name]) for name in mine)
     mine, theirs = ([row | {"seconds": 0} for row in run.metrics()] for run in (one, other))
     assert mine == theirs
-    assert one.tokens_file.read_text() == other.tokens_file.read_text()
+    mine, theirs = (
+        [file.read_text() for file in (run.tokens_file, run.slices_file) if file.is_file()] for run in (one, other)
+    )
+    assert mine == theirs
     assert one.summary()["seeds"] == other.summary()["seeds"]
 
 

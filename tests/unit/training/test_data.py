@@ -1,7 +1,6 @@
 """Each seed sees every training example once an epoch, in an order of its own; and operands of several lengths."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,10 +16,8 @@ from arith_erd.plots.curves import draw_learning_curves
 from arith_erd.splits import LengthSplit, RandomSplit, TokenSplit, ValueSplit
 from arith_erd.tasks import Add, Mul
 from arith_erd.training.build import build_task_data
-from arith_erd.training.callbacks import MetricsWriter
 from arith_erd.training.data import TaskData, TrainBatches
 from arith_erd.training.fit import fit
-from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import LEARNS
 
 SEEDS = (4, 0, 11)
@@ -134,18 +131,6 @@ def test_slices_are_accuracies_of_the_examples_of_their_kind(train):
     assert f"{held_out.sum()} held-out examples: {said:.2%}" in (run.path / "saved" / "README.md").read_text()
     assert max(row["val_seq_acc"] for row in run.metrics()) > 0
     assert draw_learning_curves(run.metrics(), run.name, pd.read_csv(run.slices_file)).axes
-
-
-@pytest.mark.slow
-def test_seed_alone_is_the_seed_in_a_pack_and_a_power_cut_changes_nothing(train_in, tmp_path):
-    options = (*LENGTHS, "model.net.positions=coupled", "trainer.max_epochs=3")
-    packed, alone = train_in(tmp_path, *options, "seed=[2,5]"), train_in(tmp_path, *options, "seed=5")
-    mine, theirs = weights_of(alone, 5), weights_of(packed, 5)
-    assert all(torch.allclose(mine[name], theirs[name], rtol=0, atol=1e-3) for name in mine)
-    power_cut(partial(train_in, tmp_path / "cut"), MetricsWriter, 2, True, *options, "seed=5")
-    again = train_in(tmp_path / "cut", *options, "seed=5")
-    assert_same(alone, again)
-    assert alone.slices_file.read_text() == again.slices_file.read_text()
 
 
 def test_loss_leaves_unused_tokens_out():
