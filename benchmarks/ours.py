@@ -42,14 +42,10 @@ class Clock(Checkpoint):
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.marks = [synchronized_time(pl_module.device)]
 
-    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def mark(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.marks.append(synchronized_time(pl_module.device))
 
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.marks.append(synchronized_time(pl_module.device))
-
-    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.marks.append(synchronized_time(pl_module.device))
+    on_validation_start = on_validation_end = on_train_end = mark
 
     @property
     def seconds(self) -> dict[str, float]:
