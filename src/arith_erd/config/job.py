@@ -63,7 +63,7 @@ def _parse_task(group: Any) -> Task:
 
 
 def _parse_split(group: Any, info: ValidationInfo) -> Any:
-    """Build the split and call it once, since any class with callable objects could be given as a split."""
+    """Build the split and ask it about two examples, since any class with callable objects could be given as one."""
     if callable(group):
         return group
     spec, task = _parse_named("split", group), info.data["task"]
@@ -71,8 +71,8 @@ def _parse_split(group: Any, info: ValidationInfo) -> Any:
     if isinstance(split, LengthSplit) and task.min_bits is None:
         raise UserError("split=length: expected task.min_bits too, for operands of several lengths")
     with spec.attribute_errors():
-        held_out = np.asarray(split(task.examples(*[0] * task.num_operands)))
-    if held_out.dtype != bool or held_out.shape != (1,):
+        held_out = np.asarray(split(task.examples(*[[0, 0]] * task.num_operands)))
+    if held_out.dtype != bool or held_out.shape != (2,):
         raise bad_value("split._target_", spec.target, "a split: True or False for each example")
     return split
 

@@ -71,6 +71,16 @@ def test_split_that_leaves_one_side_empty_is_refused(answer: bool, number: int) 
         build_task_data(job)
 
 
+class Whole:
+    def __call__(self, examples):
+        return np.array([True])
+
+
+def test_split_that_answers_for_all_examples_together_is_refused():
+    with pytest.raises(UserError, match=r"^split\._target_=.*Whole: expected a split: True or False for each example$"):
+        fit(Add(bits=3), split=Whole(), epochs=1)
+
+
 class DrawnAtEachCall:
     def __call__(self, examples):
         return np.random.default_rng().random(len(examples)) < 0.25
