@@ -35,36 +35,34 @@ from tests.tiny import FOUR_EPOCHS, TINY
 pytestmark = pytest.mark.slow_after(2)
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize(
-    ("callback", "epoch", "after", "started"),
-    [(MetricsWriter, 1, True, None), (MetricsWriter, 3, False, 3), (CheckpointWriter, 3, True, 4)],
+    ("callback", "epoch", "after", "every", "started"),
+    [
+        (MetricsWriter, 1, True, 1, None),
+        (MetricsWriter, 3, False, 1, 3),
+        (MetricsWriter, 4, True, 2, 3),
+        (CheckpointWriter, 3, True, 1, 4),
+    ],
 )
-def test_interrupted_then_resumed_equals_uninterrupted(train, whole, capsys, callback, epoch, after, started):
-    """Before or after the rows, or after the checkpoint; between them in `test_resuming_from_sparse_checkpoints`."""
-    power_cut(train, callback, epoch, after, *FOUR_EPOCHS)
-    capsys.readouterr()
-    assert_same(whole, train(*FOUR_EPOCHS))
-    out = capsys.readouterr().out
-    assert f"resuming from epoch {started}" in out if started else "resuming" not in out
-
-
-def test_resuming_from_sparse_checkpoints(train, whole, capsys):
-    """With a checkpoint every two epochs, epoch 3 is trained again after an interruption in epoch 4.
+def test_interrupted_then_resumed_equals_uninterrupted(train, whole, capsys, callback, epoch, after, every, started):
+    """Before or after the rows or the checkpoint. With one every two epochs, epoch 3 is trained again.
 
     The weights that were kept over time are those of a run that was never interrupted.
     """
-    overrides = ("checkpoint.every_n_epochs=2", "checkpoint.keep=all")
-    power_cut(train, MetricsWriter, 4, True, *FOUR_EPOCHS, *overrides)
+    overrides = (*FOUR_EPOCHS, "checkpoint.keep=all", f"checkpoint.every_n_epochs={every}")
+    power_cut(train, callback, epoch, after, *overrides)
     capsys.readouterr()
-    resumed = train(*FOUR_EPOCHS, *overrides)
+    resumed = train(*overrides)
     assert_same(whole, resumed)
-    assert "resuming from epoch 3" in capsys.readouterr().out
-    assert kept_files(resumed) == kept_files(whole)
-    assert len(kept_files(whole)) == 2 * 4
-
-
-def kept_files(run: Run) -> dict[str, bytes]:
-    return {str(path.relative_to(run.path)): path.read_bytes() for path in run.path.glob("weights/epoch=*/*")}
+    out = capsys.readouterr().out
+    assert f"resuming from epoch {started}" in out if started else "resuming" not in out
+    kept, expected = (
+        {path.relative_to(run.path): path.read_bytes() for path in run.path.glob("weights/epoch=*/*")}
+        for run in (resumed, whole)
+    )
+    assert kept == expected
+    assert len(expected) == 2 * 4
 
 
 @pytest.fixture(scope="module")
