@@ -156,7 +156,7 @@ def measure_profile(model: "Hooked") -> "NetworkProfile":
 
     measured = probe("mechanism", model, **SAMPLE).probe
     assert isinstance(measured, Mechanism)
-    return measured.profile.seeds[0]
+    return measured.profiles[0]
 
 
 def explain(profile: "NetworkProfile", table: "pd.DataFrame") -> list[str]:

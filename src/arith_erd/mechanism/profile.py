@@ -1,21 +1,16 @@
-"""The report on the algorithm of one or several networks: the verdict, and which variables each bit follows.
+"""The report on the algorithm of a network: the verdict, and which variables each bit follows."""
 
-``profile.json`` holds a `ResponseProfile`, with one `NetworkProfile` for each seed.
-"""
-
-import json
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from ..interp.hooked import Hooked
 from ..seeds import format_ranges
 from .responses import USER_MODEL
 from .signature import MeasuredSignature
-from .verdict import FITS_LATER, MAX_DISTANCE, MIN_EFFECT, Classification
+from .verdict import FITS_LATER, MAX_DISTANCE, MIN_EFFECT, Classification, is_calibrated
 
 MIN_PREFIX_EFFECT = 0.01
 """A bit follows its prefix if random prefixes change at least this share of its answers."""
@@ -43,7 +38,7 @@ class BitResponse:
 
 @dataclass(frozen=True)
 class NetworkProfile:
-    """One network: its verdict with all distances, and how its bits respond."""
+    """One network: its verdict with all distances, and how its bits respond. ``profile.json`` has one for each seed."""
 
     seed: int
     network: str
@@ -87,40 +82,7 @@ class NetworkProfile:
         return {"seed": str(self.seed), "verdict": self.verdict, "right": right, NEAREST_COLUMN: nearest}
 
 
-@dataclass(frozen=True)
-class ResponseProfile:
-    """The profiles of several seeds of one network; ``verdict`` is their common verdict, or ``undecided``."""
-
-    task: str
-    bits: int
-    verdict: str = field(init=False)
-    calibrated: bool = field(init=False)
-    seeds: tuple[NetworkProfile, ...]
-
-    def __post_init__(self) -> None:
-        verdicts = {one.verdict for one in self.seeds}
-        object.__setattr__(self, "verdict", verdicts.pop() if len(verdicts) == 1 else "undecided")
-        object.__setattr__(self, "calibrated", all(one.calibrated for one in self.seeds))
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
-
-    def table(self) -> pd.DataFrame:
-        return pd.DataFrame([one.row() for one in self.seeds])
-
-    def summary(self) -> list[str]:
-        several = len(self.seeds) > 1
-        return [f"seed {one.seed}: " * several + line for one in self.seeds for line in one.summary()]
-
-    def notes(self) -> list[str]:
-        """The summary, the reasons for the verdict, and whether it was checked on known networks."""
-        notes = [f"seed {one.seed}: {line}" for one in self.seeds for line in (*one.summary(), *one.other_reasons)]
-        return notes if self.calibrated else [*notes, UNCALIBRATED]
-
-
-def make_profile(
-    model: Hooked, signature: MeasuredSignature, classification: Classification, calibrated: bool
-) -> NetworkProfile:
+def make_profile(model: Hooked, signature: MeasuredSignature, classification: Classification) -> NetworkProfile:
     components = signature.components
     bits = [
         BitResponse(
@@ -141,7 +103,7 @@ def make_profile(
         distances={name: round(x, 4) for name, x in classification.distances.items()},
         post_hoc={name: round_or_none(x) for name, x in classification.post_hoc.items()},
         accuracy=round(signature.accuracy, 5),
-        calibrated=calibrated,
+        calibrated=is_calibrated(model.network, model.task),
         reasons=tuple(classification.reasons),
         bits=tuple(bits),
     )

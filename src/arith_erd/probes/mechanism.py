@@ -1,6 +1,8 @@
 """Which algorithm does a network run? A verdict for each network, calibrated on networks written by hand."""
 
+import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import cache
 from typing import Annotated, Any
 
@@ -12,10 +14,10 @@ from ..errors import UserError
 from ..interp.algorithms import require_binary
 from ..interp.hooked import Hooked
 from ..interp.sites import require_sites
-from ..mechanism.profile import UNCALIBRATED, ResponseProfile, make_profile
+from ..mechanism.profile import UNCALIBRATED, NetworkProfile, make_profile
 from ..mechanism.responses import USER_MODEL, largest_shift
 from ..mechanism.signature import MeasuredSignature, expected_signatures, measure_signature
-from ..mechanism.verdict import Classification, classify, is_calibrated
+from ..mechanism.verdict import Classification, classify
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
 from ..tasks import Add, Mul
@@ -91,22 +93,27 @@ class Mechanism(NetworkProbe):
         return signature, classify(signature, self.expected)
 
     @property
-    def profile(self) -> ResponseProfile:
-        task = self.task
-        profiles = [make_profile(m, *self.classify(m), is_calibrated(m.network, task)) for m in self.models]
-        return ResponseProfile(task.name, task.bits, tuple(profiles))
+    def profiles(self) -> list[NetworkProfile]:
+        return [make_profile(model, *self.classify(model)) for model in self.models]
 
     def files(self) -> dict[str, str]:
-        return {"profile.json": self.profile.to_json(), "notes.txt": "\n".join([*self.profile.notes(), ""])}
+        profiles, calibrated = self.profiles, not self.notes()
+        verdicts = {one.verdict for one in profiles}
+        verdict = verdicts.pop() if len(verdicts) == 1 else "undecided"
+        profile = {"task": self.task.name, "bits": self.task.bits, "verdict": verdict, "calibrated": calibrated}
+        text = json.dumps(profile | {"seeds": [asdict(one) for one in profiles]}, indent=1, ensure_ascii=False)
+        notes = [f"seed {one.seed}: {line}" for one in profiles for line in (*one.summary(), *one.other_reasons)]
+        return {"profile.json": f"{text}\n", "notes.txt": "\n".join([*notes, *self.notes(), ""])}
 
     def summary(self) -> list[str]:
-        return self.profile.summary()
+        several = len(self.models) > 1
+        return [f"seed {one.seed}: " * several + line for one in self.profiles for line in one.summary()]
 
     def notes(self) -> list[str]:
-        return [] if self.profile.calibrated else [UNCALIBRATED]
+        return [] if all(one.calibrated for one in self.profiles) else [UNCALIBRATED]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return self.profile.table()
+        return pd.DataFrame([one.row() for one in self.profiles])
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """Accuracy and the effects of steering, as means over bits, with a panel for each seed."""
@@ -116,7 +123,7 @@ class Mechanism(NetworkProbe):
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The shares of each question: of the networks, and below them of each algorithm."""
-        names = {one.seed: f"seed {one.seed}: {one.verdict}" for one in self.profile.seeds}
+        names = {one.seed: f"seed {one.seed}: {one.verdict}" for one in self.profiles}
         bits = range(1, self.task.width)
         expected = pd.DataFrame(
             {"component": component, "network": f"{algorithm}, expected", "position": str(t), "value": shares[t]}
