@@ -25,8 +25,7 @@ from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.prefix_tree import Digits, answers_after_prefixes, answers_along
 from ..tasks import Task
-from .prefixed import PrefixedExamples
-from .responses import USER_MODEL
+from .responses import USER_MODEL, PrefixedExamples
 
 RULE, RIVAL = "local_remainder", "graded_carry"
 CONTRASTS = ((RULE, RIVAL), (RULE, "remainder"), (RULE, "prefix_carry"), (RULE, "erd"), (RIVAL, "prefix_carry"))
@@ -82,12 +81,11 @@ class Certificate:
         have neither.
         """
         counts: dict[int, Any] = defaultdict(int)  # t -> answers rounded up, and all (2, 2^t), by fraction
-        for block in self._blocks():
+        for block, bits in self._blocks():
             x, t = block.inputs, block.inputs.t
             total = x.column_sum + x.c
-            inside = (total >= 0) & (total < x.column_sums.max_total[t])
-            up, fraction = self._bits(block) != np.floor(total) % 2, x.fraction
-            counts[t] += np.array([np.bincount(fraction[inside & which], minlength=2**t) for which in (up, True)])
+            inside, up = (total >= 0) & (total < x.column_sums.max_total[t]), bits != np.floor(total) % 2
+            counts[t] += np.array([np.bincount(x.fraction[inside & which], minlength=2**t) for which in (up, True)])
         fits = {t: fit_probit(np.arange(2**t) / 2**t, up, n) for t, (up, n) in counts.items()}
         return pd.DataFrame([{"bit": t, "threshold": x, "sigma": sigma} for t, (x, sigma) in fits.items()])
 
@@ -98,8 +96,8 @@ class Certificate:
         wave.
         """
         counts: dict[Any, Any] = defaultdict(int)  # t, total -> answers that are 1, and all
-        for block in self._blocks():
-            x, bits = block.inputs, self._bits(block)
+        for block, bits in self._blocks():
+            x = block.inputs
             totals, bins = np.unique(np.floor((x.column_sum + x.c) / CURVE_STEP), return_inverse=True)
             for total, found in zip(totals, np.array([np.bincount(bins, bits), np.bincount(bins)]).T, strict=True):
                 counts[x.t, total * CURVE_STEP] += found
@@ -109,8 +107,8 @@ class Certificate:
     def counterexamples(self) -> pd.DataFrame:
         """Up to `MAX_COUNTEREXAMPLES` clear answers that the rule does not give, the farthest from a rounding point."""
         found = []
-        for block in self._blocks():
-            x, bits = block.inputs, self._bits(block)
+        for block, bits in self._blocks():
+            x = block.inputs
             distance = block.distance / 2.0 ** (x.t + 1)
             rows = np.flatnonzero((bits != block.predicted(RULE)) & (distance >= CLEAR))
             columns = {"a": x.a, "b": x.b, "prefix": x.prefix, "distance": distance, "answer": bits}
@@ -119,7 +117,7 @@ class Certificate:
 
     def to_bytes(self) -> bytes:
         """The answers, compressed: a bit for each, 1 where the rule answers otherwise."""
-        differ = [self._bits(block) != block.predicted(RULE) for block in self._blocks()]
+        differ = [bits != block.predicted(RULE) for block, bits in self._blocks()]
         return zlib.compress(np.packbits(np.concatenate(differ)).tobytes(), level=9)
 
     @staticmethod
@@ -133,18 +131,17 @@ class Certificate:
 
         return answered_by(answer, task, completions)
 
-    def _blocks(self) -> Iterator[Block]:
-        return blocks(self.task, self.user_model, self.completions)
-
-    def _bits(self, block: Block) -> Array:
-        return self.answers[block.inputs.t][block.pairs].ravel().astype(np.int64)
+    def _blocks(self) -> Iterator[tuple[Block, Array]]:
+        """All blocks, each with the network's answers (N,)."""
+        for block in blocks(self.task, self.user_model, self.completions):
+            yield block, self.answers[block.inputs.t][block.pairs].ravel().astype(np.int64)
 
     @cached_property
     def _table(self) -> pd.DataFrame:
         """The rows of `contrasts`, and those of `shares`, which are ``against`` none."""
         counts: dict[Any, Any] = defaultdict(int)  # algorithm, against, t -> its answers, and all (2, 2^t + 1)
-        for block in self._blocks():
-            t, bits = block.inputs.t, self._bits(block)
+        for block, bits in self._blocks():
+            t = block.inputs.t
             right = {name: block.predicted(name) == bits for name in block.models}
             chosen = {(name, ""): np.ones_like(rows) for name, rows in right.items()}
             chosen |= {pair: right[pair[0]] != right[pair[1]] for pair in CONTRASTS if {*pair} <= right.keys()}

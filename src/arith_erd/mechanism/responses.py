@@ -19,15 +19,18 @@ should not. It is 1 for a network that follows, and 0 for one that ignores the s
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..digits import ONE, ZERO, Array
-from ..interp.algorithms import ALGORITHMS
+from ..digits import ONE, ZERO, Array, from_digits
+from ..interp.algorithms import ALGORITHMS, PREFIX, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace, Steer
@@ -35,12 +38,58 @@ from ..interp.sites import layers, residual_stream
 from ..interp.slopes import answer_slope_estimators, regressors, slope_estimator
 from ..models.network import Network
 from ..tasks import Add, Examples, Task
-from .prefixed import PrefixedExamples
 
 USER_MODEL = "user_model"  # name of a user's causal model among the algorithms
 ALL_POSITIONS = "all"  # a position that stands for all of them
 PREFIX_BATCH_SIZE = 256
 PREFIXES_PER_EXAMPLE = 2  # random prefixes for each example
+
+
+@dataclass(frozen=True)
+class PrefixedExamples:
+    """N pairs of operands, each with a prefix of t bits as a number: arrays (N,).
+
+    ``c`` is the number of the hypothesis that position t gets its own carry by subtraction: it subtracts the prefix
+    from the operand bits below t. The rules that round it are those of `interp.algorithms`.
+    """
+
+    column_sums: ColumnSums
+    t: int
+    a: Array
+    b: Array
+    prefix: Array
+
+    @property
+    def operands(self) -> Array:
+        return np.stack([self.a, self.b], axis=1)
+
+    @cached_property
+    def _sums(self) -> Array:
+        return self.column_sums(self.operands)
+
+    @property
+    def lower_sum(self) -> Array:
+        """The sum (N,) of the columns below t, each at its place value."""
+        return from_digits(self._sums[:, : self.t])
+
+    @property
+    def column_sum(self) -> Array:
+        """The sum (N,) of column t without a carry."""
+        return self._sums[:, self.t]
+
+    @property
+    def c(self) -> npt.NDArray[np.float64]:
+        """``(lower_sum - prefix) / 2^t`` (N,): the carry into bit t if the prefix is right."""
+        return (self.lower_sum - self.prefix) / 2.0**self.t
+
+    @property
+    def fraction(self) -> Array:
+        """The fraction of c (N,), in units of 2^-t."""
+        return (self.lower_sum - self.prefix) % 2**self.t
+
+    def predict_by(self, model: CausalModel) -> Array:
+        """Bit t (N,) of the answers that a causal model gives if its variable ``prefix`` is set."""
+        return model.answers(model.values(self.operands, {PREFIX: self.prefix}))[:, self.t]
 
 
 class ProfileRow(NamedTuple):

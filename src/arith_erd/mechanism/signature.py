@@ -33,11 +33,11 @@ from ..interp.algorithms import POST_HOC, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..tasks import Add, Examples
-from .prefixed import PrefixedExamples
 from .responses import (
     STEERING_COMPONENTS,
     STORED_SUMS,
     USER_MODEL,
+    PrefixedExamples,
     ProfileRow,
     causal_models,
     measure_steering,

@@ -13,7 +13,7 @@ from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import ColumnSums
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.slopes import token_means
-from arith_erd.mechanism.prefixed import PrefixedExamples
+from arith_erd.mechanism.responses import PrefixedExamples
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import HookPoint
 from arith_erd.paper.probes.place_value import (
