@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from ..config.causal_models import CausalModelSpec, build_prefix_model
 from ..interp.hooked import Hooked
 from ..mechanism.certificate import CLEAR, RULE, certificate
-from ..plots import style
 from ..plots.curves import EpochCurves
 from ..plots.panels import Lines
+from ..plots.style import GREY
 from .probe import IN_FILE, Count, NetworkProbe, format_cells, weighted_means
 
 
@@ -32,7 +32,7 @@ class CertificateProbe(NetworkProbe):
 
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
     picture = Lines(
-        *("right", "distance", "algorithm"),
+        *("right", "distance", "algorithm", "panel"),
         title="whose answers does the network give?",
         xlabel="distance to the nearest rounding point",
         ylabel="answers that the algorithm gives",
@@ -76,22 +76,19 @@ class CertificateProbe(NetworkProbe):
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         return EpochCurves.of(rows[rows["distance"] >= CLEAR], "right", ["algorithm"], unit="accuracy")
 
-    def figure(self, rows: pd.DataFrame) -> Figure:
+    def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Left the rule, a line for each network; right the other algorithms, means over networks."""
-        figure, axes = style.subplots(9.6, 3.8, 1, 2, sharey=True)
         steps = rows.assign(distance=(rows["distance"] * 16).round() / 16)  # the fine ones hold few answers
-        by = ["seed", "algorithm", "distance"]
-        means = weighted_means(steps, by, ["right"]).reset_index()
-        rule = means["algorithm"] == RULE
-        networks = means[rule].assign(algorithm="seed " + means["seed"].astype(str), seed=0)
-        parts = ((f"{RULE}, by network", networks), ("Other algorithms", means[~rule]))
-        for ax, (title, part) in zip(axes, parts, strict=True):
-            self.picture.draw_panel(ax, part)
-            ax.axvspan(0, CLEAR, color=style.GREY, alpha=0.1, linewidth=0)
-            ax.set(xlabel=self.picture.xlabel, ylabel=self.picture.ylabel, ylim=(0.3, 1.02))
-            ax.legend(frameon=False, fontsize=8, loc="lower right")
-            style.set_panel_title(ax, title)
-        style.set_figure_title(figure, self.task.name, self.picture.title, rows)
+        means = weighted_means(steps, ["seed", "algorithm", "distance"], ["right"]).reset_index()
+        of_rule = means["algorithm"] == RULE
+        networks = means[of_rule].assign(algorithm=means["seed"].map("seed {}".format), panel=f"{RULE}, by network")
+        return pd.concat([networks, means[~of_rule].assign(panel="Other algorithms")])
+
+    def figure(self, rows: pd.DataFrame) -> Figure:
+        figure = super().figure(rows)
+        for ax in figure.axes:
+            ax.axvspan(0, CLEAR, color=GREY, alpha=0.1, linewidth=0)
+            ax.set_ylim(0.3, 1.02)
         return figure
 
 
