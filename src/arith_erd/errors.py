@@ -1,5 +1,6 @@
 """`UserError`, which is shown as one line without a traceback, and functions that make such errors."""
 
+import errno
 import json
 import os
 import re
@@ -7,13 +8,14 @@ from collections.abc import Collection, Iterable, Mapping
 from difflib import SequenceMatcher
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 MAX_MESSAGE_LENGTH = 1000
 EXCERPT_LENGTH = 200
+NOT_OF_THE_FILE = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE)
 NO_FIELDS: Mapping[str, Any] = {}
 MIN_SIMILARITY = 0.6  # of two names, as `difflib` measures it
 SYNONYMS = {  # our name -> words for it in other programs
@@ -185,6 +187,11 @@ def first_line(error: BaseException) -> str:
     first, *others = str(error).strip().splitlines() or [""]
     more = next((line.strip() for line in others if first.endswith(":") or "error: " in line), "")
     return f"{name}{first} {more}".strip().removesuffix(":")
+
+
+def may_be_whole(error: BaseException) -> TypeGuard[OSError]:
+    """Whether a file that was not read may be whole: no permission, too many open files, a fault of the disk."""
+    return isinstance(error, OSError) and error.errno in NOT_OF_THE_FILE
 
 
 def printable(text: str) -> str:

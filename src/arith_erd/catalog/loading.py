@@ -19,7 +19,17 @@ from ..bundled import RESULTS
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
 from ..digits import as_python
-from ..errors import UserError, bad_value, counted, first_line, require_integer, require_type, unknown_name, user_path
+from ..errors import (
+    UserError,
+    bad_value,
+    counted,
+    first_line,
+    may_be_whole,
+    require_integer,
+    require_type,
+    unknown_name,
+    user_path,
+)
 from ..interp.hooked import Hooked, Provenance
 from ..models import weights
 from ..models.network import Network
@@ -122,9 +132,9 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
         job, epoch = read_job(saved["job"]), saved["epoch"]
         if epoch is not None:
             require_integer("epoch", epoch, 0)
-    except PermissionError:
-        raise
     except Exception as error:
+        if may_be_whole(error):
+            raise
         raise UserError(f"{folder / CONFIG_FILE}: {first_line(error)}; expected a file from save_pretrained") from error
     if seed not in (None, job.seeds[0]):
         raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
@@ -241,9 +251,9 @@ def _load_state(
             stacks = weights.checked_state(stacks, stacked, str(run.path))
             state = {name: stack[job.seeds.index(seed)].clone() for name, stack in stacks.items()}
             return state, weights.epochs_done(saved)  # not those in metrics.csv
-    except (UserError, PermissionError):
-        raise
     except Exception as error:  # damaged bytes can make an unpickler raise anything
+        if isinstance(error, UserError) or may_be_whole(error):
+            raise
         cure = "if it is damaged, delete it and give the command that trained the run again"
         raise UserError(f"{file}: cannot be read ({first_line(error).partition('. ')[0]}); {cure}") from error
     raise UserError(f"{run.path}: no weights of seed {seed}, neither weights/ nor last.ckpt")

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, Strict, ValidationError, model_validator
 from .. import bundled
 from ..config.compose import hydra_quoted
 from ..digits import ORDERS
-from ..errors import UserError, bad_value, excerpt, first_line, require_integer, unknown_name
+from ..errors import UserError, bad_value, excerpt, first_line, may_be_whole, require_integer, unknown_name
 from ..plots.tables import UNITS, format_number
 from ..runs.directory import METRIC_COLUMNS
 from ..runs.identity import NAMED_GROUPS
@@ -175,9 +175,9 @@ def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
         entries = [{"section": section["title"], **entry} for section in sections for entry in section["claims"]]
         figures = [{"name": name, **figure} for name, figure in raw.pop("figures", {}).items()]
         places = {section["title"]: section.get("where", "") for section in sections}
-    except PermissionError:
-        raise
     except (OSError, UnicodeError, yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError) as error:
+        if may_be_whole(error):
+            raise
         reason = f"lacks {error}" if isinstance(error, KeyError) else first_line(error)
         raise UserError(f"{path}: {reason}; expected a claims file: a title, and sections with claims") from error
     figures = [_read_figure(figure, path, trust) for figure in figures]

@@ -34,7 +34,7 @@ from typing import Any
 
 import yaml
 
-from ..errors import UserError, excerpt, first_line, user_path
+from ..errors import UserError, excerpt, first_line, may_be_whole, user_path
 from ..seeds import parse_seeds
 from ..system.files import locked, oserrors_naming, remove_partial_files, run_path, write_atomically
 from ..system.machine import git_commit
@@ -123,7 +123,7 @@ class Run:
             rows = self.metrics()
             complete = {*seeds} <= {row["seed"] for row in rows if row["epoch"] == summary["epochs"] <= len(rows)}
             complete &= weights_config(self.config()) == weights_config(resolved)  # else its file was cut short
-        except PermissionError as error:
+        except OSError as error:
             return f"{line}; {first_line(error)}, so tables omit it"
         except (KeyError, TypeError, UserError):
             complete = False
@@ -207,9 +207,9 @@ class Run:
                 if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
                     raise ValueError(f"an alias, a tag, or more than {MAX_DEPTH} levels")
             config = yaml.load(text, YAML_LOADER)
-        except PermissionError:  # no damage
-            raise
         except (OSError, ValueError, yaml.YAMLError) as error:
+            if may_be_whole(error):
+                raise
             reason = getattr(error, "strerror", "") or first_line(error)
             raise UserError(f"{self.path}: not a run directory (its config.yaml cannot be read: {reason})") from error
         if not isinstance(config, dict) or any(isinstance(x, int) and abs(x) >= 2**63 for _, x in flatten(config)):

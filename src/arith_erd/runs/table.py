@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..errors import UserError, excerpt, first_line, user_path
+from ..errors import UserError, excerpt, first_line, may_be_whole, user_path
 from ..seeds import format_ranges, parse_seeds
 from ..stats import Estimate, Moments
 from ..system.files import is_locked, run_path
@@ -61,9 +61,9 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
     if os.path.lexists(run.summary_file):
         try:
             summaries, state = _summary_columns(run.summary(), seeds, last["epoch"]), FINISHED
-        except PermissionError:
-            raise
         except Exception as error:
+            if may_be_whole(error):
+                raise
             state, problem = "damaged", f"summary.json: not that of a finished run ({excerpt(str(error))})"
     columns |= {"state": "training" if state != FINISHED and is_locked(run.path) else state, "problem": problem}
     ends = last.rename(columns={"epoch": "epochs"})[["epochs", *ACCURACY_COLUMNS]].to_dict("index")

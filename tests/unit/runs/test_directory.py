@@ -8,6 +8,7 @@ import pytest
 from arith_erd.config.class_spec import source_hashes
 from arith_erd.errors import UserError
 from arith_erd.runs.directory import METRIC_COLUMNS, Run, append_rows, first_epoch_reaching
+from arith_erd.runs.table import load_table
 from tests.rows import write_metrics
 from tests.values import put
 
@@ -168,14 +169,22 @@ def test_finished_run_whose_files_were_cut_short_says_so(finished, name, damage)
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "metrics.csv"])
-def test_finished_run_with_a_file_without_permission_says_so(finished, name, monkeypatch):
-    config, read = finished.config(), Path.read_text
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ((13, "Permission denied"), "{file}: Permission denied; this user may not read or write it"),
+        ((24, "Too many open files"), "OSError: [Errno 24] Too many open files: '{file}'"),
+    ],
+)
+def test_file_that_could_not_be_read_is_not_called_damaged(finished, name, error, said, monkeypatch):
+    config, file, read = finished.config(), finished.path / name, Path.read_text
 
-    def denied(path, *args, **kwargs):
-        if path.name == name:
-            raise PermissionError(13, "Permission denied", str(path))
-        return read(path, *args, **kwargs)
+    def fails(path, *arguments, **options):
+        if path == file:
+            raise OSError(*error, str(path))
+        return read(path, *arguments, **options)
 
-    monkeypatch.setattr(Path, "read_text", denied)
-    said = finished.skip_message(config, "none", {})
-    assert said.endswith(f"/{name}: Permission denied; this user may not read or write it, so tables omit it")
+    monkeypatch.setattr(Path, "read_text", fails)
+    line = said.format(file=file)
+    assert finished.skip_message(config, "none", {}).endswith(f"skipped; {line}, so tables omit it")
+    assert load_table(finished.path)["problem"].to_list() == [line.removeprefix(f"{finished.path}/")]
