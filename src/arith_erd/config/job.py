@@ -170,11 +170,6 @@ class Job(BaseJob):
         """The directory of the run, which need not exist yet."""
         return run_for_config(self.runs_dir, self.resolved)
 
-    @property
-    def title(self) -> str:
-        """``add, random, transformer``."""
-        return ", ".join((*self.option_names.values(), self.model.name))
-
     def runs(self) -> list[Run]:
         return [pack.run for pack in self.packs()]
 
