@@ -185,7 +185,7 @@ def test_every_folder_given_has_its_runs_listed_or_is_named(swept, config, monke
     begun(swept / "big", "inside", config)
     (swept / "probes").mkdir()
     monkeypatch.chdir(swept)
-    with pytest.warns(UserWarning, match=r"^left out, since no run is there: probes, pro\*$"):
+    with pytest.warns(UserWarning, match=r"^left out 2 paths without a run: probes, pro\*$"):
         found = load_table(["a", "probes", "big", "[b-d]", "pro*"])
     assert [*dict.fromkeys(found["run"])] == ["a", "inside", "b", "c", "d"]
     assert "inside" not in [*load_table(f"{swept}/*")["run"]]
