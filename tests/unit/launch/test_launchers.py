@@ -9,6 +9,8 @@ from arith_erd.config.compose import compose
 from arith_erd.runs.table import load_table
 from tests.tiny import TINY
 
+WITHOUT_RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
+
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
@@ -22,6 +24,7 @@ from tests.tiny import TINY
         ("gpus -m wait=false", "wait=false: expected hydra/launcher=slurm"),
         ("gpus -m", "hydra/launcher=gpus: no GPU is visible; expected CUDA_VISIBLE_DEVICES="),
         ("gpus -m hydra.launcher.jobs_per_gpu=0", "hydra.launcher.jobs_per_gpu=0: expected an integer of at least 1"),
+        pytest.param("ray_gpus -m", "Ray is not installed: pip install -e '.[ray]'", marks=WITHOUT_RAY),
     ],
 )
 def test_wrong_option_or_no_cluster_is_one_line(arguments, said, main, tmp_path, monkeypatch):
@@ -33,14 +36,6 @@ def test_wrong_option_or_no_cluster_is_one_line(arguments, said, main, tmp_path,
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "runs").exists()
-
-
-def test_ray_that_is_missing_is_one_line_with_the_command_that_installs_it(main, tmp_path):
-    if importlib.util.find_spec("ray"):
-        pytest.skip("Ray is installed")
-    result = main("train.py", "-m", "hydra/launcher=ray_gpus", "seed=0,1", f"runs_dir={tmp_path}/runs")
-    assert result.returncode == 1
-    assert result.stderr == "error: hydra/launcher=ray_gpus: Ray is not installed: pip install -e '.[ray]'\n"
 
 
 def test_arguments_of_an_agent_of_wandb_are_accepted(root):

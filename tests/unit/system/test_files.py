@@ -42,6 +42,8 @@ def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_error_names_the_file_and_not_its_temporary_name(tmp_path: Path):
     with pytest.raises(OSError, match=r"No space left on device: '\S+/rows\.csv'$"), atomic_file(tmp_path / "rows.csv"):
         raise OSError(28, "No space left on device")  # as Pillow does: without a name
+    with pytest.raises(OSError, match=r"Permission denied: '/source'$"), atomic_file(tmp_path / "copy"):
+        raise OSError(13, "Permission denied", "/source")
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError, match=r"'\S+/folder'$"):
         write_atomically(tmp_path / "folder", "")
