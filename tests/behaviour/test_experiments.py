@@ -16,7 +16,7 @@ from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.job import read_job
 from arith_erd.launch.sweep import expand_sweep
 from arith_erd.report.claims_file import CLAIMS, load_paper
-from arith_erd.report.collect import OUR_RUNS, selection_key, unpublished_settings
+from arith_erd.report.collect import OUR_RUNS, all_options, unpublished_settings
 from arith_erd.runs.identity import flat_settings
 from arith_erd.tasks import POSITION_ENCODINGS
 from tests.conftest import Cli
@@ -130,14 +130,15 @@ def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) ->
         groups, orders = ("task", "split", "model", "ablation"), ("prompt_order", "completion_order")
         config = job.resolved
         kind = {group: config[group]["name"] for group in groups} | {key: config["task"][key] for key in orders}
-        lengths[selection_key(kind)] = config["trainer"]["max_epochs"]
+        lengths[str(all_options(kind))] = config["trainer"]["max_epochs"]
     wanted: dict[str, int] = {}
     for claim in (claim for claim in paper.claims if claim.measure.source == OUR_RUNS):
         needs = claim.measure.required_epochs
         for _, runs in claim.measure.weighted_conditions:
-            wanted[selection_key(runs)] = max(wanted.get(selection_key(runs), 0), needs, runs.get("min_epochs", 0))
-    for figure in paper.figures:
-        for task, line in product((figure.curves or {}).get("epochs", {}), (figure.curves or {}).get("lines", [])):
-            wanted.setdefault(selection_key({"task": task, **line.get("runs", {})}), 1)
+            kind = str(all_options(runs))
+            wanted[kind] = max(wanted.get(kind, 0), needs, runs.get("min_epochs", 0))
+    for curves in (figure.curves for figure in paper.figures if figure.curves):
+        for task, line in product(curves.epochs, curves.lines):
+            wanted.setdefault(str(all_options({"task": task, **line.runs})), 1)
     assert set(lengths) == set(wanted)
     assert all(lengths[kind] >= epochs for kind, epochs in wanted.items())

@@ -25,7 +25,7 @@ REPLICA_COLUMNS = {  # column -> type
     "finished": "bool",
     **dict.fromkeys(("epochs", "max_epochs"), "int64"),
     "stop_at": "float64",
-    **dict.fromkeys(("unpublished_settings", "selection_key", "key", "trajectory"), "object"),
+    **dict.fromkeys(("unpublished_settings", "key", "trajectory"), "object"),
     **dict.fromkeys(SUMMARY_COLUMNS, "float64"),
     **dict.fromkeys(("never_learnt", "device", *VERSIONS), "object"),
     **dict.fromkeys(("train_loss", "train_token_acc"), "float64"),
@@ -42,7 +42,7 @@ class RunData:
     ``replicas`` has a row of `REPLICA_COLUMNS` for each replica, finished or not. A replica that is in several packs
     counts once. ``key`` is equal if replicas differ only in the seed. ``trajectory`` is equal if they differ only in
     seed and length: with the same seed they agree up to the end of the shorter one. ``unpublished_settings`` has
-    those that differ from the published ones, and ``selection_key`` joins the options by which claims choose runs.
+    those that differ from the published ones.
 
     ``metrics`` has ``replica``, the index of that table, and the columns of ``metrics.csv``. ``problems`` maps paths to
     read errors. ``probes`` has the rows of each probe with ``task``, ``split``, ``source``, ``replica`` (-1 if there is
@@ -58,10 +58,14 @@ class RunData:
 
     def select(self, runs: Mapping[str, Any], finished: bool = False) -> pd.DataFrame:
         """Replicas with these options, else those of `DEFAULT_OPTIONS`, and the published settings."""
-        published = self.replicas["unpublished_settings"] == ""
-        chosen = self.replicas[published & (self.replicas["selection_key"] == selection_key(runs))]
-        chosen = chosen[chosen["epochs"] >= runs.get("min_epochs", 0)]
+        chosen = self.with_options(runs)
+        chosen = chosen[(chosen["unpublished_settings"] == "") & (chosen["epochs"] >= runs.get("min_epochs", 0))]
         return chosen[chosen["finished"]] if finished else chosen
+
+    def with_options(self, runs: Mapping[str, Any]) -> pd.DataFrame:
+        """Replicas with these options, whatever their settings and length."""
+        options = pd.Series(all_options(runs))
+        return self.replicas[(self.replicas[options.index] == options).all(axis=1)]
 
 
 def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
@@ -83,7 +87,7 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
                 replica_rows, epochs = read_replicas(Run(path))
                 first = replica_rows[0]
                 unpublished = ", ".join(unpublished_settings(first["settings"], setup))
-                key, picture = selection_key(first), Run(path).curves_file
+                picture = Run(path).curves_file
                 curves |= {f"{name}/curves": picture} if picture.is_file() else {}
             except Exception as error:  # whatever is wrong with a run must not stop the report
                 problems[name] = describe_damage(Run(path), error)
@@ -92,7 +96,7 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
             problems |= {name: first["problem"]} if first["problem"] else {}
             metrics[name] = epochs.assign(run=name)
             shared = {"run": name, "folder_order": folder_order, "finished": first["state"] == FINISHED}
-            rows += [row | shared | {"unpublished_settings": unpublished, "selection_key": key} for row in replica_rows]
+            rows += [row | shared | {"unpublished_settings": unpublished} for row in replica_rows]
             folders.append((path / "probes", name, f"{name}/probes"))
     replicas, replica_ids = _replicas(rows)
     ids = replicas.reset_index()[["run", "seed", "replica"]]
@@ -177,9 +181,9 @@ def unpublished_settings(options: Mapping[str, Any], setup: Mapping[str, Any]) -
     return differing
 
 
-def selection_key(options: Mapping[str, Any]) -> str:
-    """All options by which runs are chosen, as one text: ``add random transformer none reverse reverse``."""
-    return " ".join(str((DEFAULT_OPTIONS | dict(options))[name]) for name in ("task", *DEFAULT_OPTIONS))
+def all_options(runs: Mapping[str, Any]) -> dict[str, Any]:
+    """All options by which runs are chosen, with `DEFAULT_OPTIONS` for those that are not given."""
+    return {name: runs.get(name, default) for name, default in {"task": None, **DEFAULT_OPTIONS}.items()}
 
 
 def _read_probe(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import unknown_name
 from ..plots.curves import pivot_forward_filled
-from .collect import AUTHORS_WEIGHTS, DEFAULT_OPTIONS, OUR_RUNS, TASK_ALONE, RunData, selection_key
+from .collect import AUTHORS_WEIGHTS, DEFAULT_OPTIONS, OUR_RUNS, TASK_ALONE, RunData
 
 RunOptions: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; others have their default
 SeedBounds: TypeAlias = tuple[pd.Series, pd.Series]  # lower and upper bounds of a value, by replica
@@ -83,7 +83,7 @@ class Measure(StrictModel):
         if self.source == TASK_ALONE:
             return self.missing_message.format(measure=self, runs=description)
         if replicas.empty:
-            others = data.replicas[data.replicas["selection_key"] == selection_key(options)]
+            others = data.with_options(options)
             but = " (but {run} has {unpublished_settings} instead of the paper's)"
             but = "" if others.empty else but.format(**others.iloc[0])
             return f"no run of {description}{but}"

@@ -132,7 +132,7 @@ def claims_table(results: Sequence[Result], data: RunData, paper: Paper, runs: P
 
 
 def replicas_table(data: RunData) -> pd.DataFrame:
-    return data.replicas.drop(columns=["selection_key", "key", "trajectory"])
+    return data.replicas.drop(columns=["key", "trajectory"])
 
 
 def summary(results: Sequence[Result]) -> str:
