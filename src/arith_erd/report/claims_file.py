@@ -21,8 +21,8 @@ from ..plots.tables import UNITS, format_number
 from ..runs.directory import METRIC_COLUMNS
 from ..runs.identity import NAMED_GROUPS
 from ..runs.table import ORDER_KEYS
-from .collect import OUR_RUNS
-from .measures import MEASURES, EpochsTo, Measure, ProbeColumn, RunOptions, StrictModel
+from .collect import NUMBERS, OUR_RUNS
+from .measures import MEASURES, EpochsTo, Measure, Metrics, ProbeColumn, RunOptions, StrictModel, Summary
 from .own_code import named_in_file
 
 CLAIMS = bundled.PAPER / "claims.yaml"
@@ -206,6 +206,11 @@ def _references(paper: Paper) -> Iterator[tuple[str, object, Collection[str], st
             yield from _option_references(f"{where}measure.{key}", getattr(measure, key) or {}, paper)
         if isinstance(measure, ProbeColumn):
             yield f"{where}measure.probe", measure.probe.removesuffix("-epochs"), *_accepted_names("probe", paper)
+        elif isinstance(measure, Metrics | EpochsTo | Summary):
+            columns = NUMBERS if isinstance(measure, Summary) else METRIC_COLUMNS
+            accepted = f"a column of numbers: {', '.join(columns)}"
+            yield f"{where}measure.column", measure.column, columns, accepted
+            yield f"{where}measure.minus_column", getattr(measure, "minus_column", ""), ["", *columns], accepted
     for figure in paper.figures:
         where = f"{paper.file}: figures.{figure.name}."
         yield from ((f"{where}make", command, paper.commands, accepted_commands) for command in figure.make)

@@ -30,6 +30,7 @@ REPLICA_COLUMNS = {  # column -> type
     **dict.fromkeys(("never_learnt", "device", *VERSIONS), "object"),
     **dict.fromkeys(("train_loss", "train_token_acc"), "float64"),
 }
+NUMBERS = [column for column, kind in REPLICA_COLUMNS.items() if kind != "object"]
 _NO_METRICS = pd.DataFrame(columns=[*METRIC_COLUMNS, "run"]).astype(dict.fromkeys(METRIC_COLUMNS, "float64"))
 RUN_FILES = {"config.yaml", "metrics.csv", "summary.json"}
 DEFAULT_OPTIONS = {"split": "random", "model": "transformer", "ablation": "none"} | dict.fromkeys(ORDER_KEYS, "reverse")

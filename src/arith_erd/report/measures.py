@@ -115,14 +115,6 @@ def _single_value(value: float) -> pd.DataFrame:
     return pd.DataFrame({"replica": [-1], "seed": [0], "low": [value], "high": [value]}, dtype=float).dropna()
 
 
-def _numbers(table: pd.DataFrame, column: str, key: str = "column") -> pd.Series:
-    """A column of a table; a `UserError` that starts with the key unless it has numbers."""
-    known = [name for name in table if pd.api.types.is_numeric_dtype(table[name])]
-    if column not in known:
-        raise unknown_name(f"measure.{key}", column, known, f"a column of numbers: {', '.join(known)}")
-    return table[column]
-
-
 class Metrics(Measure):
     """A column of ``metrics.csv`` at ``epoch``, or reduced over the epochs up to ``until``.
 
@@ -152,9 +144,9 @@ class Metrics(Measure):
         first = 1 if self.until else self.required_epochs + 1 - (TAIL_EPOCHS if self.tail else 1)
         rows = self.metric_rows(data, replicas)
         rows = rows[rows["epoch"].between(first, self.required_epochs)]
-        column = _numbers(rows, self.column)
+        column = rows[self.column]
         if self.minus_column:
-            column = column - _numbers(rows, self.minus_column, "minus_column")
+            column = column - rows[self.minus_column]
         if self.reduce == "fall":
             column = column.groupby(rows["replica"]).cummax() - column
         groups = column.groupby(rows["replica"])
@@ -170,7 +162,7 @@ class Summary(Measure):
 
     def value(self, data: RunData, replicas: pd.DataFrame) -> pd.Series:
         ended = replicas if self.epoch is None else replicas[replicas["epochs"] == self.epoch]
-        return _numbers(ended, self.column).astype(float)
+        return ended[self.column].astype(float)
 
 
 class EpochsTo(Measure):
@@ -185,7 +177,7 @@ class EpochsTo(Measure):
 
     def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:
         replicas = replicas[replicas["max_epochs"] >= self.planned]
-        rows = data.metrics[_numbers(data.metrics, self.column) >= self.accuracy]
+        rows = data.metrics[data.metrics[self.column] >= self.accuracy]
         first = rows.groupby("replica")["epoch"].min().reindex(replicas.index).astype(float)
         if (self.accuracy, self.column) == (0.95, "val_seq_acc"):  # summaries know it where metrics.csv lacks epochs
             num_rows = data.metrics.groupby("replica").size().reindex(replicas.index)
@@ -199,6 +191,14 @@ class EpochsTo(Measure):
         complete = len(curves) > 0 and len(curves) == curves.index.max()
         reached = curves.index[curves.mean(axis=1, skipna=False) >= self.accuracy]
         return int(reached[0]) if complete and len(reached) else None
+
+
+def _numbers(table: pd.DataFrame, column: str, key: str = "column") -> pd.Series:
+    """A column of a probe's rows; a `UserError` that starts with the key unless it has numbers."""
+    known = [name for name in table if pd.api.types.is_numeric_dtype(table[name])]
+    if column not in known:
+        raise unknown_name(f"measure.{key}", column, known, f"a column of numbers: {', '.join(known)}")
+    return table[column]
 
 
 LAYER_REDUCTIONS: Mapping[str, Callable[[pd.Series, Any], Any]] = {  # functions of (values by layer, ``at``)
