@@ -16,21 +16,15 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-PAPER = (
-    "article.md",
-    "preregistration-2.md",
-    "preregistration-3.md",
-    "preregistration-4.md",
-    "preregistration-nulls.md",
-    "found/*.md",
-    "results/preregistration.md",
-    "results/verdict-rules.md",
-    "results/claims.md",
-)
-OUTSIDE = [
-    f"paper/{pattern}" for pattern in (*PAPER, "results/claims.md", "results/*.png")
-]  # of docs/; on the site under the same path
-OUTSIDE += ["SECURITY.md", "benchmarks/README.md"]
+OUTSIDE = [  # of docs/; on the site under the same path
+    "SECURITY.md",
+    "benchmarks/README.md",
+    "paper/article.md",
+    "paper/preregistration-*.md",
+    "paper/found/*.md",
+    "paper/results/*.png",
+    *(f"paper/results/{page}.md" for page in ("preregistration", "verdict-rules", "claims")),
+]
 
 
 def on_files(files: Files, config: Any) -> Files:
