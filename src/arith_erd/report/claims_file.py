@@ -180,9 +180,9 @@ def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
             raise
         reason = f"lacks {error}" if isinstance(error, KeyError) else first_line(error)
         raise UserError(f"{path}: {reason}; expected a claims file: a title, and sections with claims") from error
-    figures = [_read_figure(figure, path, trust) for figure in figures]
+    drawn = [_read_figure(figure, path, trust) for figure in figures]
     claims = [_read_claim(entry, path, trust) for entry in entries]
-    paper = _checked(Paper, {**raw, "path": path, "figures": figures, "sections": places, "claims": claims}, path.name)
+    paper = _checked(Paper, {**raw, "path": path, "figures": drawn, "sections": places, "claims": claims}, path.name)
     for claim_id, count in Counter(claim.id for claim in claims).items():
         if count > 1:
             raise UserError(f"{path.name}: two claims have the id {claim_id}")
