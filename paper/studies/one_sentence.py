@@ -19,10 +19,10 @@ import torch
 
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
+from arith_erd.catalog.scoring import format_share
 from arith_erd.models import NanoGPT
 from arith_erd.paper.probes.place_value import ONES, SLOPE, SWAP, draw_panel, ideal_slope
 from arith_erd.plots.style import INK, legend_below, save_png, set_panel_title, subplots
-from arith_erd.stats import clopper_pearson
 from paper.formats import format_range, grid, markdown
 
 INTERCHANGE_SITES = {"transformer": "dec.5.resid_mid_cross", "nanogpt": "dec.3.resid_mid"}  # named before the count
@@ -187,9 +187,8 @@ def tables() -> dict[str, str]:
     def met(measure: str, model: str) -> str:
         if measure not in PREDICTED[model]:
             return ""
-        hits, n = sum(measure not in missed.split() for missed in counted[model]["missed"]), len(counted[model])
-        low, high = clopper_pearson(hits, n)
-        return f"{hits} of {n} [{low:.0%}, {high:.0%}]"
+        missed = counted[model]["missed"]
+        return format_share(sum(measure not in names.split() for names in missed), len(missed))
 
     def slopes(what: str, model: str) -> str:
         of_model = rows[(rows["network"] == model) & rows["seed"].isin(counted[model]["seed"])]

@@ -25,7 +25,8 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Replace
 from arith_erd.interp.sites import layers
 from arith_erd.mechanism.certificate import fit_probit
-from arith_erd.plots.style import BLUE, GREEN, GREY, ORANGE, format_axes, save_png, set_panel_title, subplots
+from arith_erd.plots.panels import Lines
+from arith_erd.plots.style import save_png
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
 from arith_erd.tasks import Task
@@ -249,23 +250,16 @@ def slip_table() -> str:
 
 
 def draw(rows: pd.DataFrame) -> Figure:
-    """Wrong answers by distance at some epochs, a panel for each configuration, means over seeds."""
-    figure, axes = subplots(9.6, 3.0, 1, len(CONFIGURATIONS), sharey=True)
-    for ax, ((task, model), label) in zip(axes, CONFIGURATIONS.items(), strict=True):
-        own = rows[(rows["task"] == task) & (rows["model"] == model)]
-        epochs = sorted(own["epoch"].unique())
-        shown = dict(zip((-1, *epochs[1:4:2], epochs[-1]), (GREY, ORANGE, GREEN, BLUE), strict=False))
-        for epoch, color in shown.items():
-            of_epoch = own[own["epoch"] == epoch].groupby("distance")[["wrong", "n"]].sum()
-            name = "before training" if epoch == -1 else f"after epoch {epoch}"
-            x = np.minimum(of_epoch.index + STEP / 2, 1 / 2)
-            ax.plot(x, of_epoch["wrong"] / of_epoch["n"], color=color, label=name, marker=".")
-        format_axes(ax, "y")
-        set_panel_title(ax, label)
-        ax.set_xlabel("distance of c to the nearest threshold", fontsize=8)
-    axes[0].set_ylabel("wrong answers", fontsize=8)
-    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, ncols=4, loc="outside lower center")
-    return figure
+    """Wrong answers by distance at some epochs, a panel for each configuration: mean and range over seeds."""
+    panels = [CONFIGURATIONS[key] for key in zip(rows["task"], rows["model"], strict=True)]
+    counts = rows.assign(panel=panels).groupby(["panel", "epoch", "seed", "distance"], sort=False)[["wrong", "n"]].sum()
+    shown = counts.assign(share=counts["wrong"] / counts["n"]).reset_index()
+    epochs = sorted(shown["epoch"].unique())
+    names = {epoch: f"after epoch {epoch}" for epoch in (*epochs[1:4:2], epochs[-1])} | {-1: "before training"}
+    shown = shown.assign(line=shown["epoch"].map(names), distance=np.minimum(shown["distance"] + STEP / 2, 1 / 2))
+    look = {"xlabel": "distance of c to the nearest threshold", "ylabel": "wrong answers"}
+    picture = Lines("share", "distance", "line", "panel", size=(3, 2.4), percent=True, **look)
+    return picture.draw(shown.dropna(subset="line"))
 
 
 def main() -> None:
