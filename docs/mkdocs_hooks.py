@@ -1,4 +1,7 @@
-"""What mkdocs needs beyond ``mkdocs.yml``: notebooks as pages, and the pages and figures of ``paper/``."""
+"""What mkdocs needs beyond ``mkdocs.yml``: notebooks as pages, and the pages and figures of ``paper/``.
+
+`Doctests` makes examples in docstrings code blocks: Markdown takes ``>>>`` for three nested quotations.
+"""
 
 import base64
 import json
@@ -12,6 +15,7 @@ from pydoc import locate
 from typing import Any
 from urllib.parse import unquote
 
+import griffe
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
@@ -25,6 +29,15 @@ OUTSIDE = [  # of docs/; on the site under the same path
     "paper/results/*.png",
     *(f"paper/results/{page}.md" for page in ("preregistration", "verdict-rules", "claims")),
 ]
+
+EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+
+
+class Doctests(griffe.Extension):
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        if obj.docstring:
+            text = re.sub(r" *# doctest: .*", "", obj.docstring.value)
+            obj.docstring.value = EXAMPLE.sub(r"```pycon\n\g<0>\n```", text)
 
 
 def on_files(files: Files, config: Any) -> Files:
