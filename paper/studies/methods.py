@@ -28,15 +28,15 @@ from matplotlib.figure import Figure
 
 import arith_erd as ae
 from arith_erd.catalog.scoring import (
-    NAMES,
+    ALGORITHMS,
     SCORE_COLUMNS,
     Method,
     add_verdicts,
     bits_of,
-    board,
+    count_answers,
     format_share,
-    names_by_threshold,
-    score_row,
+    name_by_threshold,
+    score_network,
 )
 from arith_erd.digits import ONE
 from arith_erd.errors import UserError
@@ -326,7 +326,7 @@ def score_profile(model: ae.Hooked) -> Terms:
     classification = classify(measure_signature(model, 128, 128), cached_signatures(model.task.bits))
     every = classification.distances | classification.post_hoc
     of_sum, of_carries = (
-        -float(np.nanmin([every[name] for name in every if algorithm_kind(name) == kind])) for kind in NAMES
+        -float(np.nanmin([every[name] for name in every if algorithm_kind(name) == kind])) for kind in ALGORITHMS
     )
     return of_sum, of_carries
 
@@ -361,10 +361,10 @@ def draw_confusion(found: pd.DataFrame) -> Figure:
     figure, axes = subplots(9.6, 8.2, 4, 4)
     for ax in axes.flat[len(METHODS) :]:
         ax.set_visible(False)
-    judged, lines = found[found["named"].isin([*NAMES, "abstains"])], board(found)
+    judged, lines = found[found["named"].isin([*ALGORITHMS, "abstains"])], count_answers(found)
     for ax, (name, of_method) in zip(axes.flat, judged.groupby("method", sort=False), strict=False):
         table = pd.crosstab(of_method["algorithm"], of_method["named"])
-        table = table.reindex(index=[*NAMES, "none"], columns=[*NAMES, "abstains"], fill_value=0)
+        table = table.reindex(index=[*ALGORITHMS, "none"], columns=[*ALGORITHMS, "abstains"], fill_value=0)
         shares = table.div(table.sum(axis=1), axis=0).fillna(0)
         heat_map(ax, shares, Normalize(0, 1), "Blues", table.map(str), 9)
         set_panel_title(ax, str(name))
@@ -379,9 +379,9 @@ def table(found: pd.DataFrame) -> str:
     lines = [["method", "right if it must answer", "written by hand", "trained", "above 0", "AUC"]]
     lines[0] += ["may abstain: right", "wrong", "abstained", "named in nulls", "predicted"]
     of_five_bits = (found["algorithm"] != "none") | (found["network"].map(bits_of) == 5)  # as predicted
-    with_abstention, forced = board(found[of_five_bits]), names_by_threshold(found)
+    with_abstention, forced = count_answers(found[of_five_bits]), name_by_threshold(found)
     predicted = dict(re.findall(r"^\| (.+?) \| 100% \| (\d+%) ", PREDICTIONS.read_text(encoding="utf-8"), re.M))
-    for name, of_method in found[found["algorithm"].isin(NAMES)].groupby("method", sort=False):
+    for name, of_method in found[found["algorithm"].isin(ALGORITHMS)].groupby("method", sort=False):
         right, n = forced[of_method.index] == of_method["algorithm"], len(of_method)
         written = of_method["origin"] == "handcoded"
         shares = [f"{int(right[part].sum())} of {int(part.sum())}" for part in (written, ~written)]
@@ -396,8 +396,8 @@ def table(found: pd.DataFrame) -> str:
 
 def gaps(found: pd.DataFrame) -> str:
     """Mean accuracy on the pairs that a search learned from minus that on pairs with other operands, and how many."""
-    by_hypothesis = {f"gap_{name}": name for name in NAMES}
-    rows = found.rename(columns=by_hypothesis | dict.fromkeys(NAMES, "")).melt(["method", "algorithm"], NAMES)
+    by_hypothesis = {f"gap_{name}": name for name in ALGORITHMS}
+    rows = found.rename(columns=by_hypothesis | dict.fromkeys(ALGORITHMS, "")).melt(["method", "algorithm"], ALGORITHMS)
     rows = rows.dropna(subset="value").assign(value=rows["value"].astype(float))
     right, null = rows["variable"] == rows["algorithm"], rows["algorithm"] == "none"
     columns = {"null networks": null, "a wrong hypothesis": ~right & ~null, "the right one": right}
@@ -415,7 +415,7 @@ def area_under_curve(rows: pd.DataFrame, resamples: int = 2000) -> tuple[float, 
     No threshold is involved. 1/2 is chance, ties count one half, and rows without a number or an algorithm are left
     out. Kinds are drawn among those of the sum and among those of carries.
     """
-    known = rows[rows["algorithm"].isin(NAMES)].assign(score=pd.to_numeric(rows["score"], errors="coerce"))
+    known = rows[rows["algorithm"].isin(ALGORITHMS)].assign(score=pd.to_numeric(rows["score"], errors="coerce"))
     known = known.dropna(subset="score")
     by_kind = {
         algorithm: [kind["score"].to_numpy() for _, kind in part.groupby("kind")]
@@ -455,7 +455,7 @@ def main() -> None:
         done = {*rows.loc[own & rows["sum"].notna(), "method"]}
         if missing := {name: method for name, method in METHODS.items() if name not in done}:
             model = one.load()
-            new = pd.DataFrame([[n, *score_row(m, one, model)[1:]] for n, m in missing.items()], columns=SCORE_COLUMNS)
+            new = pd.DataFrame([score_network(*item, one, model) for item in missing.items()], columns=SCORE_COLUMNS)
             rows = pd.concat([rows[~(own & rows["method"].isin(missing))], new], ignore_index=True)
             rows.to_csv(options.out, index=False, float_format="%.4g")
             print(one.name, one.seed, f"{new['seconds'].sum():.0f} s", flush=True)

@@ -171,6 +171,7 @@ def test_arguments_of_other_types_are_one_line():
         (lambda: ae.CounterfactualDataset.of("a", examples, examples), "^causal_model: received str; expected Causal"),
         (lambda: ae.load_references("erd", task="add"), "^task: received str; expected Task"),
         (lambda: ae.score_method(max, 3), "^score_method: received a int; expected networks from"),
+        (lambda: ae.compare_methods([3]), "^rows: received list; expected DataFrame"),
         (lambda: model.greedy_tokens(3), "^greedy_tokens: examples: received int; expected Examples"),
     ):
         with pytest.raises(ae.UserError, match=message):

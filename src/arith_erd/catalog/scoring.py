@@ -20,7 +20,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from ..bundled import RESULTS
-from ..errors import UserError
+from ..errors import UserError, require_type
 from ..interp.algorithms import algorithm_kind
 from ..interp.hooked import Hooked
 from ..models.references import PROGRAMS
@@ -32,7 +32,8 @@ from .loading import load_references, load_run, require_runs
 from .nulls import NULLS, make_null
 
 ALGORITHM_VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
-NAMES = tuple(ALGORITHM_VARIABLES)
+ALGORITHMS = tuple(ALGORITHM_VARIABLES)
+EVIDENCE_OF_ANSWERS = {"sum": (1.0, 0.0), "carries": (0.0, 1.0), "abstains": (0.0, 0.0)}
 REFERENCE_SEEDS = range(2000, 2003)  # of references, as in paper/results/methods.csv; nothing was tuned on these
 MIN_INTERCHANGE_ACCURACY = 0.99  # for every token, of a network that was trained to compute by variables
 NUM_RESAMPLES = 1000  # of the outcomes behind an interval
@@ -75,28 +76,31 @@ def zoo(*runs: str | Path, nulls: bool = False) -> list[LabelledNetwork]:
         UserError: if there is no such run, or it is not finished.
     """
     networks = [
-        LabelledNetwork(name, seed, algorithm, name, "handcoded", partial(_reference, name, seed), variables)
+        LabelledNetwork(
+            name, seed, algorithm, name, "handcoded", partial(_reference, name, seed), ALGORITHM_VARIABLES[algorithm]
+        )
         for name in PROGRAMS
         if (algorithm := algorithm_kind(name))  # ``mixed`` uses both, ``local_remainder`` neither
-        for variables in [ALGORITHM_VARIABLES[algorithm]]
         for seed in REFERENCE_SEEDS
     ]
-    paths = [path for pattern in runs for path in require_runs(str(pattern), "runs")]
-    networks += [network for path in paths for network in _labelled_networks(Run(path))]
+    for pattern in runs:
+        for path in require_runs(str(pattern), "runs"):
+            networks += _labelled_networks(Run(path))
     if nulls:
         networks += [
-            LabelledNetwork(f"{bits}-bit {model} {kind}", seed, "none", kind, "null", make)
+            LabelledNetwork(
+                f"{bits}-bit {model} {kind}", seed, "none", kind, "null", partial(make_null, kind, model, bits, seed)
+            )
             for kind, architectures in NULLS.items()
             for model, by_bits in architectures.items()
             for bits, seeds in by_bits.items()
             for seed in seeds
-            for make in [partial(make_null, kind, model, bits, seed)]
         ]
     return networks
 
 
 def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = None) -> pd.DataFrame:
-    """Ask a method for the algorithm of each network, and print its row of `board` under those of other methods.
+    """Ask a method for the algorithm of each network. `compare_methods` counts its answers beside other methods'.
 
     Args:
         method: network -> its evidence for the sum and that for carries, each a number, or outcomes per example (n,)
@@ -119,44 +123,49 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
     networks = [*networks] if isinstance(networks, Iterable) else [networks]
     if others := [network for network in networks if not isinstance(network, LabelledNetwork)]:
         raise UserError(f"score_method: received a {type(others[0]).__name__}; expected networks from zoo()")
-    rows = [score_row(method, network, network.load()) for network in networks]
-    found = add_verdicts(pd.DataFrame(rows, columns=SCORE_COLUMNS))
-    compared = [found]
-    if (stored := RESULTS / "methods.csv").is_file():
-        same_networks = found[["network", "seed"]].drop_duplicates()
-        compared.insert(0, pd.read_csv(stored, keep_default_na=False).merge(same_networks))
-    print(board(pd.concat(compared)).to_string())
-    return found
+    name = getattr(method, "__name__", "method")
+    rows = [score_network(name, method, network, network.load()) for network in networks]
+    return add_verdicts(pd.DataFrame(rows, columns=SCORE_COLUMNS))
 
 
-def score_row(method: Method, network: LabelledNetwork, model: Hooked) -> list[Any]:
+def compare_methods(rows: pd.DataFrame) -> pd.DataFrame:
+    """Count the answers of a method, the rows of `score_method`, under those of other methods on the same networks.
+
+    Returns:
+        A row for each method: networks with an algorithm that it is right and wrong about or abstains from, and null
+        networks in which it names one, with a 95% Clopper-Pearson interval.
+    """
+    require_type("rows", rows, pd.DataFrame)
+    others = pd.read_csv(RESULTS / "methods.csv", keep_default_na=False)
+    others = others[~others["method"].isin(rows["method"])].merge(rows[["network", "seed"]].drop_duplicates())
+    return count_answers(pd.concat([others, rows]))
+
+
+def score_network(name: str, method: Method, network: LabelledNetwork, model: Hooked) -> dict[str, Any]:
+    """The row of a method and a network, without verdicts. Columns of what the method does not return are left out."""
     start = time.perf_counter()
     found = method(model)
-    method_name = getattr(method, "__name__", "method")
-    score: float | str
-    low = high = np.nan
-    gaps = [np.nan, np.nan]
+    row = {"method": name, "network": network.name, "kind": network.kind, "origin": network.origin}
+    row |= {"seed": network.seed, "algorithm": network.algorithm, "seconds": time.perf_counter() - start}
     try:
         if isinstance(found, str):
-            score, (of_sum, of_carries) = found, (float(found == name) for name in NAMES)
-            if found not in (*NAMES, "abstains"):
-                raise ValueError(found)
+            row["score"], (of_sum, of_carries) = found, EVIDENCE_OF_ANSWERS[found]
         elif isinstance(found, tuple):
             terms = [np.atleast_1d(np.asarray(term, dtype=float)) for term in found]
-            of_sum, of_carries, *at_training = (float(term.mean()) for term in terms)
-            score = of_sum - of_carries
+            of_sum, of_carries, *in_training = (float(term.mean()) for term in terms)
+            row["score"] = of_sum - of_carries
             if max(map(len, terms)) > 1:
-                low, high = _bootstrap(*terms[:2])
-            if at_training:
-                gaps = [x - y for x, y in zip(at_training, (of_sum, of_carries), strict=True)]
+                row["low"], row["high"] = _bootstrap(*terms[:2])
+            if in_training:
+                of_sum_in_training, of_carries_in_training = in_training
+                row |= {"gap_sum": of_sum_in_training - of_sum, "gap_carries": of_carries_in_training - of_carries}
         else:  # a tensor with one number, for example, is a score too
-            score = of_sum = float(found)
+            row["score"] = of_sum = float(found)
             of_carries = -of_sum
-    except (TypeError, ValueError):
-        accepted = f"a number, a pair of them, {' or '.join(NAMES)}"
-        raise UserError(f"{method_name}: returned {found!r} for {network.name}; expected {accepted}") from None
-    about = [method_name, network.name, network.kind, network.origin, network.seed, network.algorithm]
-    return [*about, score, of_sum, of_carries, low, high, *gaps, time.perf_counter() - start]
+    except (KeyError, TypeError, ValueError):
+        accepted = f"a number, a pair of them, {' or '.join(ALGORITHMS)}"
+        raise UserError(f"{name}: returned {found!r} for {network.name}; expected {accepted}") from None
+    return row | {"sum": of_sum, "carries": of_carries}
 
 
 def _bootstrap(*terms: npt.NDArray[np.float64]) -> tuple[float, float]:
@@ -167,91 +176,108 @@ def _bootstrap(*terms: npt.NDArray[np.float64]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def add_verdicts(rows: pd.DataFrame, least: Mapping[str, float] | None = None) -> pd.DataFrame:
+def add_verdicts(rows: pd.DataFrame, min_accuracy: Mapping[str, float] | None = None) -> pd.DataFrame:
     """Add the columns ``named`` (``sum``, ``carries``, ``abstains``), ``right`` and ``flips``.
 
-    A method names the algorithm of `names_by_threshold` if its evidence for that algorithm is above a bar: the score
+    A method names the algorithm of `name_by_threshold` if its evidence for that algorithm is above a bar: the score
     that 2.5% of the null networks exceed, or none if they are few. Only null networks of as many bits and of another
     kind count. Of n it is the k-th highest, k = max(1, floor((n + 1) / 40)). With two terms, 5% of all null networks
     get a name if their kinds are alike. Without such null networks there is no bar.
     ``named`` is empty where the two terms or the threshold are not known, and ``right`` where the algorithm is not.
-    ``flips`` is how often the score of resampled outcomes lies on the other side of what divides the two names, by a
-    normal distribution with the width of the interval; empty without one.
+    ``flips`` is how often the score of resampled outcomes lies on the other side of the threshold, by a normal
+    distribution with the width of the interval; empty without one.
 
     Args:
-        least: of methods whose evidence is an accuracy: the one that the algorithm with the higher accuracy must have.
+        min_accuracy: of methods whose evidence is an accuracy: the one that the algorithm with the higher accuracy must
+            have. Neither a threshold nor a bar is fitted for them.
     """
-    least = least or {}
-    terms, bits = rows[[*NAMES]].apply(pd.to_numeric, errors="coerce"), rows["network"].map(bits_of)
-    divides = thresholds(rows[~rows["method"].isin(least)]).reindex(rows.index, fill_value=0.0)  # 0 of accuracies
-    named = _names(rows, divides)
-    for method, group in rows.groupby("method"):
-        evidence, accuracy = terms.loc[group.index].to_numpy(), least.get(str(method))
-        names, kinds, sizes = (x[group.index].to_numpy() for x in (named, rows["kind"], bits))
-        nulls = (group["algorithm"] == "none").to_numpy()
-        for kind, size in {*zip(kinds, sizes, strict=True)}:
-            own = (kinds == kind) & (sizes == size)
-            for of_name, name in zip(evidence.T, NAMES, strict=True):
-                others = np.sort(of_name[nulls & (sizes == size) & (kinds != kind) & ~np.isnan(of_name)])[::-1]
-                too_low = ~(of_name >= (accuracy or 0))
-                if accuracy is None:
-                    too_low = of_name <= others[max(1, (len(others) + 1) // 40) - 1] if len(others) else False
-                names = np.where(own & (names == name) & too_low, "abstains", names)
-        named[group.index] = names
-    named[terms.isna().any(axis=1) & rows["score"].notna()] = None
-    expected = rows["algorithm"].replace("none", "abstains")
-    right = (named == expected).astype(int).astype(object).where((rows["algorithm"] != "") & named.notna(), None)
-    return rows.assign(named=named, right=right, flips=_share_of_flips(rows, divides))
+    score, of_sum, of_carries, low, high = (
+        pd.to_numeric(rows[column], errors="coerce") for column in ("score", *ALGORITHMS, "low", "high")
+    )
+    accuracy = rows["method"].map(min_accuracy or {})
+    threshold = thresholds(rows).where(accuracy.isna(), 0.0)
+    named = name_by_threshold(rows, threshold)
+    for name, evidence in zip(ALGORITHMS, (of_sum, of_carries), strict=True):
+        in_nulls = rows.assign(evidence=evidence, bits=rows["network"].map(bits_of))
+        bar = _fit_on_other_kinds(in_nulls, ["method", "bits"], _fit_bar)
+        too_low = (evidence < accuracy) | (accuracy.isna() & (evidence <= bar))
+        named[(named == name) & too_low] = "abstains"
+    named[(of_sum.isna() | of_carries.isna()) & rows["score"].notna()] = None
+    right = (named == rows["algorithm"].replace("none", "abstains")).astype(int).astype(object)
+    deviation = (high - low) / (2 * norm.ppf(0.975))
+    flips = norm.cdf(-((score - threshold).abs() / deviation.clip(lower=1e-9)))
+    return rows.assign(named=named, right=right.where((rows["algorithm"] != "") & named.notna(), None), flips=flips)
 
 
-def names_by_threshold(rows: pd.DataFrame) -> pd.Series:
-    """The algorithm that each score names if the method must answer; ``abstains`` where the score is NaN."""
-    return _names(rows, thresholds(rows))
+def name_by_threshold(rows: pd.DataFrame, threshold: pd.Series | None = None) -> pd.Series:
+    """The algorithm that each score names if the method must answer; ``abstains`` where the score is NaN.
 
-
-def _names(rows: pd.DataFrame, divides: pd.Series) -> pd.Series:
-    scores = pd.to_numeric(rows["score"], errors="coerce")
-    names = np.where(scores >= divides, *NAMES).astype(object)
-    names[divides.isna()], names[scores.isna()] = None, "abstains"
-    return rows["score"].where(rows["score"].isin(NAMES), pd.Series(names, rows.index, dtype=object))
+    The threshold is by default that of `thresholds`.
+    """
+    threshold = thresholds(rows) if threshold is None else threshold
+    score = pd.to_numeric(rows["score"], errors="coerce")
+    named = pd.Series(np.where(score >= threshold, *ALGORITHMS), rows.index, dtype=object)
+    named[threshold.isna()] = None
+    named[score.isna()] = "abstains"
+    return rows["score"].where(rows["score"].isin(ALGORITHMS), named)
 
 
 def thresholds(rows: pd.DataFrame) -> pd.Series:
-    """The threshold of each score; NaN where no network of its kind has a number, or other kinds have one algorithm.
+    """The threshold of each score, fitted on networks of other kinds; NaN where those have one algorithm."""
+    numbers = rows.assign(score=pd.to_numeric(rows["score"], errors="coerce"))
+    return _fit_on_other_kinds(numbers, ["method"], fit_threshold)
 
-    That of a kind is fixed on all other kinds, since networks of one kind resemble each other: a rule that has seen one
-    of them would be judged on what it knows.
+
+def _fit_on_other_kinds(rows: pd.DataFrame, by: list[str], fit: Callable[[pd.DataFrame], float]) -> pd.Series:
+    """For each row, what ``fit`` makes of the rows that agree with it in the columns ``by`` but not in the kind.
+
+    Networks of one kind resemble each other: a rule that has seen one of them would be judged on what it knows.
     """
-    result = pd.Series(np.nan, rows.index)
-    for _, group in rows.groupby("method"):
-        scores, kinds = pd.to_numeric(group["score"], errors="coerce").to_numpy(), group["kind"].to_numpy()
-        known, is_sum = group["algorithm"].isin(NAMES).to_numpy(), (group["algorithm"] == "sum").to_numpy()
-        found = np.full(len(group), np.nan)
-        for kind in {*kinds[~np.isnan(scores)]}:
-            others = known & (kinds != kind)
-            found[kinds == kind] = fit_threshold(scores[others], is_sum[others])
-        result[group.index] = found
-    return result
+    fitted = pd.Series(np.nan, rows.index)
+    for _, group in rows.groupby(by):
+        for kind in group["kind"].unique():
+            own = group["kind"] == kind
+            fitted[group.index[own]] = fit(group[~own])
+    return fitted
 
 
-def _share_of_flips(rows: pd.DataFrame, divides: pd.Series) -> pd.Series:
-    score, low, high = (pd.to_numeric(rows[x], errors="coerce") for x in ("score", "low", "high"))
-    width = (high - low) / (2 * norm.ppf(0.975))
-    return pd.Series(norm.cdf(-((score - divides).abs() / width.clip(lower=1e-9)).astype(float)), rows.index)
+def fit_threshold(rows: pd.DataFrame) -> float:
+    """The smallest score that is named ``sum``: the threshold with the highest balanced accuracy.
+
+    Candidates lie halfway between scores, or beyond all of them; of equally good ones the middle one is taken. NaN if
+    all networks have the same algorithm.
+
+    >>> algorithms = ["carries", "carries", "sum", "sum"]
+    >>> fit_threshold(pd.DataFrame({"algorithm": algorithms, "score": [0.0, 0.2, 0.6, 1.0]}))
+    0.4
+    """
+    by_algorithm = [rows.loc[rows["algorithm"] == name, "score"].to_numpy() for name in ALGORITHMS]
+    if not all(map(len, by_algorithm)):
+        return math.nan
+    of_sum, of_carries = by_algorithm
+    values = np.unique(np.concatenate(by_algorithm))
+    values = values[np.isfinite(values)]
+    candidates = np.array([-np.inf, *(values[:-1] + values[1:]) / 2, np.inf])
+    right = [(of_sum >= x).mean() + (of_carries < x).mean() for x in candidates]
+    best = candidates[np.isclose(right, max(right))]
+    return float(best[(len(best) - 1) // 2])
 
 
-def board(rows: pd.DataFrame) -> pd.DataFrame:
-    """A row for each method, of rows with verdicts: networks with an algorithm that it is right and wrong about or
-    abstains from, and null networks in which it names one, with a 95% Clopper-Pearson interval."""
-    lines = {}
-    for method, group in rows[rows["named"].isin([*NAMES, "abstains"])].groupby("method", sort=False):
-        named, known = group["named"] != "abstains", group["algorithm"].isin(NAMES)
-        right = group["named"] == group["algorithm"]
-        counts = {"right": right & known, "wrong": named & ~right & known, "abstained": ~named & known}
-        nulls = group["algorithm"] == "none"
-        line = {name: int(found.sum()) for name, found in counts.items()}
-        lines[method] = line | {"named in nulls": format_share(int((named & nulls).sum()), int(nulls.sum()))}
-    return pd.DataFrame.from_dict(lines, orient="index").rename_axis("method")
+def _fit_bar(rows: pd.DataFrame) -> float:
+    evidence = rows.loc[rows["algorithm"] == "none", "evidence"].dropna().sort_values(ascending=False)
+    return float(evidence.iloc[max(1, (len(evidence) + 1) // 40) - 1]) if len(evidence) else math.nan
+
+
+def count_answers(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of `compare_methods`, of rows with verdicts."""
+    rows = rows[rows["named"].isin([*ALGORITHMS, "abstains"])]
+    known, null, abstains = rows["algorithm"].isin(ALGORITHMS), rows["algorithm"] == "none", rows["named"] == "abstains"
+    right = rows["named"] == rows["algorithm"]
+    counted = {"right": known & right, "wrong": known & ~right & ~abstains, "abstained": known & abstains}
+    counted |= {"named in nulls": null & ~abstains, "nulls": null}
+    counts = pd.DataFrame(counted).groupby(rows["method"], sort=False).sum()
+    shares = [format_share(*pair) for pair in zip(counts["named in nulls"], counts.pop("nulls"), strict=True)]
+    return counts.assign(**{"named in nulls": shares})
 
 
 def format_share(hits: int, n: int) -> str:
@@ -272,52 +298,35 @@ def bits_of(network: str) -> int:
     return int(match[1]) if match else 7
 
 
-def fit_threshold(scores: npt.NDArray[np.float64], is_sum: npt.NDArray[np.bool_]) -> float:
-    """The smallest score that is named ``sum``: the threshold with the highest balanced accuracy.
-
-    Candidates lie halfway between scores (n,), or beyond all of them; of equally good ones the middle one is taken.
-    NaN if all networks have the same algorithm.
-
-    >>> fit_threshold(np.array([0.0, 0.2, 0.6, 1.0]), np.array([False, False, True, True]))
-    0.4
-    """
-    if is_sum.all() or not is_sum.any():
-        return math.nan
-    values = np.unique(scores[np.isfinite(scores)])
-    thresholds = np.array([-np.inf, *(values[:-1] + values[1:]) / 2, np.inf])
-    right = [((scores >= x)[is_sum].mean() + (scores < x)[~is_sum].mean()) / 2 for x in thresholds]
-    best = thresholds[np.isclose(right, max(right))]
-    return float(best[(len(best) - 1) // 2])
-
-
 def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     settings = run.config()
     if settings["data"].get("examples") is not None:  # right on the examples drawn is not right on all
         return
     config, bits = settings["model"], settings["task"]["bits"]
     if settings["task"].get("name") == "random_output":
+        name, kind = f"{bits}-bit {config['name']} random answers", "random answers"
         for seed in (int(entry["seed"]) for entry in run.summary()["seeds"]):
-            load = partial(_as_adder, run.path, seed)
-            yield LabelledNetwork(
-                f"{bits}-bit {config['name']} random answers", seed, "none", "random answers", "null", load
-            )
+            yield LabelledNetwork(name, seed, "none", kind, "null", partial(_as_adder, run.path, seed))
         return
     variable_sites = config["loss"].get("variables") or {}  # variable -> its site, and its coordinates there
     variables = [name for name in variable_sites if name != "prefix"]  # either algorithm may follow it
     algorithm = next((name for name, names in ALGORITHM_VARIABLES.items() if {*variables} == {*names}), "")
+    origin = "interchange" if variable_sites else "free"
     sites = tuple(dict.fromkeys(str(place["site"]) for place in variable_sites.values() if "dims" in place))
     causal_model = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
     name = f"{bits}-bit {config['name']} {'+'.join(variables) or 'none'} {causal_model}".strip()
-    worst_interchange_accuracy: dict[int, float] = {}  # by seed, over its variables and tokens
-    if variable_sites:
-        tokens = pd.read_csv(run_path(run.tokens_file))
-        last = tokens[(tokens["epoch"] == tokens["epoch"].max()) & tokens["split"].isin([*variable_sites])]
-        worst_interchange_accuracy = last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1).to_dict()
+    followed = worst_interchange_accuracy(run) if variable_sites else {}
     for entry in run.summary()["seeds"]:
         seed, right = int(entry["seed"]), entry["train_seq_acc"] == entry["val_seq_acc"] == 1
-        if right and worst_interchange_accuracy.get(seed, 0.0 if variable_sites else 1.0) >= MIN_INTERCHANGE_ACCURACY:
-            origin, load = "interchange" if variable_sites else "free", partial(load_run, run.path, seed)
+        if right and (not variable_sites or followed.get(seed, 0) >= MIN_INTERCHANGE_ACCURACY):
+            load = partial(load_run, run.path, seed)
             yield LabelledNetwork(name, seed, algorithm, name, origin, load, tuple(variable_sites), sites)
+
+
+def worst_interchange_accuracy(run: Run) -> pd.Series:
+    """By seed: the lowest accuracy after the last epoch, over the variables of the loss and over answer tokens."""
+    last = pd.read_csv(run_path(run.tokens_file)).query("split not in ('train', 'val') and epoch == epoch.max()")
+    return last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1)
 
 
 def _reference(name: str, seed: int) -> Hooked:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import arith_erd as ae
-from arith_erd.catalog.scoring import SCORE_COLUMNS, add_verdicts, score_row, zoo
+from arith_erd.catalog.scoring import SCORE_COLUMNS, add_verdicts, score_network, zoo
 from arith_erd.errors import UserError
 from arith_erd.interp.patching import patched_runs
 from paper.studies import methods
@@ -55,8 +55,8 @@ def test_searches_name_the_algorithm_of_networks_written_by_hand_and_abstain_fro
         "sum": ae.Hooked(OneNumber(TASK), task=TASK),
         "abstains": untrained(TASK, ae.NanoGPT),
     }
-    line = [score_row(methods.METHODS[method], zoo()[0], model) for model in networks.values()]
-    rows = pd.DataFrame(line, columns=SCORE_COLUMNS).assign(method=method, kind=[*networks], algorithm=[*networks])
+    lines = [score_network(method, methods.METHODS[method], zoo()[0], model) for model in networks.values()]
+    rows = pd.DataFrame(lines, columns=SCORE_COLUMNS).assign(kind=[*networks], algorithm=[*networks])
     found = add_verdicts(rows.replace({"algorithm": {"abstains": "none"}}), methods.LEAST_ACCURACY)
     assert found["named"].tolist() == [*networks]
     assert found["gap_carries"][0] <= 0.1
