@@ -13,11 +13,9 @@ counted.
 
 import argparse
 import re
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
-from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -53,15 +51,14 @@ from arith_erd.probes.patching import change_digit
 from arith_erd.probes.probe import select_sites
 from arith_erd.system.cli_errors import one_line_errors
 from arith_erd.system.isolation import own_generator
-from paper.formats import grid, markdown
+from paper.formats import markdown
 
 DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20, batch_size=64)
-RANKS = (1, 2)
-SEARCHED = ("sum", "carry")  # at all positions of the answer, and at a middle bit
+SEARCHED = ("sum", "carry")
 NON_LINEAR_STEPS = 100
 MAX_LEARNED_RANK = 4
 SEARCHES = ("DAS, rank 1", "DAS, rank 2", "DAS, learned rank", "DAS, non-linear", "PLOT")
-LEAST_ACCURACY = dict.fromkeys(SEARCHES, 0.75)
+MIN_ACCURACY = dict.fromkeys(SEARCHES, 0.75)
 MAX_AXES = 32  # of a site, by variance, between which PLOT chooses
 NUM_AXES = (1, 2, 4, 8)  # so many of them it may take
 EPSILON = 0.03  # of its transport, in mean costs
@@ -77,10 +74,10 @@ def scored_sites(model: ae.Hooked) -> list[str]:
     return [s for s in decoder if layer_of(decoder, s) != last and f"{s}_cross" not in decoder]
 
 
-Terms = tuple[float | np.ndarray, ...]
+Evidence = tuple[float | np.ndarray, ...]
 
 
-def score_distances(model: ae.Hooked) -> Terms:
+def score_distances(model: ae.Hooked) -> Evidence:
     """The paper's section 4.5: does the decoder's middle follow the value of the output more than its tokens?"""
     rows = ae.probe("distance_correlation", model).rows
     rows = rows.query("stack == 'dec' and level == 'out' and method == 'pearson'")
@@ -89,7 +86,7 @@ def score_distances(model: ae.Hooked) -> Terms:
     return float(table["value"].iloc[best]), float(table["token"].iloc[best])
 
 
-def score_erasure(model: ae.Hooked, method: str) -> Terms:
+def score_erasure(model: ae.Hooked, method: str) -> Evidence:
     """The paper's appendix D: right answers after the erasure of a random concept, and after that of the value."""
     row = run_erasures(model).loc[method]
     every = np.arange(model.task.size)
@@ -105,7 +102,7 @@ def run_erasures(model: ae.Hooked) -> pd.DataFrame:
     return ae.probe("amnesic", model, **options).rows.set_index("method")
 
 
-def score_probes(model: ae.Hooked) -> Terms:
+def score_probes(model: ae.Hooked) -> Evidence:
     """R² of linear probes at a position t: of the sum, and the mean of carry and xor; each at its best site."""
     examples, by_site = model.task.examples().sample(1024, seed=0), []
     values = ae.CausalModel(model.task).values(examples)
@@ -135,9 +132,7 @@ def score_patching(model: ae.Hooked) -> float:
 
 def patched_site(model: ae.Hooked) -> str:
     """The end of the encoder, or the middle of a network without one."""
-    encoder = [site for site in layers(model.sites) if site.startswith("enc.")]
-    (site,) = encoder[-1:] or select_sites([model], None)
-    return site
+    return (layers(model.sites, "enc") or select_sites([model], None))[-1]
 
 
 def score_attribution(model: ae.Hooked) -> float:
@@ -170,7 +165,7 @@ def attributed_effects(
     return torch.stack(effects, dim=-1).detach(), before.detach()
 
 
-def score_cka(model: ae.Hooked) -> Terms:
+def score_cka(model: ae.Hooked) -> Evidence:
     """Linear CKA (Kornblith et al., 2019) of the answer's activations with the sum, and with all carries and xors."""
     examples, found = model.task.examples().sample(1024, seed=0), []
     values = ae.CausalModel(model.task).values(examples)
@@ -196,99 +191,92 @@ def score_attention(model: ae.Hooked) -> float:
     return float(1 - rows.groupby("query")["weight"].max().mean())
 
 
-def score_das(model: ae.Hooked, rank: int) -> Terms:
-    """Interchange accuracy at the best site: of the sum at all positions, and of a middle bit's carry."""
-    return terms_of_searches([run_das(model)[variable, rank] for variable in SEARCHED])
+Search = tuple[ControlledDAS, ae.Subspace | ae.Features]  # at a site, and what was found there
 
 
-Search = tuple[ControlledDAS, str, ae.Subspace | ae.Features]  # at a site, of a variable, and what was found
+def score_search(model: ae.Hooked, find: Callable[[ae.Hooked, str], Search]) -> Evidence:
+    """Interchange accuracy of the sum at all positions, and of a middle bit's carry, each in the space that is found.
 
-
-@lru_cache(maxsize=1)
-def searches_at_sites(model: ae.Hooked) -> dict[str, list[ControlledDAS]]:
-    """Of each variable, at the sites where activations vary."""
-    adder, found = ae.CausalModel(model.task), {}
-    for variable, at in zip(SEARCHED, (None, model.task.width // 2), strict=True):
-        searches = [ControlledDAS(model, adder, site, at, DAS_CONFIG) for site in scored_sites(model)]
-        found[variable] = [search for search in searches if search.whitened.rank]
-    return found
-
-
-@lru_cache(maxsize=1)
-def run_das(model: ae.Hooked) -> dict[tuple[str, int], tuple[ControlledDAS, str, ae.Subspace]]:
-    """Variable and rank -> the site and subspace best on validation pairs. All of them count as the time of rank 1.
-
-    If activations vary along one direction at every site, the result of rank 1 stands for that of rank 2.
+    Outcomes (n,) on pairs with other operands, then accuracies on the pairs that the search learned from.
     """
-    found = defaultdict(list)
-    for variable, searches in searches_at_sites(model).items():
-        for search in searches:
-            subspaces, accuracies, _ = search.fit_ranks(variable, RANKS)
-            for rank, subspace in subspaces.items():
-                found[variable, rank].append((np.nan_to_num(accuracies[rank]), (search, variable, subspace)))
-    best = {key: max(candidates, key=itemgetter(0))[1] for key, candidates in found.items()}
-    return {(variable, 2): best[variable, 1] for variable in SEARCHED} | best
-
-
-def terms_of_searches(found: Sequence[Search]) -> Terms:
-    """Outcomes (n,) on pairs with other operands, then accuracies on the pairs that the searches learned from."""
     outcomes, accuracies = [], []
-    for search, variable, space in found:
+    for variable in SEARCHED:
+        search, space = find(model, variable)
         train, _, test = search.sample_pairs(variable)
         outcomes.append(search.evaluation(test, variable).outcomes(space).numpy())
         accuracies.append(search.evaluation(train, variable).accuracy(space))
     return *outcomes, *accuracies
 
 
-def score_learned_rank(model: ae.Hooked) -> Terms:
+@lru_cache(maxsize=len(SEARCHED))
+def searches_at_sites(model: ae.Hooked, variable: str) -> list[ControlledDAS]:
+    """At the sites where activations vary."""
+    adder, at = ae.CausalModel(model.task), model.task.width // 2 if variable == "carry" else None
+    searches = [ControlledDAS(model, adder, site, at, DAS_CONFIG) for site in scored_sites(model)]
+    return [search for search in searches if search.whitened.rank]
+
+
+@lru_cache(maxsize=2 * len(SEARCHED))  # ranks 1 and 2
+def find_by_das(model: ae.Hooked, variable: str, *, rank: int) -> Search:
+    """DAS at each site. If activations vary along fewer directions everywhere, their number is the rank."""
+    searches = searches_at_sites(model, variable)
+    rank = min(rank, max(search.whitened.rank for search in searches))
+    possible = [search for search in searches if search.whitened.rank >= rank]
+    return best_search([(x, x.fit(*x.sample_pairs(variable)[:2], variable, rank)) for x in possible], variable)
+
+
+def best_search(found: Sequence[Search], variable: str) -> Search:
+    """The one whose accuracy on validation pairs is highest."""
+
+    def accuracy(candidate: Search) -> float:
+        search, space = candidate
+        return float(np.nan_to_num(search.evaluation(search.sample_pairs(variable)[1], variable).accuracy(space)))
+
+    return max(found, key=accuracy)
+
+
+def find_by_learned_rank(model: ae.Hooked, variable: str) -> Search:
     """DAS with the smallest rank whose accuracy on validation pairs is within .02 of the best up to four."""
-    found: list[Search] = []
-    for search, variable, _ in (run_das(model)[variable, 1] for variable in SEARCHED):
-        subspaces, _, chosen = search.fit_ranks(variable, range(1, MAX_LEARNED_RANK + 1))
-        found.append((search, variable, subspaces[chosen]))
-    return terms_of_searches(found)
+    search, _ = find_by_das(model, variable, rank=1)
+    subspaces, _, chosen = search.fit_ranks(variable, range(1, MAX_LEARNED_RANK + 1))
+    return search, subspaces[chosen]
 
 
-def score_non_linear_das(model: ae.Hooked) -> Terms:
+def find_by_non_linear_das(model: ae.Hooked, variable: str) -> Search:
     """DAS among features of four coupling layers, from the best direction (Sutter et al., 2507.08802).
 
     What has been fitted is chosen on its own pairs, as in `ae.fit_das`, so that the gap shows how much they say.
     """
-    found: list[Search] = []
-    for search, variable, direction in (run_das(model)[variable, 1] for variable in SEARCHED):
-        train = search.sample_pairs(variable)[0]
-        with own_generator(0):
-            flow = ae.CouplingLayers(len(direction.directions), directions=direction.directions)
-        longer = replace(search, config=replace(DAS_CONFIG, steps=NON_LINEAR_STEPS))
-        found.append((search, variable, longer.fit_features(train, variable, 1, flow)))
-    return terms_of_searches(found)
+    search, direction = find_by_das(model, variable, rank=1)
+    with own_generator(0):
+        flow = ae.CouplingLayers(len(direction.directions), directions=direction.directions)
+    longer = replace(search, config=replace(DAS_CONFIG, steps=NON_LINEAR_STEPS))
+    return search, longer.fit_features(search.sample_pairs(variable)[0], variable, 1, flow)
 
 
-def score_plot(model: ae.Hooked) -> Terms:
+def find_by_plot(model: ae.Hooked, variable: str) -> Search:
     """PLOT (2605.06979): transport from variables to principal axes, by what an interchange of each does to the output.
 
     At each site the axes with the largest shares of the variable are interchanged together. The site, and how many axes
     to take, are those best on validation pairs. The paper's strengths, which scale an interchange, are left out.
     """
-    names, found = [*ae.CausalModel(model.task).variables], []
-    for variable, searches in searches_at_sites(model).items():
-        axes = [search.whitened.axes[:, :MAX_AXES].float() for search in searches]
-        train, validation, _ = searches[0].sample_pairs(variable)
-        answers = [searches[0].evaluation(train, name) for name in names]
-        abstract = [((x.expected == ONE).float() - (x.base_tokens == ONE).float()).flatten() for x in answers]
-        effects = [
-            axis_effects(search.evaluation(train, variable), own) for search, own in zip(searches, axes, strict=True)
-        ]
-        kinds, index = torch.stack(abstract).unique(dim=0, return_inverse=True)  # some variables do the same
-        shares = transport(torch.cdist(kinds, torch.cat(effects)) ** 2)[index[names.index(variable)]]
-        candidates = []
-        for search, own, share in zip(searches, axes, shares.split([len(part) for part in effects]), strict=True):
-            on_validation, order = search.evaluation(validation, variable), share.argsort(descending=True)
-            for space in (ae.Subspace(own[:, order[:k]]) for k in NUM_AXES):
-                candidates.append((np.nan_to_num(on_validation.accuracy(space)), search, space))
-        _, search, space = max(candidates, key=lambda candidate: candidate[0])
-        found.append((search, variable, space))
-    return terms_of_searches(found)
+    names, searches = [*ae.CausalModel(model.task).variables], searches_at_sites(model, variable)
+    train = searches[0].sample_pairs(variable)[0]
+    answers = [searches[0].evaluation(train, name) for name in names]
+    abstract = [((x.expected == ONE).float() - (x.base_tokens == ONE).float()).flatten() for x in answers]
+    axes = [search.whitened.axes[:, :MAX_AXES].float() for search in searches]
+    effects = [
+        axis_effects(search.evaluation(train, variable), own) for search, own in zip(searches, axes, strict=True)
+    ]
+    kinds, index = torch.stack(abstract).unique(dim=0, return_inverse=True)  # some variables do the same
+    shares = transport(torch.cdist(kinds, torch.cat(effects)) ** 2)[index[names.index(variable)]]
+    by_site = zip(searches, axes, shares.split([len(part) for part in effects]), strict=True)
+    found = [
+        (search, ae.Subspace(own[:, share.argsort(descending=True)[:k]]))
+        for search, own, share in by_site
+        for k in NUM_AXES
+    ]
+    return best_search(found, variable)
 
 
 @torch.no_grad()
@@ -308,20 +296,20 @@ def transport(costs: torch.Tensor, rounds: int = 200) -> torch.Tensor:
     return scaled.exp()
 
 
-def score_steering(model: ae.Hooked) -> Terms:
+def score_steering(model: ae.Hooked) -> Evidence:
     """How well bits follow a shifted sum, and how well they follow an inverted carry, each at its best site."""
     found = measure_signature(model, 64, 128).components
     sums = np.fmax(found["value"], found["value_of_remainder"])
     return float(np.nanmean(sums)), float(np.nanmean(found["carry"]))
 
 
-def score_prefixes(model: ae.Hooked) -> Terms:
+def score_prefixes(model: ae.Hooked) -> Evidence:
     """After random prefixes, answers that ignore them, and those that take the carry from the last token."""
     found = measure_signature(model, 256, 16).components
     return float(np.nanmean(found["erd_of_all"])), float(np.nanmean(found["prefix_carry_of_all"]))
 
 
-def score_profile(model: ae.Hooked) -> Terms:
+def score_profile(model: ae.Hooked) -> Evidence:
     """`probe=mechanism`: minus the distance to the nearest algorithm by a sum, and by carries."""
     classification = classify(measure_signature(model, 128, 128), cached_signatures(model.task.bits))
     every = classification.distances | classification.post_hoc
@@ -343,32 +331,30 @@ METHODS: dict[str, Method] = {
     "probes": score_probes,
     "patching": score_patching,
     "attention": score_attention,
-    "DAS, rank 1": partial(score_das, rank=1),
-    "DAS, rank 2": partial(score_das, rank=2),
+    "DAS, rank 1": partial(score_search, find=partial(find_by_das, rank=1)),
+    "DAS, rank 2": partial(score_search, find=partial(find_by_das, rank=2)),
     "steering": score_steering,
     "prefixes": score_prefixes,
     "profile": score_profile,
-    "DAS, learned rank": score_learned_rank,
-    "DAS, non-linear": score_non_linear_das,
+    "DAS, learned rank": partial(score_search, find=find_by_learned_rank),
+    "DAS, non-linear": partial(score_search, find=find_by_non_linear_das),
     "attribution": score_attribution,
     "CKA": score_cka,
-    "PLOT": score_plot,
+    "PLOT": partial(score_search, find=find_by_plot),
 }
 
 
 def draw_confusion(found: pd.DataFrame) -> Figure:
     """For each method a matrix: networks of each algorithm (rows), and which one it names (columns)."""
     figure, axes = subplots(9.6, 8.2, 4, 4)
-    for ax in axes.flat[len(METHODS) :]:
-        ax.set_visible(False)
-    judged, lines = found[found["named"].isin([*ALGORITHMS, "abstains"])], count_answers(found)
-    for ax, (name, of_method) in zip(axes.flat, judged.groupby("method", sort=False), strict=False):
+    judged = found[found["named"].isin([*ALGORITHMS, "abstains"])].groupby("method", sort=False)
+    for ax, (name, of_method) in zip(axes.flat, judged, strict=False):
         table = pd.crosstab(of_method["algorithm"], of_method["named"])
         table = table.reindex(index=[*ALGORITHMS, "none"], columns=[*ALGORITHMS, "abstains"], fill_value=0)
         shares = table.div(table.sum(axis=1), axis=0).fillna(0)
         heat_map(ax, shares, Normalize(0, 1), "Blues", table.map(str), 9)
         set_panel_title(ax, str(name))
-        ax.set_xlabel(f"named ({lines['right'][name]} right)", fontsize=8, color=GREY)
+        ax.set_xlabel(f"named ({sum(table.at[x, x] for x in ALGORITHMS)} right)", fontsize=8, color=GREY)
     for ax in axes[:, 0]:
         ax.set_ylabel("true algorithm", fontsize=8, color=GREY)
     return figure
@@ -379,16 +365,22 @@ def table(found: pd.DataFrame) -> str:
     lines = [["method", "right if it must answer", "written by hand", "trained", "above 0", "AUC"]]
     lines[0] += ["may abstain: right", "wrong", "abstained", "named in nulls", "predicted"]
     of_five_bits = (found["algorithm"] != "none") | (found["network"].map(bits_of) == 5)  # as predicted
-    with_abstention, forced = count_answers(found[of_five_bits]), name_by_threshold(found)
+    with_abstention = count_answers(found[of_five_bits])
     predicted = dict(re.findall(r"^\| (.+?) \| 100% \| (\d+%) ", PREDICTIONS.read_text(encoding="utf-8"), re.M))
-    for name, of_method in found[found["algorithm"].isin(ALGORITHMS)].groupby("method", sort=False):
-        right, n = forced[of_method.index] == of_method["algorithm"], len(of_method)
-        written = of_method["origin"] == "handcoded"
-        shares = [f"{int(right[part].sum())} of {int(part.sum())}" for part in (written, ~written)]
-        at_zero = ((of_method["score"].astype(float) > 0) == (of_method["algorithm"] == "sum")).sum()
+    right = name_by_threshold(found) == found["algorithm"]
+    for name, known in found[found["algorithm"].isin(ALGORITHMS)].groupby("method", sort=False):
+        answers, written, n = right[known.index], known["origin"] == "handcoded", len(known)
+        by_origin = [f"{part.sum()} of {len(part)}" for part in (answers[written], answers[~written])]
+        at_zero = ((known["score"] > 0) == (known["algorithm"] == "sum")).sum()
         natural = f"{at_zero} of {n}" if name in DIFFERENCES else ""
-        area, least, most = area_under_curve(of_method)
-        line = [str(name), format_share(int(right.sum()), n), *shares, natural, f"{area:.2f} [{least:.2f}, {most:.2f}]"]
+        area, least, most = area_under_curve(known)
+        line = [
+            str(name),
+            format_share(int(answers.sum()), n),
+            *by_origin,
+            natural,
+            f"{area:.2f} [{least:.2f}, {most:.2f}]",
+        ]
         rest = map(str, with_abstention.loc[name]) if name in with_abstention.index else [""] * 4
         lines.append([*line, *rest, predicted.get(str(name), "")])
     return markdown(*lines)
@@ -396,17 +388,13 @@ def table(found: pd.DataFrame) -> str:
 
 def gaps(found: pd.DataFrame) -> str:
     """Mean accuracy on the pairs that a search learned from minus that on pairs with other operands, and how many."""
-    by_hypothesis = {f"gap_{name}": name for name in ALGORITHMS}
-    rows = found.rename(columns=by_hypothesis | dict.fromkeys(ALGORITHMS, "")).melt(["method", "algorithm"], ALGORITHMS)
-    rows = rows.dropna(subset="value").assign(value=rows["value"].astype(float))
-    right, null = rows["variable"] == rows["algorithm"], rows["algorithm"] == "none"
-    columns = {"null networks": null, "a wrong hypothesis": ~right & ~null, "the right one": right}
-
-    def cell(method: str, column: str) -> str:
-        of_method = rows[columns[column] & (rows["method"] == method)]["value"]
-        return f"{of_method.mean():.2f} ({len(of_method)})" if len(of_method) else ""
-
-    return grid("search", {name: name for name in rows["method"].unique()}, {name: name for name in columns}, cell)
+    columns = ["null networks", "a wrong hypothesis", "the right one"]
+    rows = found.melt(["method", "algorithm"], [f"gap_{name}" for name in ALGORITHMS]).dropna(subset="value")
+    is_null, is_right = rows["algorithm"] == "none", rows["variable"] == "gap_" + rows["algorithm"]
+    column = np.select([is_null, ~is_right], columns[:2], columns[2])
+    cells = rows.groupby(["method", column])["value"].agg(lambda x: f"{x.mean():.2f} ({len(x)})").unstack(fill_value="")
+    cells = cells.reindex(index=rows["method"].unique(), columns=columns, fill_value="")
+    return markdown(["search", *columns], *cells.reset_index().values)
 
 
 def area_under_curve(rows: pd.DataFrame, resamples: int = 2000) -> tuple[float, float, float]:
@@ -415,16 +403,15 @@ def area_under_curve(rows: pd.DataFrame, resamples: int = 2000) -> tuple[float, 
     No threshold is involved. 1/2 is chance, ties count one half, and rows without a number or an algorithm are left
     out. Kinds are drawn among those of the sum and among those of carries.
     """
-    known = rows[rows["algorithm"].isin(ALGORITHMS)].assign(score=pd.to_numeric(rows["score"], errors="coerce"))
-    known = known.dropna(subset="score")
-    by_kind = {
-        algorithm: [kind["score"].to_numpy() for _, kind in part.groupby("kind")]
-        for algorithm, part in known.groupby("algorithm")
-    }
-    if {*by_kind} != {"sum", "carries"}:
-        raise UserError(f"networks: scores of {', '.join(by_kind) or 'none'}; expected some of sum and of carries")
-    sums, carries = by_kind["sum"], by_kind["carries"]
-    wins = np.array([[np.sign(x[:, None] - y).sum() for y in carries] for x in sums])  # kinds of sum, of carries
+    known = rows[rows["algorithm"].isin(ALGORITHMS)].dropna(subset="score")
+    sums, carries = (
+        [kind.to_numpy() for _, kind in known[known["algorithm"] == name].groupby("kind")["score"]]
+        for name in ALGORITHMS
+    )
+    if not (sums and carries):
+        received = ", ".join(known["algorithm"].unique()) or "none"
+        raise UserError(f"networks: scores of {received}; expected some of sum and of carries")
+    wins = np.array([[np.sign(np.subtract.outer(x, y)).sum() for y in carries] for x in sums])  # by kinds
     pairs = np.array([[len(x) * len(y) for y in carries] for x in sums])
     rng = np.random.default_rng(0)
     areas = []
@@ -439,7 +426,7 @@ def read_results(path: Path) -> pd.DataFrame:
     """The rows of a table that `main` wrote, judged again."""
     rows = pd.read_csv(path, keep_default_na=False).reindex(columns=SCORE_COLUMNS)
     numbers = SCORE_COLUMNS[SCORE_COLUMNS.index("score") :]
-    return add_verdicts(rows.assign(**rows[numbers].apply(pd.to_numeric)), LEAST_ACCURACY)
+    return add_verdicts(rows.assign(**rows[numbers].apply(pd.to_numeric)), MIN_ACCURACY)
 
 
 def main() -> None:
@@ -450,16 +437,17 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = read_results(options.out) if options.out.is_file() else pd.DataFrame(columns=SCORE_COLUMNS)
     rows = rows[SCORE_COLUMNS]
-    for one in sorted(ae.zoo(*options.runs, nulls=True), key=lambda one: (bits_of(one.name), one.seed % 100)):
-        own = (rows["network"] == one.name) & (rows["seed"] == one.seed)
+    for network in sorted(ae.zoo(*options.runs, nulls=True), key=lambda x: (bits_of(x.name), x.seed % 100)):
+        own = (rows["network"] == network.name) & (rows["seed"] == network.seed)
         done = {*rows.loc[own & rows["sum"].notna(), "method"]}
         if missing := {name: method for name, method in METHODS.items() if name not in done}:
-            model = one.load()
-            new = pd.DataFrame([score_network(*item, one, model) for item in missing.items()], columns=SCORE_COLUMNS)
+            model = network.load()
+            new = pd.DataFrame(
+                [score_network(*item, network, model) for item in missing.items()], columns=SCORE_COLUMNS
+            )
             rows = pd.concat([rows[~(own & rows["method"].isin(missing))], new], ignore_index=True)
             rows.to_csv(options.out, index=False, float_format="%.4g")
-            print(one.name, one.seed, f"{new['seconds'].sum():.0f} s", flush=True)
-    rows.to_csv(options.out, index=False, float_format="%.4g")
+            print(network.name, network.seed, f"{new['seconds'].sum():.0f} s", flush=True)
     found = read_results(options.out)  # judged on the digits that the file keeps
     found = found.sort_values("method", key=lambda x: x.map([*METHODS].index), kind="stable")
     found[COLUMNS].to_csv(options.out, index=False, float_format="%.4g")

@@ -13,29 +13,23 @@ from arith_erd.errors import UserError
 from arith_erd.interp.patching import patched_runs
 from paper.studies import methods
 from paper.studies.methods import area_under_curve
+from tests.unit.catalog.test_scoring import table
 from tests.unit.interp.toys import InDirections, OneNumber
 from tests.unit.probes.small import untrained
 
-
-def scored(scores: np.ndarray) -> pd.DataFrame:
-    """Of 24 networks: three kinds of either algorithm, four seeds each."""
-    kinds = [(f"{algorithm} {k}", algorithm) for algorithm in ("sum", "carries") for k in range(3) for _ in range(4)]
-    return pd.DataFrame(kinds, columns=["kind", "algorithm"]).assign(score=scores)
+TASK = ae.Add(4)
 
 
 def test_interval_of_the_area_holds_one_half_for_noise():
     rng = np.random.default_rng(1)
-    areas = [area_under_curve(scored(rng.normal(size=24)), 200) for _ in range(40)]
+    areas = [area_under_curve(table(rng.normal(size=24)), 200) for _ in range(40)]
     assert np.mean([low <= 0.5 <= high for _, low, high in areas]) > 0.8  # three kinds of each: a narrow bootstrap
-    assert area_under_curve(scored(np.arange(24)[::-1]))[0] == 1
+    assert area_under_curve(table(np.arange(24)[::-1]))[0] == 1
 
 
 def test_area_of_one_algorithm_alone_is_refused():
     with pytest.raises(UserError, match="scores of sum; expected some of sum and of carries"):
-        area_under_curve(scored(np.zeros(24)).query("algorithm == 'sum'"))
-
-
-TASK = ae.Add(4)
+        area_under_curve(table(np.zeros(24))[:12])
 
 
 @pytest.fixture
@@ -53,21 +47,21 @@ def test_searches_name_the_algorithm_of_networks_written_by_hand_and_abstain_fro
     networks = {
         "carries": ae.Hooked(InDirections(TASK), task=TASK),
         "sum": ae.Hooked(OneNumber(TASK), task=TASK),
-        "abstains": untrained(TASK, ae.NanoGPT),
+        "none": untrained(TASK, ae.NanoGPT),
     }
     lines = [score_network(method, methods.METHODS[method], zoo()[0], model) for model in networks.values()]
     rows = pd.DataFrame(lines, columns=SCORE_COLUMNS).assign(kind=[*networks], algorithm=[*networks])
-    found = add_verdicts(rows.replace({"algorithm": {"abstains": "none"}}), methods.LEAST_ACCURACY)
-    assert found["named"].tolist() == [*networks]
+    found = add_verdicts(rows, methods.MIN_ACCURACY)
+    assert found["named"].tolist() == ["carries", "sum", "abstains"]
     assert found["gap_carries"][0] <= 0.1
     assert found["gap_sum"][1] <= 0.1
 
 
 def test_plot_finds_a_sum_along_one_axis_and_nothing_in_an_untrained_network(one_layer):
     """It abstains from the toy with carries: their directions are no principal axes."""
-    of_sum, of_carry, *_ = methods.score_plot(ae.Hooked(OneNumber(TASK), task=TASK))
+    of_sum, of_carry, *_ = methods.METHODS["PLOT"](ae.Hooked(OneNumber(TASK), task=TASK))
     assert of_sum.mean() > 0.9 > 0.75 > of_carry.mean()
-    assert max(term.mean() for term in methods.score_plot(untrained(TASK, ae.NanoGPT))[:2]) < 0.75
+    assert max(term.mean() for term in methods.METHODS["PLOT"](untrained(TASK, ae.NanoGPT))[:2]) < 0.75
 
 
 def test_transport_gives_each_variable_the_axes_with_its_own_effect():
