@@ -25,12 +25,9 @@ NUM_LAYERS = 3  # as in the small networks of `paper/scripts/zoo.sh`
 SHARPNESS = 100.0  # cosines of different pairs stay below 0.9, so the own pair outweighs all others
 LOUDNESS = 10.0  # the answer, in lengths of the residual stream
 ARCHITECTURES: dict[str, type[Network]] = {"nanogpt": NanoGPT, "transformer": Transformer}
-NULLS = {
-    "untrained": {"nanogpt": {5: range(20), 7: range(5)}, "transformer": {5: range(20), 7: range(5)}},
-    "shuffled": {"nanogpt": {5: range(20), 7: range(5)}, "transformer": {5: range(20), 7: range(5)}},
-    "table": {"nanogpt": {5: range(20)}},
-}
-"""Kind -> architecture -> bits -> seeds."""
+NULLS = {(kind, model, 5): range(20) for kind in ("untrained", "shuffled") for model in ARCHITECTURES}
+NULLS |= {(kind, model, 7): range(5) for kind, model, _ in NULLS} | {("table", "nanogpt", 5): range(20)}
+"""Kind, architecture and bits -> seeds."""
 
 
 def make_null(kind: str, architecture: str, bits: int, seed: int) -> Hooked:
@@ -72,21 +69,17 @@ def _answer_from_table(network: Any, task: Add, seed: int) -> None:
 class PairEmbedding(nn.Module):
     """Position embeddings and, at each position of the answer, a code of the pair: codes (N, C) of all N pairs."""
 
-    places: Tensor  # (P,): what a digit of the prompt adds to the number of the pair
-    codes: Tensor
-
     def __init__(self, positions: nn.Module, task: Add, codes: Tensor) -> None:
         super().__init__()
-        self.positions, self.prompt_length = positions, task.prompt_length
-        operands = {"a": task.limit, "b": 1}
-        places = [operands[name[0]] * 2 ** int(name[1:]) if name[0] in operands else 0 for name in task.prompt_names]
-        self.register_buffer("places", torch.tensor(places))
-        self.register_buffer("codes", codes)
+        self.positions, self.bits, self.prompt_length = positions, task.bits, task.prompt_length
+        self.codes = nn.Embedding.from_pretrained(codes)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
         """Embeddings (B, P + t, C) of tokens (B, P + t) -> the same with codes at the last t positions."""
         x, prompt = self.positions(x, tokens), tokens[:, : self.prompt_length]
-        code = self.codes[((prompt - ZERO) * self.places).sum(1)]
+        places = 2 ** torch.arange(self.bits, device=tokens.device)  # lowest first
+        a, b = (((digits - ZERO) * places).sum(1) for digits in (prompt[:, : self.bits], prompt[:, self.bits + 1 :]))
+        code = self.codes(2**self.bits * a + b)
         return torch.cat([x[:, : self.prompt_length], x[:, self.prompt_length :] + code[:, None]], dim=1)
 
 

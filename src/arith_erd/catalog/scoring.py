@@ -91,9 +91,7 @@ def zoo(*runs: str | Path, nulls: bool = False) -> list[LabelledNetwork]:
             LabelledNetwork(
                 f"{bits}-bit {model} {kind}", seed, "none", kind, "null", partial(make_null, kind, model, bits, seed)
             )
-            for kind, architectures in NULLS.items()
-            for model, by_bits in architectures.items()
-            for bits, seeds in by_bits.items()
+            for (kind, model, bits), seeds in NULLS.items()
             for seed in seeds
         ]
     return networks
