@@ -22,6 +22,7 @@ import torch
 
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
+from arith_erd.catalog.scoring import MIN_INTERCHANGE_ACCURACY, worst_interchange_accuracy
 from arith_erd.interp.interventions import Replace
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
@@ -29,19 +30,12 @@ from paper.formats import MODELS, format_range, markdown
 from paper.studies.one_sentence import CRITERIA, INTERCHANGE_SITES, load_networks, measure_network, score_networks
 
 LAST_BUT_ONE = INTERCHANGE_SITES | {"transformer": "dec.2.resid_mid_cross"}  # of three layers, as dec.5 is of six
-MIN_INTERCHANGE = 0.99  # of interchanges between held-out pairs that a network of known variables has to follow
 HELD = {
     "none": "trained on the task alone", "sum": "sum", "carry+xor": "carries",
     "carry+prefix+xor prefix_carry": "carries, from the last token",
     "carry+prefix+xor lookahead_carry": "carries, no prefix",
     "prefix+sum erd": "sum, no prefix", "prefix+total local_remainder": "bit sums with c, by the rule",
 }  # fmt: skip
-
-
-def least_interchanges(run: Run) -> pd.Series:
-    """By seed: the least accuracy over variables and answer tokens after the last epoch."""
-    tokens = pd.read_csv(run.tokens_file).query("split not in ('train', 'val') and epoch == epoch.max()")
-    return tokens.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1)
 
 
 @torch.no_grad()
@@ -79,7 +73,8 @@ def table() -> str:
     for (network, bits), kind in product(product(("transformer", "nanogpt"), (5, 7)), HELD):
         by = table.query("network == @network and bits == @bits and trained_by == @kind")
         right = by[by["accuracy"] == 1]
-        accepted = f"{(right['least_interchange'] >= MIN_INTERCHANGE).sum()} of {len(by)}" if kind != "none" else ""
+        follow = (right["least_interchange"] >= MIN_INTERCHANGE_ACCURACY).sum()
+        accepted = f"{follow} of {len(by)}" if kind != "none" else ""
         cells = [format_range((by if name == "vectors" else right)[name].dropna(), ".0%") for name in measures]
         row = [MODELS[network], str(bits), HELD[kind], f"{len(right)} of {len(by)}", accepted, *cells]
         lines += [row] if len(by) else []
@@ -99,7 +94,7 @@ def main() -> None:
         config, loss = run.config(), run.config()["model"]["loss"]
         table.insert(1, "bits", config["task"]["bits"])
         table.insert(2, "trained_by", trained_by(loss))
-        table["least_interchange"] = table["seed"].map(least_interchanges(run))
+        table["least_interchange"] = table["seed"].map(worst_interchange_accuracy(run))
         variables = loss.get("variables")
         table["others"] = [leakage(model, variables) if variables else None for *_, model in networks]
         files = map(run.weights_file, table["seed"])
