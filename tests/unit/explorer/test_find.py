@@ -15,6 +15,11 @@ from arith_erd.models.references import programs
 from arith_erd.models.references.program import compile_program
 
 
+def by_hand(name: str) -> Hooked:
+    rng = np.random.default_rng(0)
+    return Hooked(compile_program(getattr(programs, name)(rng), rng, TASK.bits).network, task=TASK)
+
+
 def test_page_has_six_networks_of_one_size_without_names(monkeypatch):
     monkeypatch.setattr("arith_erd.explorer.find.export_network", partial(export_network, num_examples=8))
     page = find_page(3, notes={"erd": "A note."})
@@ -30,25 +35,19 @@ def test_page_has_six_networks_of_one_size_without_names(monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "untrained"])
 def test_networks_of_four_bits_answer_every_pair(name):
-    rng = np.random.default_rng(0)
-    network = compile_program(getattr(programs, name)(rng), rng, TASK.bits).network
-    assert Hooked(network, task=TASK).accuracy(TASK.examples()) == 1
+    assert by_hand(name).accuracy() == 1
 
 
 def test_table_has_a_hidden_unit_for_each_pair_and_no_other_answers():
     """Without its unit a pair has no answer, and the answers to all others stay: nothing is shared between pairs."""
-    rng = np.random.default_rng(0)
-    network = compile_program(programs.table(rng), rng, TASK.bits).network
-    model, examples = Hooked(network, task=TASK), TASK.examples()
-    sites = [f"dec.{i}.mlp.post" for i in range(1, 7)]
-    _, cache = model.run_with_cache(examples, sites)
-    alone = [site for site in sites if ((cache[site] > 0.1).sum(-1) == 1).all() and cache[site].amax(-1).min() > 0]
-    assert len(alone) == 1
-    units = cache[alone[0]].argmax(-1)  # (256, m)
+    model, examples = by_hand("table"), TASK.examples()
+    _, cache = model.run_with_cache(examples, "dec.*.mlp.post")
+    (site,) = (site for site, x in cache.items() if ((x > 0.1).sum(-1) == 1).all() and x.amax(-1).min() > 0)
+    units = cache[site].argmax(-1)  # (256, m)
     assert (units == units[:, :1]).all()
     assert len(units[:, 0].unique()) == len(examples) == 256
     unit = units[37, 0]
-    layer = network.decoder[int(alone[0].split(".")[1]) - 1].feed_forward.sublayer
+    layer = model.network.decoder[int(site.split(".")[1]) - 1].feed_forward.sublayer
     with torch.no_grad():
         layer.contract.weight[:, unit] = 0
     wrong = (model.run(examples).argmax(-1).numpy() != examples.completion).any(1)
