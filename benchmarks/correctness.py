@@ -73,56 +73,42 @@ def checks(
     Raises:
         UserError: if the overrides are not those of a configuration.
     """
-    cpu = torch.device("cpu")
-    plain = compose_job(model, overrides)
+    plain, cpu = compose_job(model, overrides), torch.device("cpu")
+    chosen, required = attention.CHOSEN or "compiled", Kind.REQUIRED
     # A CPU needs minutes to compile a pack of small networks.
     seeds = PACK if attention.CHOSEN is None or device.type == "cuda" else "0"
 
     @cache
-    def pack_losses(seed: str, **trainer: object) -> torch.Tensor:
-        return train_losses(compose_job(model, overrides, seed, **trainer), device)
+    def losses(seed: str, on: torch.device = device, products: str | None = None, **trainer: object) -> torch.Tensor:
+        return train_losses(compose_job(model, overrides, seed, **trainer), on, products)
 
-    def eager_losses() -> torch.Tensor:
-        return pack_losses(seeds, compile=False)
-
-    def single_seed_losses() -> torch.Tensor:
-        return torch.cat([pack_losses(str(seed), compile=False) for seed in parse_seeds(PACK)])
-
-    def cpu_losses() -> torch.Tensor:
-        return train_losses(compose_job(model, overrides, PACK, compile=False), cpu)
+    def alone() -> torch.Tensor:
+        return torch.cat([losses(str(seed), compile=False) for seed in parse_seeds(PACK)])
 
     def dropout_mask(on: torch.device) -> torch.Tensor:
         return keep_mask(torch.tensor([7, 9], dtype=torch.int32, device=on), torch.Size([1001]), 0.1).cpu()
 
-    compiled = partial(pack_losses, seeds, compile=True)
-    required, chosen = Kind.REQUIRED, attention.CHOSEN or "compiled"
+    def differ(one: Callable[..., torch.Tensor], other: Callable[..., torch.Tensor]) -> Callable[[], float]:
+        return lambda: float((one() - other()).abs().max())
 
-    def from_eager(losses: Callable[[], torch.Tensor]) -> Callable[[], float]:
-        return lambda: largest_difference(eager_losses(), losses())
-
-    def in_32_bits(compile: bool) -> torch.Tensor:
-        return train_losses(compose_job(model, overrides, seeds, compile=compile), device, "highest")
-
+    eager, compiled = partial(losses, seeds, compile=False), partial(losses, seeds, compile=True)
     if attention.CHOSEN is None:
-        yield "a pack is its seeds alone", from_eager(single_seed_losses), required, TOLERANCE
-        yield "the device is the CPU", from_eager(cpu_losses), required, TOLERANCE
-        yield "dropout masks", lambda: largest_difference(dropout_mask(cpu), dropout_mask(device)), required, 0
-        yield "decoding is teacher forcing", lambda: decoding_difference(plain, device), required, 0
+        yield "a pack is its seeds alone", differ(eager, alone), required, TOLERANCE
+        yield "the device is the CPU", differ(eager, partial(losses, PACK, cpu, compile=False)), required, TOLERANCE
+        yield "dropout masks", differ(partial(dropout_mask, cpu), partial(dropout_mask, device)), required, 0
+        yield "decoding is teacher forcing", partial(decoding_difference, plain, device), required, 0
     else:
-        yield (
-            f"{chosen} in 32 bits",
-            lambda: largest_difference(in_32_bits(False), in_32_bits(True)),
-            required,
-            EXACT_TOLERANCE,
-        )
-        yield f"{chosen}, dropout masks", lambda: attention_mask_difference(device), required, 0
-        yield f"{chosen}, answers", lambda: answer_difference(model, overrides, seeds, device), required, 0
+        in_32_bits = partial(losses, seeds, device, "highest")
+        exact = differ(partial(in_32_bits, compile=False), partial(in_32_bits, compile=True))
+        yield f"{chosen} in 32 bits", exact, required, EXACT_TOLERANCE
+        yield f"{chosen}, dropout masks", partial(attention_mask_difference, device), required, 0
+        yield f"{chosen}, answers", partial(answer_difference, model, overrides, seeds, device), required, 0
     if device.type == "cuda":
-        yield f"{chosen} is eager", from_eager(compiled), required, TOLERANCE
-        yield "CUDA graphs are eager", from_eager(partial(compiled, cuda_graphs=True)), Kind.OPTION, TOLERANCE
+        yield f"{chosen} is eager", differ(eager, compiled), required, TOLERANCE
+        yield "CUDA graphs are eager", differ(eager, partial(compiled, cuda_graphs=True)), Kind.OPTION, TOLERANCE
     if attention.CHOSEN is None:
-        bf16 = partial(pack_losses, PACK, compile=False, precision="bf16-mixed")
-        yield "bf16-mixed", from_eager(bf16), Kind.RECORD, TOLERANCE
+        bf16 = partial(losses, PACK, compile=False, precision="bf16-mixed")
+        yield "bf16-mixed", differ(eager, bf16), Kind.RECORD, TOLERANCE
 
 
 def compose_job(model: str, overrides: Sequence[str], seed: str = "0", **trainer: object) -> Job:
@@ -193,10 +179,6 @@ def answer_difference(model: str, overrides: Sequence[str], seeds: str, device: 
         with torch.no_grad():
             tokens.append(module.pack(prompt, shift_right(completion)).argmax(-1))
     return float((tokens[0] != tokens[1]).double().mean())
-
-
-def largest_difference(a: torch.Tensor, b: torch.Tensor) -> float:
-    return float((a - b).abs().max())
 
 
 if __name__ == "__main__":
