@@ -40,9 +40,9 @@ class MetricsWriter(L.Callback):
             print(f"{run.path}: resuming from {progress_text(trainer)}")
         truncate_rows(run.metrics_file, METRIC_COLUMNS[2:], epochs)
         truncate_rows(run.tokens_file, ("split", *data.task.answer_names), epochs)
-        if data.slice_keys:
+        if data.slices:
             truncate_rows(run.slices_file, SLICE_COLUMNS, epochs)
-        slices = pd.read_csv(run.slices_file).itertuples(index=False, name=None) if data.slice_keys else []
+        slices = pd.read_csv(run.slices_file).itertuples(index=False, name=None) if data.slices else []
         self.logger.replay(self._logged_rows(run.metrics(), slices))
         run.delete_weights_after(epochs)
         # Weights are missing if the run began with another ``checkpoint.keep``, or if they were deleted.

@@ -46,8 +46,7 @@ class TrainBatches:
 class TaskData(L.LightningDataModule):
     """A task's table, or ``sample_size`` examples of it, divided by a split into ``train`` and ``validation``.
 
-    For drawn examples ``slice_masks`` (N, G) marks to which of the G ``slice_keys``, such as ``("length", 5)``, each
-    example of ``validation`` belongs.
+    For drawn examples ``slices`` has the kinds of each example of ``validation``, by name, as `Task.slices`.
     """
 
     def __init__(
@@ -66,10 +65,8 @@ class TaskData(L.LightningDataModule):
         tokens = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
         self.train: Batch = tuple(x[~held_out] for x in tokens)
         self.validation: Batch = tuple(x[held_out] for x in tokens)
-        kinds = {} if task.enumerable else {name: kind[held_out] for name, kind in task.slices(examples).items()}
-        self.slice_keys = [(name, int(value)) for name, kind in kinds.items() for value in np.unique(kind)]
-        columns = [torch.from_numpy(kinds[name] == value) for name, value in self.slice_keys]
-        self.slice_masks = torch.stack(columns, dim=1).double() if columns else torch.empty(len(self.validation[0]), 0)
+        kinds = {} if task.enumerable else task.slices(examples)
+        self.slices = {name: kind[held_out] for name, kind in kinds.items()}
 
     def set_targets(self, targets: Array | None) -> None:
         """Give the training batches the targets (N, k) of `Loss.prepare`, which has a row for each of ``examples``."""
@@ -82,7 +79,6 @@ class TaskData(L.LightningDataModule):
             device = self.trainer.strategy.root_device
             self.train = tuple(x.to(device) for x in self.train)
             self.validation = tuple(x.to(device) for x in self.validation)
-            self.slice_masks = self.slice_masks.to(device)
 
     @property
     def steps_per_epoch(self) -> int:

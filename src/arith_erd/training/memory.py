@@ -101,7 +101,7 @@ def train_briefly(job: Job) -> None:
     module = build_module(job, trainer.strategy.root_device, data)
     data.train = tuple(x[: max(job.data.batch_size, EVALUATED)] for x in data.train)
     data.validation = tuple(x[:EVALUATED] for x in data.validation)
-    data.slice_masks = data.slice_masks[:EVALUATED]
+    data.slices = {}
     trainer.fit(module, data)
 
 

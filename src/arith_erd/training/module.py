@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import lightning as L
+import numpy as np
 import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
@@ -157,12 +158,14 @@ class LitPack(L.LightningModule):
         for index, seed in enumerate(seeds):
             reported = self.pack.loss.report(partial(self.pack.replica, index), data.held_out)
             self.token_rows += [(epoch, seed, name, [*values]) for name, values in reported.items()]
-        if data.slice_keys:
-            right = sequence_correct(val, data.validation[1]).double()  # (R, N)
-            by_kind = right @ data.slice_masks / data.slice_masks.sum(dim=0)  # (R, G)
-            for seed, values in zip(seeds, by_kind.tolist(), strict=True):
-                for (name, kind), accuracy in zip(data.slice_keys, values, strict=True):
-                    self.slice_rows.append((epoch, seed, name, kind, accuracy))
+        if data.slices:
+            right = sequence_correct(val, data.validation[1]).cpu().numpy()  # (R, N)
+            self.slice_rows = [
+                (epoch, seed, name, int(kind), float(own[kinds == kind].mean()))
+                for seed, own in zip(seeds, right, strict=True)
+                for name, kinds in data.slices.items()
+                for kind in np.unique(kinds)
+            ]
 
 
 def step_scheduler(scheduler: LRScheduler) -> None:

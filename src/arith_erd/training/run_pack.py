@@ -87,7 +87,7 @@ def _train_pack(job: Job) -> bool:
             module.to(device)  # Lightning leaves it on the CPU
             save_weights(run, module.pack)
             with atomic_file(run.curves_file) as partial:
-                slices = pd.read_csv(run_path(run.slices_file)) if data.slice_keys else None
+                slices = pd.read_csv(run_path(run.slices_file)) if data.slices else None
                 title = ", ".join((*job.option_names.values(), job.model.name))  # add, random, transformer
                 save_png(draw_learning_curves(run.metrics(), title, slices), partial)
             summaries += seed_summaries(run, module.pack, data)
