@@ -124,12 +124,13 @@ def logit_difference(model: Hooked, clean: Examples, corrupted: Examples) -> Met
     differ = pair[0] != pair[1]  # (N, m)
     if not differ.any():
         raise UserError("patch: clean and corrupted examples have the same answers; expected others, or a metric")
+    return lambda logits: token_differences(logits, *pair)[differ]
 
-    def metric(logits: Tensor) -> Tensor:
-        ends = [logits.gather(-1, tokens[..., None]).squeeze(-1) for tokens in pair]
-        return (ends[0] - ends[1]).double()[differ]
 
-    return metric
+def token_differences(logits: Tensor, clean: Tensor, corrupted: Tensor) -> Tensor:
+    """The logits (N, m) of clean tokens (N, m) minus those of corrupted ones, from all logits (N, m, V)."""
+    of_clean, of_corrupted = (logits.gather(-1, tokens[..., None]).squeeze(-1) for tokens in (clean, corrupted))
+    return (of_clean - of_corrupted).double()
 
 
 def _value(metric: Metric, logits: Tensor) -> float:

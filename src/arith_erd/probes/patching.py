@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..interp.hooked import Hooked
-from ..interp.patching import PICTURE, patched_runs
+from ..interp.patching import PICTURE, patched_runs, token_differences
 from ..plots.curves import EpochCurves
 from ..tasks import Examples, Task
 from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, format_cells, select_sites, weighted_means
@@ -47,8 +47,7 @@ class Patching(NetworkProbe):
         differ = clean != corrupted  # (N, m)
 
         def difference(logits: Tensor) -> Tensor:  # (N, m, V) -> (m,), summed over the answers that count
-            ends = [logits.gather(-1, tokens[..., None]).squeeze(-1) for tokens in (clean, corrupted)]
-            return ((ends[0] - ends[1]).double() * differ).sum(0)
+            return (token_differences(logits, clean, corrupted) * differ).sum(0)
 
         of_corrupted, of_clean = (difference(model.run(examples)) for examples in (self.corrupted, self.clean))
         n = differ.sum(0)
