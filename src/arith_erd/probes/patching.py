@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..interp.hooked import Hooked
 from ..interp.patching import PICTURE, patched_runs, token_differences
+from ..interp.sites import layers
 from ..plots.curves import EpochCurves
 from ..tasks import Examples, Task
 from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, format_cells, select_sites, weighted_means
@@ -61,10 +62,11 @@ class Patching(NetworkProbe):
     def notes(self) -> list[str]:
         right = {model.seed: model.accuracy(self.clean) for model in self.models}
         why = "of the clean answers are right; clean and corrupted runs hardly differ, so recovered means little"
-        names = self.task.answer_names
+        names, last = self.task.answer_names, layers(self.models[0].sites, "dec")[-1:]
+        own = "in the last layer a position carries its own token only, so"
         return [
-            "A number is a mean over the answer's tokens. In the last layer a position carries its own token only, so "
-            f"{names[0]} to {names[-1]} sum to about 100% there.",
+            "a number is a mean over the answer's tokens",
+            *(f"{own} {names[0]} to {names[-1]} sum to about 100% there" for site in last if site in self.sites),
             *(f"seed {seed}: {share:.0%} {why}" for seed, share in right.items() if share < MIN_CLEAN_ACCURACY),
         ]
 

@@ -50,6 +50,8 @@ def test_patching_the_changed_digit_recovers_the_first_token_and_the_last_layer_
     """The inputs of the first token are the prompt and ``<start>``, so the corrupted digit makes the clean run."""
     probe = Patching([untrained(task, model)], site=[embedded, "dec.2"], num_examples=40)
     rows = measured(probe)
+    assert "in the last layer a position" in " ".join(probe.notes())
+    assert "last layer" not in " ".join(Patching(probe.models, site="dec.1", num_examples=4).notes())
     first = rows[(rows["site"] == embedded) & (rows["token"] == "r0")].set_index("position")
     assert list(first.index) == task.prompt_names + (task.answer_names if model is NanoGPT else [])
     assert first["recovered"].sum() == pytest.approx(1, abs=1e-3)
