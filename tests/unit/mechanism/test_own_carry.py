@@ -9,22 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from arith_erd.digits import VOCAB_SIZE, ZERO
-from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import ColumnSums
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.slopes import token_means
 from arith_erd.mechanism.responses import PrefixedExamples
-from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import HookPoint
 from arith_erd.paper.probes.place_value import (
-    PlaceValue,
     measure_agreements,
     measure_slopes,
     measure_swaps,
     same_prefix_pairs,
 )
-from arith_erd.probes.encoder_table import EncoderTable
-from arith_erd.tasks import Add, Mul, Sub, Task
+from arith_erd.tasks import Add, Mul, Task
 
 TASK = Add(bits=5)
 COLUMNS = ColumnSums(TASK)
@@ -140,18 +136,3 @@ def test_the_means_by_token_are_the_encoder_itself_if_nothing_is_mixed() -> None
     assert (means != 0).sum() == 29
     mixed = own + prompt.flip(1)[..., None]
     assert not torch.allclose(token_means(mixed, prompt, VOCAB_SIZE)[places, prompt], mixed)
-
-
-def test_probes_ask_for_the_parts_that_they_need() -> None:
-    torch.manual_seed(0)
-    size = {"d_model": 8, "num_heads": 2, "num_layers": 1}
-    decoder_only, both = (
-        Hooked(kind(TASK.prompt_length, TASK.width, **size), task=TASK)  # type: ignore[arg-type]
-        for kind in (NanoGPT, Transformer)
-    )
-    with pytest.raises(UserError, match=r"^probe=encoder_table: .* has no encoder"):
-        EncoderTable([decoder_only])
-    with pytest.raises(UserError, match=r"^probe\.site=enc\.1: expected sites of the decoder"):
-        PlaceValue([both], site="all")
-    with pytest.raises(UserError, match=r"^task=sub: has no columns"):
-        PlaceValue([Hooked(Transformer(11, 5, **size), task=Sub(5))])  # type: ignore[arg-type]

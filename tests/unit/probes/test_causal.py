@@ -13,6 +13,7 @@ from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.erasure import whiten
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
+from arith_erd.paper.probes.place_value import PlaceValue
 from arith_erd.probes import dose
 from arith_erd.probes.amnesic import Amnesic
 from arith_erd.probes.dose import Dose
@@ -231,6 +232,8 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
         (Dose, ADD, {"causal_model": only_bits}, r"^probe\.causal_model=.*: expected .* the answer as a number"),
         (Mechanism, Add(12), {}, "^task=add: 16,777,216 examples; probe=mechanism needs"),
         (Dose, ADD, {"delta": 15}, r"probe\.delta=15: expected an integer from 1 to 14"),
+        (PlaceValue, ADD, {"site": "all"}, r"^probe\.site=enc\.1: expected sites of the decoder"),
+        (PlaceValue, Sub(3), {}, "^task=sub: has no columns"),
     ],
 )
 def test_bad_options_are_refused_before_any_forward(probe, task, options: dict[str, Any], message, monkeypatch) -> None:

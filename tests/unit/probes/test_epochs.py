@@ -115,6 +115,8 @@ def test_curves_of_token_means_keep_whole_answers_apart_from_their_tokens() -> N
     curves = result.probe.epoch_curves(result.rows).table.set_index("line")["value"]
     assert curves["all"] == pytest.approx(whole)
     assert set(curves.index) == {"all", "r0", "r1", "r2", "r3"}
+    with pytest.raises(UserError, match=r"^probe=encoder_table: .* has no encoder"):
+        ae.probe("encoder_table", untrained(Add(3), ae.NanoGPT))
 
 
 def test_place_value_over_epochs_follows_its_measures() -> None:

@@ -85,11 +85,15 @@ class Unnamed(Add):
         return table[np.arange(len(table))]
 
 
-class Backwards(Add):
-    name = "backwards"
+class Reversed(Add):
+    """Writes its answer from the highest digit, and keeps the names."""
 
     def completion(self, operands, answer):
         return super().completion(operands, answer)[:, ::-1]
+
+
+class Backwards(Reversed):
+    name = "backwards"
 
     @property
     def answer_names(self):
@@ -161,10 +165,7 @@ class Branch(NanoGPT):
 
 
 def test_logit_lens_refuses_a_layer_that_is_not_the_whole_state():
-    model = untrained(TASK, NanoGPT)
-    assert len(measured(LogitLens([model], num_examples=8)))
-    model.network.__class__ = Branch
-    branch = Hooked(model.network, task=TASK)
+    branch = Hooked(untrained(TASK, Branch).network, task=TASK)
     with pytest.raises(UserError, match=r"^site=dec.2: is not the whole state of Branch: with dec.2 held, .* dec.1"):
         measured(LogitLens([branch], num_examples=8))
 
@@ -183,13 +184,6 @@ def test_the_head_of_a_row_is_the_one_that_an_intervention_changes():
         np.testing.assert_allclose(chosen["weight"], pattern[head], atol=1e-5)
         spread = patched[site][:, -TASK.width + 1].std(0).sum(-1)
         assert spread[head] < 1e-4 < spread[1 - head]
-
-
-class Reversed(Add):
-    """Writes its answer from the highest digit, and keeps the names."""
-
-    def completion(self, operands, answer):
-        return super().completion(operands, answer)[:, ::-1]
 
 
 def test_tokens_without_names_are_refused_wherever_a_name_is_looked_up():
