@@ -6,6 +6,7 @@ from dataclasses import asdict
 from functools import cache
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
@@ -123,19 +124,15 @@ class Mechanism(NetworkProbe):
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The shares of each question: of the networks, and below them of each algorithm."""
-        names = {one.seed: f"seed {one.seed}: {one.verdict}" for one in self.profiles}
-        bits = range(1, self.task.width)
-        expected = pd.DataFrame(
-            {"component": component, "network": f"{algorithm}, expected", "position": str(t), "value": shares[t]}
-            for algorithm, components in self.expected.items()
-            for component, shares in components.items()
-            for t in bits
+        measured = {one.seed: f"seed {one.seed}: {one.verdict}" for one in self.profiles}
+        components = {measured[model.seed]: self.classify(model)[0].components for model in self.models}
+        components |= {f"{algorithm}, expected": signature for algorithm, signature in self.expected.items()}
+        shift, unknown = largest_shift(self.task.bits), np.full(self.task.width, np.nan)
+        table = pd.DataFrame(
+            {"question": title.format(shift=shift), "network": network, "position": str(t), "value": shares[t]}
+            for component, title in PANEL_TITLES.items()
+            for network, signature in components.items()
+            for shares in [signature.get(component, unknown)]
+            for t in range(1, self.task.width)
         )
-        own = rows[rows["test"] == "signature"].assign(network=rows["seed"].map(names))
-        table = pd.concat([own, expected])
-        table = table[table["component"].isin(PANEL_TITLES)]
-        cells = pd.MultiIndex.from_product([table["network"].unique(), map(str, bits), table["component"].unique()])
-        means = table.groupby(["network", "position", "component"])["value"].mean().reindex(cells)
-        table = means.rename_axis(["network", "position", "component"]).reset_index()
-        titles = {name: title.format(shift=largest_shift(self.task.bits)) for name, title in PANEL_TITLES.items()}
-        return table.assign(question=table["component"].map(titles))
+        return table[table.groupby("question")["value"].transform("count") > 0]
