@@ -20,7 +20,6 @@ from arith_erd.report.page import (
     claims_table,
     experiment_text,
     markdown,
-    ours_texts,
     replicas_table,
     shared_settings,
 )
@@ -114,25 +113,14 @@ def test_tables_and_page_are_written_and_the_page_counts_verdicts(whole_report) 
         number = sum(result.verdict == verdict and result.claim.counted for result in results)
         assert f'data-verdict="{verdict}" aria-pressed="false">{verdict}<span>{number}</span>' in page
         assert page.count(f' data-verdict="{verdict}">') == number
-    claims = pd.read_csv(out / "claims.csv")
-    of_runs = claims[(claims["measured_on"] == "our runs") & (claims["verdict"] == "reproduced")]
-    assert of_runs[["ci_low", "ci_high", "method", "device", "torch", "commit"]].notna().all().all()
 
 
 @pytest.mark.slow
-def test_every_claim_has_a_row_and_what_is_missing_a_command(whole_report) -> None:
-    paper, found, verdicts = load_paper(), whole_report.found, whole_report.results
-    by_id = {result.claim.id: result for result in verdicts}
-    assert by_id["appD-after"].verdict == "differs"
-    assert ours_texts(by_id["discontinuity"]) == ("8 bits", "")
-    lacking = [r.claim.id for r in verdicts if r.num_seeds == 0 and not r.claim.id.startswith("table3-mul")]
-    commands = {paper.command(by_id[name].claim.make, RUNS) for name in lacking}
+def test_claim_without_data_has_a_command(whole_report) -> None:
+    paper, verdicts = load_paper(), whole_report.results
+    lacking = [r.claim for r in verdicts if r.num_seeds == 0 and not r.claim.id.startswith("table3-mul")]
+    commands = {paper.command(claim.make, RUNS) for claim in lacking}
     assert commands <= set(missing_commands(verdicts, paper, RUNS))
-    rows = claims_table(verdicts, found, paper, RUNS)
-    assert rows["id"].tolist() == [claim.id for claim in paper.claims]
-    assert rows.loc[rows["measured_on"] == "our runs", "commit"].all()
-    lines = [line for line in markdown(verdicts, paper, RUNS).splitlines() if line.startswith("| ")]
-    assert all(line.count(" | ") == 6 for line in lines)
 
 
 @pytest.mark.slow
