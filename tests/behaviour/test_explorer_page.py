@@ -14,7 +14,7 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Interchange, Intervention, Replace, Steer, Subspace
 from arith_erd.interp.sites import layers
 from arith_erd.models.network import shift_right
-from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
+from arith_erd.tasks import Add, Add3, AddScratchpad, ModAdd, Mul, RandomOutput, Sub, Task
 from tests.browser import CHROMIUM, READY, Browser
 from tests.explorer import unpacked
 from tests.unit.probes.small import untrained
@@ -146,6 +146,7 @@ class Gcd(Task):
         (ModAdd(3, modulus=7), "a + b", "mod_add: 3 + 5"),
         (Add3(3), "a + b + c", "add3: 3 + 5 + 1"),
         (RandomOutput(3), "a + b", "random_output: 3 + 5"),
+        (AddScratchpad(3), "a + b", "add_scratchpad: 3 + 5"),
         (Gcd(3), "a & b", "gcd: 3 & 5"),
     ],
     ids=repr,
@@ -156,7 +157,10 @@ def test_page_names_its_task_and_the_tasks_operator(task, operands, question, br
     intro = browser("document.querySelector('h1 + p').innerText")
     assert intro.startswith(f"Networks for the task {task.name}, {task.bits} {task.digit_noun}.")
     assert f"answer to {operands} token by token" in intro
-    assert f"{question} = " in browser("document.querySelector('#columns').innerText")
+    shown = browser("document.querySelector('#columns').innerText")
+    assert f"{question} = " in shown
+    answer = task.examples(*([x] for x in (3, 5, 1)[: task.num_operands])).answer.item()
+    assert f"✗ wrong, it is {answer}" in shown
 
 
 @pytest.mark.parametrize(("index", "unchanged"), [(0, ["Without the encoder"]), (1, [])])

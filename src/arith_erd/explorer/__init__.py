@@ -27,8 +27,8 @@ from ..system.isolation import isolated
 from ..tasks import Examples
 
 SOURCES = Path(__file__).parent
-TASK_FIELDS = ["name", "operator", "bits", "digit_noun", "base", "prompt_order", "completion_order", "width", "shape"]
-TASK_FIELDS += ["operand_names", "prompt_places", "prompt_names", "answer_names"]
+TASK_FIELDS = ["name", "operator", "bits", "digit_noun", "base", "prompt_order", "width", "shape"]
+TASK_FIELDS += ["operand_names", "prompt_places", "prompt_names", "answer_names", "answer_positions"]
 
 
 class Page(str):
@@ -49,9 +49,9 @@ def export_network(model: Hooked, num_examples: int = 512) -> dict[str, Any]:
         found       intervention -> a sentence on what is known about it in this network: empty, for you to fill
         numbers     all tensors, compressed; their bytes are grouped by significance, since that compresses better
 
-    Tensors besides the weights: ``answers`` to all pairs; ``EMBEDDING.positions`` (T, C), added to the embeddings of
-    tokens; means ``mean.SITE`` (T, C), and ``tokens.SITE`` (P, V, C) by token; ``carry.SITE`` and ``value.SITE``
-    (m, C), the directions of one carry and of one unit of the answer.
+    Tensors besides the weights: ``completions`` (N, m) of all pairs; ``EMBEDDING.positions`` (T, C), added to the
+    embeddings of tokens; means ``mean.SITE`` (T, C), and ``tokens.SITE`` (P, V, C) by token; ``carry.SITE`` and
+    ``value.SITE`` (m, C), the directions of one carry and of one unit of the answer, if its tokens are its digits.
     """
     kind, task = type(model.network).__name__, model.task
     if type(model.network) not in (Transformer, NanoGPT):
@@ -64,7 +64,7 @@ def export_network(model: Hooked, num_examples: int = 512) -> dict[str, Any]:
     if not torch.equal(model.run(fit).argmax(-1).cpu(), rounded.run(fit).argmax(-1)):
         precision, rounded = torch.float32, _round_weights(model, torch.float32)
     exact = rounded.network.state_dict() | _page_tensors(rounded, fit)
-    tensors = {x: y if x.endswith(("positions", "answers")) else y.to(precision) for x, y in exact.items()}
+    tensors = {x: y if x.endswith(("positions", "completions")) else y.to(precision) for x, y in exact.items()}
     planes = np.concatenate([x.float().numpy().ravel() for x in tensors.values()]).view(np.uint8).reshape(-1, 4).T
     return {
         "name": model.name,
@@ -113,8 +113,8 @@ def _round_weights(model: Hooked, precision: torch.dtype) -> Hooked:
 
 
 def _page_tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
-    """The page's tensors besides the weights: answers, positions, means and directions."""
-    tensors = {"answers": torch.from_numpy(model.task.examples().answer)}
+    """The page's tensors besides the weights: completions, positions, means and directions."""
+    tensors = {"completions": torch.from_numpy(model.task.examples().completion)}
     modules = {name: x for name, x in model.network.named_children() if name.endswith(("embedding", "dropout"))}
     _, cache = Hooked(model.network, modules).run_with_cache(fit, [*modules], include_prompt=True)
     for name in [x for x in modules if x.endswith("embedding")]:  # dropout gets the sum, whatever adds positions
@@ -124,6 +124,8 @@ def _page_tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     tensors |= {f"mean.{site}": cache[site].mean(0).flatten(1) for site in outputs}
     for site in layers(stream, "enc")[-1:]:
         tensors[f"tokens.{site}"] = token_means(cache[site], torch.as_tensor(fit.prompt), model.task.vocab_size)
+    if model.task.answer_length != model.task.width:
+        return tensors
     causal = CausalModel(model.task)
     slope_estimators = answer_slope_estimators(causal, causal.values(fit))  # (m, k, N)
     for site in residual_stream(stream, "dec"):

@@ -5,7 +5,7 @@ const $ = id => document.getElementById(id)
 const data = JSON.parse($('data').textContent)
 const { networks, task, task: { prompt_names: PROMPT, answer_names: ANSWER } } = data
 const hidden = 'answer' in networks[0] // the page is a game, as in find.js
-const POSITIONS = [...ANSWER, ...PROMPT], MIDDLE = ANSWER[Math.floor(task.width / 2)]
+const POSITIONS = [...ANSWER, ...PROMPT], MIDDLE = ANSWER[Math.floor(ANSWER.length / 2)]
 const loaded = [] // networks that have been unpacked
 let views = [], playing
 
@@ -15,12 +15,12 @@ const ordered = (digits, order) => (order === 'reverse' ? digits : [...digits].r
 const symbol = token => ['.', 's', task.operator][token] ?? (token - ZERO).toString(16)
 const percent = share => `${(100 * share).toFixed(share > 0.9995 || share < 0.0005 ? 0 : 1)}%`
 const joined = pair => pair.join(` ${task.operator} `)
-const answerOf = pair => loaded.find(Boolean).weights.answers.data[pair.reduce((at, x, i) => at * task.shape[i] + x, 0)]
-const completionOf = pair => ordered(digitsOf(answerOf(pair), task.width), task.completion_order).map(x => x + ZERO)
+const completionOf = pair =>
+  [...row(loaded.find(Boolean).weights.completions, pair.reduce((at, x, i) => at * task.shape[i] + x, 0))]
 const isRight = (tokens, pair) => String(tokens) === String(completionOf(pair))
 const promptOf = pair => task.prompt_places.map(([i, t]) => (t < 0 ? 2 : digitsOf(pair[i], task.bits)[t] + ZERO))
-const valueOf = tokens => ordered(tokens, task.completion_order)
-  .reduce((sum, token, i) => sum + Math.max(token - ZERO, 0) * task.base ** i, 0)
+const valueOf = tokens => task.answer_positions
+  .reduce((sum, t, i) => sum + Math.max(tokens[t] - ZERO, 0) * task.base ** i, 0)
 
 function readNumber(text, i) {
   if (/^\s*\d+\s*$/.test(text) && Number(text) < task.shape[i]) return Number(text)
@@ -53,7 +53,7 @@ function actionWords(action) {
 }
 
 const example = more => task.shape.map((size, i) => Math.min([27, 100, 1][i], size - 2) + more)
-const plain = { pair: example(0), actions: [], shown: task.width }
+const plain = { pair: example(0), actions: [], shown: ANSWER.length }
 /** What one sees. Actions are texts as in the address, such as `steer:dec.4:r4:carry:-1`. */
 let state = { ...plain, other: example(1), nets: [...new Set([0, networks.length - 1])], position: MIDDLE,
   along: 'carry', amount: 0, allHeads: false, errors: {}, sampled: '', games: [] }
@@ -99,7 +99,7 @@ function address() {
   if (hidden) return addressOf(items)
   if (state.actions.length) items.do = state.actions.join(';')
   if (state.actions.some(action => action.startsWith('exchange'))) items.from = state.other.join(',')
-  if (state.shown < task.width) items.shown = state.shown
+  if (state.shown < ANSWER.length) items.shown = state.shown
   return addressOf(items)
 }
 
@@ -109,8 +109,8 @@ const addressOf = items =>
 /** The row of x that a position has at a site, or undefined: in a decoder the answer's positions are the last ones. */
 function rowOf(x, site, position) {
   const t = ANSWER.indexOf(position)
-  if (t >= 0) return inEncoder(site) ? undefined : x.rows - task.width + t
-  return inEncoder(site) || x.rows > task.width ? PROMPT.indexOf(position) : undefined
+  if (t >= 0) return inEncoder(site) ? undefined : x.rows - ANSWER.length + t
+  return inEncoder(site) || x.rows > ANSWER.length ? PROMPT.indexOf(position) : undefined
 }
 
 /** An intervention as pairs of a site and a change, f(row, t) -> row; none if this network lacks the place. */
@@ -253,7 +253,7 @@ function drawInput() {
     !hidden && line(select('net0', 'Network', nets, text, first, i => update({ nets: state.nets.with(0, i) })),
       select('net1', 'Beside it', ['', ...nets], text, second, i => update({ nets: i === '' ? [first] : [first, i] }))),
     line(button('back', '◀', () => step(-1), { disabled: state.shown === 0, ariaLabel: 'One token back' }),
-      button('forth', '▶', () => step(1), { disabled: state.shown === task.width, ariaLabel: 'Write one more token' }),
+      button('forth', '▶', () => step(1), { disabled: state.shown === ANSWER.length, ariaLabel: 'Write one more token' }),
       button('play', playing ? 'Pause' : 'Play', play, { ariaPressed: Boolean(playing) })),
     element('div', { className: 'line', role: 'group', ariaLabel: 'Interventions at work', hidden: !chips.length },
       chips, button('sample', 'Try them on 100 random pairs', sample),
@@ -282,8 +282,8 @@ function drawAnswer({ trace, before, column }) {
 
 function drawVerdict({ trace, before }) {
   const asked = `${task.name}: ${joined(state.pair)} = `, good = isRight(trace.tokens, state.pair)
-  if (state.shown < task.width) return `${asked}… (${state.shown} of ${task.width} tokens written)`
-  const said = good ? '✓ right' : `✗ wrong, it is ${answerOf(state.pair)}`, tokens = changed(trace, before).join(', ')
+  if (state.shown < ANSWER.length) return `${asked}… (${state.shown} of ${ANSWER.length} tokens written)`
+  const said = good ? '✓ right' : `✗ wrong, it is ${valueOf(completionOf(state.pair))}`, tokens = changed(trace, before).join(', ')
   const change = tokens ? `change ${tokens}; without them ${valueOf(before.tokens)}` : 'change no token'
   return element('p', {}, `${asked}${valueOf(trace.tokens)} `,
     element('strong', { className: good ? 'right' : 'wrong' }, said),
@@ -294,7 +294,7 @@ function drawVerdict({ trace, before }) {
 /** What the network's own head reads from the stream after each sublayer, and that of a cell in words. */
 function drawLens({ net, trace, column }) {
   const lens = net.config.stream.filter(site => !inEncoder(site)).map(site => {
-    const logits = net.head(lastRows(trace.sites[site], task.width))
+    const logits = net.head(lastRows(trace.sites[site], ANSWER.length))
     const chances = ANSWER.map((_, t) => softmax(row(logits, t)))
     return { site, chances, tokens: chances.map(argmax) }
   })
@@ -420,7 +420,7 @@ function drawTools() {
     encoder && drawTool('tokens', 'Replace the encoder by a list of vectors',
       line(button('tokens', `One vector for each token and place: ${vectors} in all`, () => toggle('tokens'),
         { ariaPressed: actions.includes('tokens') }))),
-    drawTool('steer', 'Steer along a direction',
+    directions.length > 0 && drawTool('steer', 'Steer along a direction',
       line(select('along', 'Of', directions, name => (name === 'carry' ? 'the carry' : 'the answer'), along),
         element('label', {}, 'by ', slider, element('output', {}, stepWords(amount, along))),
         hidden && button('steer', 'Steer', () => steerBy(amount)))))
@@ -444,7 +444,7 @@ const toggle = action => update({ actions: state.actions.includes(action)
 async function update(asked) {
   const changes = hidden ? counted(asked) : asked
   state = { ...state, sampled: '', ...changes }
-  state.shown = Math.min(Math.max(state.shown, 0), task.width)
+  state.shown = Math.min(Math.max(state.shown, 0), ANSWER.length)
   for (const i of state.named ? networks.keys() : state.nets) {
     loaded[i] ??= new { Transformer, NanoGPT }[networks[i].kind](networks[i], await unpack(networks[i]))
   }
@@ -466,8 +466,8 @@ const step = count => update({ shown: state.shown + count })
 
 function play() {
   clearInterval(playing)
-  playing = playing ? undefined : setInterval(() => (state.shown < task.width ? step(1) : play()), 700)
-  update({ shown: playing && state.shown === task.width ? 0 : state.shown })
+  playing = playing ? undefined : setInterval(() => (state.shown < ANSWER.length ? step(1) : play()), 700)
+  update({ shown: playing && state.shown === ANSWER.length ? 0 : state.shown })
 }
 
 if (hidden) document.title = 'Find the algorithm'

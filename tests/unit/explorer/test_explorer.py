@@ -19,7 +19,7 @@ from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.models import NanoGPT, Transformer
 from arith_erd.models.network import greedy_decode
 from arith_erd.splits import RandomSplit
-from arith_erd.tasks import Add, Mul
+from arith_erd.tasks import Add, AddScratchpad, Mul
 from tests.explorer import unpacked
 from tests.unit.probes.small import untrained
 
@@ -66,7 +66,7 @@ def agree(model: Hooked, examples: Any) -> dict[str, Any]:
     wrong = (decoded != examples.completion).any(1)
     if wrong.any():
         prompt = torch.as_tensor(examples.prompt[wrong])
-        decoded[wrong] = greedy_decode(rounded.network, prompt, model.task.width).numpy()
+        decoded[wrong] = greedy_decode(rounded.network, prompt, model.task.answer_length).numpy()
     assert (tokens == decoded).all()
     return measured
 
@@ -91,6 +91,12 @@ OPTIONS += [{"positions": "rope"}, {"positions": "coupled"}]
 def test_every_ablation_and_position_encoding_answers_as_in_pytorch(kind: type[Any], options: dict[str, Any]) -> None:
     task = Mul(2, base=3, completion_order="plain")
     agree(untrained(task, kind, 1, layout=task.layout, **options), task.examples())
+
+
+def test_answer_with_a_scratchpad_is_in_the_page_and_has_no_directions() -> None:
+    task = AddScratchpad(2)
+    measured = agree(untrained(task, Transformer, layout=task.layout), task.examples())
+    assert not [name for name in measured["shapes"] if name.startswith(("carry", "value"))]
 
 
 def test_right_answers_are_counted_on_the_whole_of_a_small_table() -> None:
