@@ -257,7 +257,7 @@ def draw(rows: pd.DataFrame) -> Figure:
     epochs = sorted(shown["epoch"].unique())
     names = {epoch: f"after epoch {epoch}" for epoch in (*epochs[1:4:2], epochs[-1])} | {-1: "before training"}
     shown = shown.assign(line=shown["epoch"].map(names), distance=np.minimum(shown["distance"] + STEP / 2, 1 / 2))
-    look = {"xlabel": "distance of c to the nearest threshold", "ylabel": "wrong answers"}
+    look: dict[str, Any] = {"xlabel": "distance of c to the nearest threshold", "ylabel": "wrong answers"}
     picture = Lines("share", "distance", "line", "panel", size=(3, 2.4), percent=True, **look)
     return picture.draw(shown.dropna(subset="line"))
 
