@@ -116,8 +116,8 @@ class CausalModel:
         for name, root, column, limit in names:
             operand = _in_range(name, fixed_values.get(name, column), limit)
             values[root] = _in_range(root, fixed_values.get(root, to_digits(operand, width, base)), base)
-            digits_of = from_digits(values[root], base)  # of a root that is set: beyond the limit, but not the digits
-            values[name] = fixed_values.get(name, _in_range(name, digits_of, base**self.task.bits))
+            spelled = from_digits(values[root], base)  # digits that are set may spell more than the limit, 7 mod 5
+            values[name] = fixed_values.get(name, _in_range(name, spelled, base**self.task.bits))
         values[OPERANDS] = np.stack([values[name] for name in self.task.operand_names], axis=1)
         for name in self._functions:
             values[name] = fixed_values[name] if name in fixed_values else self._evaluate(name, values)

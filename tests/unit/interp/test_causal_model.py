@@ -49,6 +49,13 @@ def test_variables_of_3_plus_5_and_what_its_carries_predict_with_those_of_1_plus
     assert model.interchange_by_digit([[3, 5]], [[1, 4]], "carry")[0].tolist() == [0, 1, 1, 0]
 
 
+def test_carries_agree_with_the_task() -> None:
+    for task in (Add(4), Add(2, base=10), Add3(2)):
+        examples = task.examples()
+        carries = CausalModel(task).values(examples)["carry"]
+        assert (carries[:, 1 : task.bits + 1] == task.carries(*examples.operands.T)).all()
+
+
 def total(a, b):
     return a + b
 
