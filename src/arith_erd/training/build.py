@@ -77,7 +77,7 @@ def build_task_data(job: Job) -> TaskData:
     for group, (mine, others) in parts.items():
         if not np.array_equal(mine, others):
             what = f"{group}={job.option_names[group]}: gives other examples when it is made again"
-            raise UserError(f"{what}; expected the same each time, so a seed for whatever is drawn")
+            raise UserError(f"{what}; expected the same each time, from a generator with a seed")
     return data
 
 
