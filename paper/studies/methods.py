@@ -191,7 +191,8 @@ def score_attention(model: ae.Hooked) -> float:
     return float(1 - rows.groupby("query")["weight"].max().mean())
 
 
-Search = tuple[ControlledDAS, ae.Subspace | ae.Features]  # at a site, and what was found there
+LinearSearch = tuple[ControlledDAS, ae.Subspace]  # at a site, and what was found there
+Search = LinearSearch | tuple[ControlledDAS, ae.Features]
 
 
 def score_search(model: ae.Hooked, find: Callable[[ae.Hooked, str], Search]) -> Evidence:
@@ -217,18 +218,22 @@ def searches_at_sites(model: ae.Hooked, variable: str) -> list[ControlledDAS]:
 
 
 @lru_cache(maxsize=2 * len(SEARCHED))  # ranks 1 and 2
-def find_by_das(model: ae.Hooked, variable: str, *, rank: int) -> Search:
+def find_by_das(model: ae.Hooked, variable: str, *, rank: int) -> LinearSearch:
     """DAS at each site. If activations vary along fewer directions everywhere, their number is the rank."""
     searches = searches_at_sites(model, variable)
     rank = min(rank, max(search.whitened.rank for search in searches))
-    possible = [search for search in searches if search.whitened.rank >= rank]
-    return best_search([(x, x.fit(*x.sample_pairs(variable)[:2], variable, rank)) for x in possible], variable)
+    found = []
+    for search in searches:
+        if search.whitened.rank >= rank:
+            train, validation, _ = search.sample_pairs(variable)
+            found.append((search, search.fit(train, validation, variable, rank)))
+    return best_search(found, variable)
 
 
-def best_search(found: Sequence[Search], variable: str) -> Search:
+def best_search(found: Sequence[LinearSearch], variable: str) -> LinearSearch:
     """The one whose accuracy on validation pairs is highest."""
 
-    def accuracy(candidate: Search) -> float:
+    def accuracy(candidate: LinearSearch) -> float:
         search, space = candidate
         return float(np.nan_to_num(search.evaluation(search.sample_pairs(variable)[1], variable).accuracy(space)))
 

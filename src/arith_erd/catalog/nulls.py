@@ -89,15 +89,11 @@ class Lookup(nn.Module):
     It writes the embedding of the token, ``tokens`` (V, C).
     """
 
-    codes: Tensor
-    ones: Tensor
-    tokens: Tensor
-
     def __init__(self, codes: Tensor, completions: Tensor, tokens: Tensor) -> None:
         super().__init__()
-        self.register_buffer("codes", F.normalize(codes))
-        self.register_buffer("ones", (completions == ONE).to(codes))
-        self.register_buffer("tokens", tokens)
+        self.codes, self.ones, self.tokens = map(
+            nn.Buffer, (F.normalize(codes), (completions == ONE).to(codes), tokens)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Activations (B, t, C) at the answer's positions, normalised -> what they answer (B, t, C)."""

@@ -143,8 +143,8 @@ def score_network(name: str, method: Method, network: LabelledNetwork, model: Ho
     """The row of a method and a network, without verdicts. Columns of what the method does not return are left out."""
     start = time.perf_counter()
     found = method(model)
-    row = {"method": name, "network": network.name, "kind": network.kind, "origin": network.origin}
-    row |= {"seed": network.seed, "algorithm": network.algorithm, "seconds": time.perf_counter() - start}
+    row: dict[str, Any] = {"method": name, "seconds": time.perf_counter() - start, "network": network.name}
+    row |= {column: getattr(network, column) for column in ("kind", "origin", "seed", "algorithm")}
     try:
         if isinstance(found, str):
             row["score"], (of_sum, of_carries) = found, EVIDENCE_OF_ANSWERS[found]
@@ -189,21 +189,19 @@ def add_verdicts(rows: pd.DataFrame, min_accuracy: Mapping[str, float] | None = 
         min_accuracy: of methods whose evidence is an accuracy: the one that the algorithm with the higher accuracy must
             have. Neither a threshold nor a bar is fitted for them.
     """
-    score, of_sum, of_carries, low, high = (
-        pd.to_numeric(rows[column], errors="coerce") for column in ("score", *ALGORITHMS, "low", "high")
-    )
+    numbers = rows[["score", *ALGORITHMS, "low", "high"]].apply(pd.to_numeric, errors="coerce")
+    by_kind = rows.assign(**numbers, bits=rows["network"].map(bits_of))
     accuracy = rows["method"].map(min_accuracy or {})
     threshold = thresholds(rows).where(accuracy.isna(), 0.0)
     named = name_by_threshold(rows, threshold)
-    for name, evidence in zip(ALGORITHMS, (of_sum, of_carries), strict=True):
-        in_nulls = rows.assign(evidence=evidence, bits=rows["network"].map(bits_of))
-        bar = _fit_on_other_kinds(in_nulls, ["method", "bits"], _fit_bar)
-        too_low = (evidence < accuracy) | (accuracy.isna() & (evidence <= bar))
+    for name in ALGORITHMS:
+        bar = _fit_on_other_kinds(by_kind, ["method", "bits"], partial(_fit_bar, name=name))
+        too_low = (numbers[name] < accuracy) | (accuracy.isna() & (numbers[name] <= bar))
         named[(named == name) & too_low] = "abstains"
-    named[(of_sum.isna() | of_carries.isna()) & rows["score"].notna()] = None
+    named[numbers[[*ALGORITHMS]].isna().any(axis=1) & rows["score"].notna()] = None
     right = (named == rows["algorithm"].replace("none", "abstains")).astype(int).astype(object)
-    deviation = (high - low) / (2 * norm.ppf(0.975))
-    flips = norm.cdf(-((score - threshold).abs() / deviation.clip(lower=1e-9)))
+    deviation = (numbers["high"] - numbers["low"]) / (2 * norm.ppf(0.975))
+    flips = norm.cdf(-((numbers["score"] - threshold).abs() / deviation.clip(lower=1e-9)))
     return rows.assign(named=named, right=right.where((rows["algorithm"] != "") & named.notna(), None), flips=flips)
 
 
@@ -222,8 +220,7 @@ def name_by_threshold(rows: pd.DataFrame, threshold: pd.Series | None = None) ->
 
 def thresholds(rows: pd.DataFrame) -> pd.Series:
     """The threshold of each score, fitted on networks of other kinds; NaN where those have one algorithm."""
-    numbers = rows.assign(score=pd.to_numeric(rows["score"], errors="coerce"))
-    return _fit_on_other_kinds(numbers, ["method"], fit_threshold)
+    return _fit_on_other_kinds(rows, ["method"], fit_threshold)
 
 
 def _fit_on_other_kinds(rows: pd.DataFrame, by: list[str], fit: Callable[[pd.DataFrame], float]) -> pd.Series:
@@ -249,20 +246,19 @@ def fit_threshold(rows: pd.DataFrame) -> float:
     >>> fit_threshold(pd.DataFrame({"algorithm": algorithms, "score": [0.0, 0.2, 0.6, 1.0]}))
     0.4
     """
-    by_algorithm = [rows.loc[rows["algorithm"] == name, "score"].to_numpy() for name in ALGORITHMS]
-    if not all(map(len, by_algorithm)):
+    scores = pd.to_numeric(rows["score"], errors="coerce")
+    of_sum, of_carries = (scores[rows["algorithm"] == name].to_numpy() for name in ALGORITHMS)
+    if not (len(of_sum) and len(of_carries)):
         return math.nan
-    of_sum, of_carries = by_algorithm
-    values = np.unique(np.concatenate(by_algorithm))
-    values = values[np.isfinite(values)]
+    values = np.unique([x for x in (*of_sum, *of_carries) if math.isfinite(x)])
     candidates = np.array([-np.inf, *(values[:-1] + values[1:]) / 2, np.inf])
     right = [(of_sum >= x).mean() + (of_carries < x).mean() for x in candidates]
     best = candidates[np.isclose(right, max(right))]
     return float(best[(len(best) - 1) // 2])
 
 
-def _fit_bar(rows: pd.DataFrame) -> float:
-    evidence = rows.loc[rows["algorithm"] == "none", "evidence"].dropna().sort_values(ascending=False)
+def _fit_bar(rows: pd.DataFrame, name: str) -> float:
+    evidence = rows.loc[rows["algorithm"] == "none", name].dropna().sort_values(ascending=False)
     return float(evidence.iloc[max(1, (len(evidence) + 1) // 40) - 1]) if len(evidence) else math.nan
 
 

@@ -18,8 +18,6 @@ class CouplingLayers(nn.Module):
         directions: orthonormal columns (d, r): where the first r features start, such as ``subspace.directions``.
     """
 
-    basis: Tensor
-
     def __init__(self, size: int, num_layers: int = 4, hidden: int = 128, directions: Tensor | None = None) -> None:
         super().__init__()
         for name, number in (("size", size), ("num_layers", num_layers), ("hidden", hidden)):
@@ -28,7 +26,7 @@ class CouplingLayers(nn.Module):
         if directions is not None:
             directions = finite_matrix("CouplingLayers", directions, f"directions ({size}, r)", (2,), size)
             columns = torch.cat([directions.to(columns), columns], dim=1)[:, :size]
-        self.register_buffer("basis", torch.linalg.qr(columns)[0])
+        self.basis = nn.Buffer(torch.linalg.qr(columns)[0])
         self.first = (size + 1) // 2
         self.layers = nn.ModuleList()
         for layer in range(num_layers):
