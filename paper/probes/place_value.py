@@ -102,6 +102,7 @@ class PlaceValue(NetworkProbe):
     site: OneOrMore[str] | None = IN_FILE
 
     def __post_init__(self) -> None:
+        self.task.require_enumerable("probe=place_value")
         self.sums = ColumnSums(self.task)
         stream = residual_stream(self.models[0].sites, "dec")
         after_cross = [site for site in stream if site.endswith("_cross")]

@@ -32,7 +32,7 @@ def require_binary(task: Task) -> None:
     """Raise a `UserError` unless the task has two binary operands and writes its answer lowest bit first."""
     if task.base != 2 or task.shape != (2**task.bits,) * 2:
         operands = f"{counted(task.num_operands, 'operand')} below {task.limit} in base {task.base}"
-        raise UserError(f"task={task.name}: has {operands}; expected two, all numbers of {task.bits} bits")
+        raise UserError(f"task={task.name}: has {operands}; expected two below {2**task.bits} in base 2")
     if task.completion_order != "reverse":
         raise bad_value("task.completion_order", task.completion_order, "reverse, least significant bit first")
 
