@@ -61,6 +61,7 @@ class Result:
     num_unfinished: int = 0
     averaged_curve_epoch: int | None = None  # at which the curve averaged over the seeds reaches the accuracy
     votes: Mapping[int, int] = field(default_factory=dict)  # seeds by the layer that they name, most first
+    num_layers: int = 0  # of which they name one
     layer_gap: Estimate | None = None  # by how much the published layer is behind the best one
     learning_counts: Sequence[LearningCounts] = ()  # one for each kind of run, if some seed of any does not learn
 
@@ -128,7 +129,7 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
     if isinstance(measure, EpochsTo) and claim.statistic == "median":
         result.averaged_curve_epoch = measure.first_epoch_of_mean(data, result.samples[0])
     if isinstance(measure, ProbeColumn) and claim.statistic == "votes":
-        result.votes, result.layer_gap = _count_votes(result, measure, data)
+        result.votes, result.num_layers, result.layer_gap = _count_votes(result, measure, data)
     result.estimate = _estimate(result)
     result.verdict = _verdict(result, result.estimate)
     result.cause = "; ".join(filter(None, [_describe_cause(result), _describe_pooling(result, data)]))
@@ -180,14 +181,18 @@ def _value_range(claim: Claim, terms: int) -> Interval:
     return -limit, limit
 
 
-def _count_votes(result: Result, measure: ProbeColumn, data: RunData) -> tuple[dict[int, int], Estimate | None]:
-    """Layer -> number of seeds that name it, and by how much the published layer is behind the best one."""
+def _count_votes(result: Result, measure: ProbeColumn, data: RunData) -> tuple[dict[int, int], int, Estimate | None]:
+    """Layer -> number of seeds that name it; the number of layers; how far the published layer is behind the best."""
     votes = {int(layer): int(count) for layer, count in result.samples[0]["low"].value_counts().items()}
-    reduce = "behind_min" if measure.reduce == "argmin" else "behind_max"
-    distance = measure.model_copy(update={"reduce": reduce, "at": result.claim.value})
-    measured = distance.authors_values if result.source == AUTHORS_WEIGHTS else distance.values
-    distances = measured(data, measure.runs)["low"]
-    return votes, Estimate.of_means([Moments.of(distances)], (0.0, 2.0)) if len(distances) else None
+
+    def reduced(reduce: str) -> pd.Series:
+        other = measure.model_copy(update={"reduce": reduce, "at": result.claim.value})
+        values = other.authors_values if result.source == AUTHORS_WEIGHTS else other.values
+        return values(data, measure.runs)["low"]
+
+    distances = reduced("behind_min" if measure.reduce == "argmin" else "behind_max")
+    gap = Estimate.of_means([Moments.of(distances)], (0.0, 2.0)) if len(distances) else None
+    return votes, int(reduced("count").min()), gap
 
 
 def _count_learning(claim: Claim, data: RunData) -> list[LearningCounts]:
@@ -211,7 +216,8 @@ def _verdict(result: Result, estimate: Estimate) -> Verdict:
     if derived := measure.derived():
         return derived_verdict(claim.accepted_range, derived.value, derived.limit, result.samples[0]["low"].to_numpy())
     if claim.statistic == "votes":
-        return layer_verdict(int(claim.value), result.votes, result.layer_gap.interval if result.layer_gap else None)
+        gap = result.layer_gap.interval if result.layer_gap else None
+        return layer_verdict(int(claim.value), result.num_layers, result.votes, gap)
     if len(result.learning_counts) == 1:
         return share_verdict(claim.value, result.learning_counts[0], interval or (0.0, 1.0), claim.mean_of or 5)
     if result.learning_counts and result.num_seeds < MIN_FOR_MEDIAN:
@@ -260,20 +266,21 @@ def share_verdict(value: float, counts: LearningCounts, interval: Interval, mean
     return _near_verdict(share, SHARE_TOLERANCE, counts.learning / counts.n, interval, excluded)
 
 
-def votes_verdict(layer: int, votes: Mapping[int, int]) -> Verdict:
-    """Test the published layer's share of votes by exact binomial tests: against one in six, and against a half."""
+def votes_verdict(layer: int, num_layers: int, votes: Mapping[int, int]) -> Verdict:
+    """Test the published layer's share of votes by exact binomial tests: against ``1 / num_layers``, and a half."""
     n, hits = sum(votes.values()), votes.get(layer, 0)
     others = max((count for other, count in votes.items() if other != layer), default=0)
     if n < MIN_SEEDS:
         return "inconclusive"
-    if hits > others and binomtest(hits, n, 1 / 6, "greater").pvalue <= SIGNIFICANCE:
+    if hits > others and binomtest(hits, n, 1 / num_layers, "greater").pvalue <= SIGNIFICANCE:
         return "reproduced"
     return "differs" if binomtest(hits, n, 0.5, "less").pvalue <= SIGNIFICANCE else "inconclusive"
 
 
-def layer_verdict(layer: int, votes: Mapping[int, int], gap: Interval | None) -> Verdict:
+def layer_verdict(layer: int, num_layers: int, votes: Mapping[int, int], gap: Interval | None) -> Verdict:
     """Combine the votes with the published layer's distance to the best: reproduced also if it is near the best."""
-    by_votes, by_distance = votes_verdict(layer, votes), interval_verdict((-np.inf, NEAR_CORRELATION), gap)
+    by_votes = votes_verdict(layer, num_layers, votes)
+    by_distance = interval_verdict((-np.inf, NEAR_CORRELATION), gap)
     if "reproduced" in (by_votes, by_distance):
         return "reproduced"
     return "differs" if by_votes == by_distance == "differs" else "inconclusive"

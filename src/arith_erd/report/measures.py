@@ -204,6 +204,7 @@ def _numbers(table: pd.DataFrame, column: str, key: str = "column") -> pd.Series
 LAYER_REDUCTIONS: Mapping[str, Callable[[pd.Series, Any], Any]] = {  # functions of (values by layer, ``at``)
     "argmin": lambda values, at: values.idxmin(),
     "argmax": lambda values, at: values.idxmax(),
+    "count": lambda values, at: len(values),
     "behind_min": lambda values, at: abs(values.min() - values.get(at, np.nan)),
     "behind_max": lambda values, at: abs(values.max() - values.get(at, np.nan)),
     "dip": lambda values, at: values.iloc[[0, -1]].min() - values.iloc[1:-1].min(),

@@ -120,7 +120,7 @@ def share(hits: int, n: int, published: float) -> claims.Verdict:
 
 def test_verdicts_follow_from_numbers_by_the_rules() -> None:
     interval, mean = partial(claims.interval_verdict, (0.90, 0.94)), partial(claims.mean_verdict, 0.937, 0.02)
-    votes, layer = partial(claims.votes_verdict, 3), partial(claims.layer_verdict, 3)
+    votes, layer = partial(claims.votes_verdict, 3, 6), partial(claims.layer_verdict, 3, 6)
     cases = [
         (interval((0.91, 0.93)), "reproduced"),
         (interval((0.90, 0.94)), "reproduced"),  # the ends belong to the tolerance
@@ -143,6 +143,8 @@ def test_verdicts_follow_from_numbers_by_the_rules() -> None:
         (votes({2: 3, 3: 2}), "inconclusive"),
         (votes({2: 5}), "differs"),
         (votes({3: 2}), "inconclusive"),
+        (votes({3: 5, 1: 3, 2: 2}), "reproduced"),
+        (claims.votes_verdict(3, 3, {3: 5, 1: 3, 2: 2}), "inconclusive"),  # chance is one in three
         (layer({2: 3, 3: 2}, (0.0, 0.04)), "reproduced"),  # near the best layer
         (layer({2: 5}, (0.0, 0.04)), "reproduced"),
         (layer({2: 5}, (0.02, 0.08)), "inconclusive"),
