@@ -32,7 +32,7 @@ from .loading import load_references, load_run, require_runs
 from .nulls import NULLS, make_null
 
 ALGORITHM_VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
-ALGORITHMS = tuple(ALGORITHM_VARIABLES)
+ALGORITHM_KINDS = tuple(ALGORITHM_VARIABLES)
 EVIDENCE_OF_ANSWERS = {"sum": (1.0, 0.0), "carries": (0.0, 1.0), "abstains": (0.0, 0.0)}
 REFERENCE_SEEDS = range(2000, 2003)  # of references, as in paper/results/methods.csv; nothing was tuned on these
 MIN_INTERCHANGE_ACCURACY = 0.99  # for every token, of a network that was trained to compute by variables
@@ -102,8 +102,8 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
 
     Args:
         method: network -> its evidence for the sum and that for carries, each a number, or outcomes per example (n,)
-            with that mean; or one number x, which stands for x and -x; or a name. NaN names no algorithm. A search
-            returns four: both on test pairs, then both on its training pairs.
+            with that mean; or one number x, which stands for x and -x; or ``sum``, ``carries`` or ``abstains``. NaN
+            names no algorithm. A search returns four: both on test pairs, then both on its training pairs.
         networks: networks of `zoo`; None for all of ``zoo(nulls=True)``.
 
     Returns:
@@ -161,7 +161,7 @@ def score_network(name: str, method: Method, network: LabelledNetwork, model: Ho
             row["score"] = of_sum = float(found)
             of_carries = -of_sum
     except (KeyError, TypeError, ValueError):
-        accepted = f"a number, a pair of them, {' or '.join(ALGORITHMS)}"
+        accepted = f"a number, two or four of them, {', '.join(ALGORITHM_KINDS)} or abstains"
         raise UserError(f"{name}: returned {found!r} for {network.name}; expected {accepted}") from None
     return row | {"sum": of_sum, "carries": of_carries}
 
@@ -189,16 +189,16 @@ def add_verdicts(rows: pd.DataFrame, min_accuracy: Mapping[str, float] | None = 
         min_accuracy: of methods whose evidence is an accuracy: the one that the algorithm with the higher accuracy must
             have. Neither a threshold nor a bar is fitted for them.
     """
-    numbers = rows[["score", *ALGORITHMS, "low", "high"]].apply(pd.to_numeric, errors="coerce")
+    numbers = rows[["score", *ALGORITHM_KINDS, "low", "high"]].apply(pd.to_numeric, errors="coerce")
     by_kind = rows.assign(**numbers, bits=rows["network"].map(bits_of))
     accuracy = rows["method"].map(min_accuracy or {})
     threshold = thresholds(rows).where(accuracy.isna(), 0.0)
     named = name_by_threshold(rows, threshold)
-    for name in ALGORITHMS:
+    for name in ALGORITHM_KINDS:
         bar = _fit_on_other_kinds(by_kind, ["method", "bits"], partial(_fit_bar, name=name))
         too_low = (numbers[name] < accuracy) | (accuracy.isna() & (numbers[name] <= bar))
         named[(named == name) & too_low] = "abstains"
-    named[numbers[[*ALGORITHMS]].isna().any(axis=1) & rows["score"].notna()] = None
+    named[numbers[[*ALGORITHM_KINDS]].isna().any(axis=1) & rows["score"].notna()] = None
     right = (named == rows["algorithm"].replace("none", "abstains")).astype(int).astype(object)
     deviation = (numbers["high"] - numbers["low"]) / (2 * norm.ppf(0.975))
     flips = norm.cdf(-((numbers["score"] - threshold).abs() / deviation.clip(lower=1e-9)))
@@ -212,10 +212,10 @@ def name_by_threshold(rows: pd.DataFrame, threshold: pd.Series | None = None) ->
     """
     threshold = thresholds(rows) if threshold is None else threshold
     score = pd.to_numeric(rows["score"], errors="coerce")
-    named = pd.Series(np.where(score >= threshold, *ALGORITHMS), rows.index, dtype=object)
+    named = pd.Series(np.where(score >= threshold, *ALGORITHM_KINDS), rows.index, dtype=object)
     named[threshold.isna()] = None
     named[score.isna()] = "abstains"
-    return rows["score"].where(rows["score"].isin(ALGORITHMS), named)
+    return rows["score"].where(rows["score"].isin(ALGORITHM_KINDS), named)
 
 
 def thresholds(rows: pd.DataFrame) -> pd.Series:
@@ -247,7 +247,7 @@ def fit_threshold(rows: pd.DataFrame) -> float:
     0.4
     """
     scores = pd.to_numeric(rows["score"], errors="coerce")
-    of_sum, of_carries = (scores[rows["algorithm"] == name].to_numpy() for name in ALGORITHMS)
+    of_sum, of_carries = (scores[rows["algorithm"] == name].to_numpy() for name in ALGORITHM_KINDS)
     if not (len(of_sum) and len(of_carries)):
         return math.nan
     values = np.unique([x for x in (*of_sum, *of_carries) if math.isfinite(x)])
@@ -264,9 +264,9 @@ def _fit_bar(rows: pd.DataFrame, name: str) -> float:
 
 def count_answers(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of `compare_methods`, of rows with verdicts."""
-    rows = rows[rows["named"].isin([*ALGORITHMS, "abstains"])]
-    known, null, abstains = rows["algorithm"].isin(ALGORITHMS), rows["algorithm"] == "none", rows["named"] == "abstains"
-    right = rows["named"] == rows["algorithm"]
+    rows = rows[rows["named"].isin([*ALGORITHM_KINDS, "abstains"])]
+    known, null = rows["algorithm"].isin(ALGORITHM_KINDS), rows["algorithm"] == "none"
+    right, abstains = rows["named"] == rows["algorithm"], rows["named"] == "abstains"
     counted = {"right": known & right, "wrong": known & ~right & ~abstains, "abstained": known & abstains}
     counted |= {"named in nulls": null & ~abstains, "nulls": null}
     counts = pd.DataFrame(counted).groupby(rows["method"], sort=False).sum()

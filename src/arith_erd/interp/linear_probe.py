@@ -47,7 +47,9 @@ class LinearProbe:
 
     def _of(self, measure: str) -> float:
         if self.measure != measure:
-            raise UserError(f"linear probe: {measure}: it has measured {self.measure}; expected classes=.. as wanted")
+            raise UserError(
+                f"linear probe: has no {measure}, but {self.measure}; expected classes={measure == 'accuracy'}"
+            )
         return self.score
 
 

@@ -179,5 +179,7 @@ def test_answers_are_counted_under_those_of_other_methods_on_the_same_networks(c
 
 def test_a_method_that_names_something_else_is_refused():
     for wrong in ("lookup", ["sum"], (1, 2, 3)):
-        with pytest.raises(UserError, match=r"^<lambda>: returned .* for erd; expected a number, a pair of them, sum"):
+        with pytest.raises(
+            UserError, match=r"^<lambda>: returned .* for erd; expected a number, two or four of them, sum"
+        ):
             ae.score_method(lambda model, wrong=wrong: wrong, zoo()[0])
