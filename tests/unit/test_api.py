@@ -148,7 +148,7 @@ def test_a_task_of_other_sizes_than_its_file_is_trained(task, options, tmp_path)
 def test_arguments_of_other_types_are_one_line():
     model = ae.Hooked(ae.NanoGPT(7, 4, num_layers=1), task=ae.Add(bits=3))
     adder, examples = ae.CausalModel(model.task), model.task.examples()
-    pairs = ae.CounterfactualDataset.sample(adder, vary="carry", n=8)
+    pairs, flow = ae.CounterfactualDataset.sample(adder, vary="carry", n=8), ae.CouplingLayers(64)
     for call, message in (
         (lambda: ae.load_run(None), "^path=null: expected a path; "),
         (lambda: ae.load_run(b"runs"), "^path=b'runs': expected a path; "),
@@ -163,6 +163,18 @@ def test_arguments_of_other_types_are_one_line():
         ),
         (lambda: ae.fit(ae.Add(3), out=3), "^out=3: expected a path; "),
         (lambda: ae.fit_das(model, adder, pairs, "dec.1", 0, seed="a"), "^seed=a: expected an integer"),
+        (lambda: ae.flip_signs(torch.eye(3), None, 0), "^eraser: received"),
+        (
+            lambda: ae.fit_das(model, adder, pairs, "dec.1", 0, seed=2**70),
+            "^seed=1180.*: expected an integer from 0 to",
+        ),
+        (lambda: adder.interchange([[1, 2]], [[1, 2], [3, 4]], "carry", 1), "^interchange: 1 bases and 2 sources"),
+        (
+            lambda: ae.Features(flow, 65).interchange(torch.eye(64), torch.eye(64)),
+            "^Features: rank=65: expected at most 64",
+        ),
+        (lambda: ae.NanoGPT(7, 4, d_model=10, num_heads=3), "^d_model=10: expected a multiple of num_heads=3$"),
+        (lambda: ae.NanoGPT(7, 4, dropout=1.0), "^dropout=1.0: expected a probability below 1$"),
         (lambda: ae.CouplingLayers(64, directions=torch.eye(32)), r"^CouplingLayers: .* expected directions \(64, r\)"),
         (lambda: ae.CausalModel(ae.Add(3), {3: max}), "variables: received {3: .*; expected a function for each name"),
         (lambda: ae.patch("add-nanogpt", examples, examples), "^patch: model: received str; expected Hooked"),

@@ -143,10 +143,12 @@ class CausalModel:
         """
         self.require_variables([variable])
         value = self.values(source)[variable]
+        if len(value) != len(others := self.values(base)[variable]):
+            raise UserError(f"interchange: {len(others)} bases and {len(value)} sources; expected equally many")
         if digit is not None:
             require_integer("digit", digit, 0, (value.shape[1] if value.ndim == 2 else self.task.width) - 1)
         if digit is not None and value.ndim == 2:
-            column, value = value[:, digit], self.values(base)[variable].copy()
+            column, value = value[:, digit], others.copy()
             value[:, digit] = column
         try:
             return self.answers(self.values(base, {variable: value}))

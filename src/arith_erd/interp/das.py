@@ -19,6 +19,7 @@ from torch.nn.utils import parametrizations
 
 from ..digits import Array
 from ..errors import UserError, bad_value, first_line, require_integer
+from ..seeds import MAX_SEED
 from ..system.isolation import isolated, own_generator
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
@@ -27,6 +28,7 @@ from .hooked import Hooked
 from .interchange_accuracy import PairEvaluation, finite_cache, prepare_pairs, select_position
 from .interventions import Features, Position, Subspace
 
+SUBSPACE_LEARNING_RATE = 0.05  # roughly in radians
 FEATURIZER_LEARNING_RATE = 0.003
 Space = TypeVar("Space", Subspace, Features)
 
@@ -82,7 +84,7 @@ def fit_das(
     """
     for name, number, least in (("rank", rank, 1), ("steps", steps, 0), ("batch_size", batch_size, 1)):
         require_integer(name, number, least)
-    require_integer("seed", seed, 0)
+    require_integer("seed", seed, 0, MAX_SEED)
     train, variable = prepare_pairs(model, causal_model, train, variable)
     position = None if position == "all" else position
     rows = np.unique(np.concatenate([train.base, train.source]))
@@ -157,8 +159,7 @@ class DASSearch:
     def optimise_subspace(self, batches: list[PairEvaluation], rank: int, start: Tensor, steps: int) -> Subspace:
         """Train a subspace in the span of real activations, so that its interchange has the predicted outcomes.
 
-        It starts from directions (d, j): random ones are added if j < rank, the last are dropped if j > rank. The
-        learning rate is roughly in radians.
+        It starts from directions (d, j): random ones are added if j < rank, the last are dropped if j > rank.
         """
         source = batches[0].source
         axes = self.whitened.axes.to(source.device, torch.promote_types(source.dtype, torch.float32))  # (d, r)
@@ -171,7 +172,7 @@ class DASSearch:
             parametrizations.orthogonal(rotation, orthogonal_map="householder")
             rotation.weight = columns  # the parametrization takes a tensor
         rotation.to(axes.device)
-        _optimise(rotation, lambda: Subspace(axes @ rotation.weight), batches, steps, 0.05)
+        _optimise(rotation, lambda: Subspace(axes @ rotation.weight), batches, steps, SUBSPACE_LEARNING_RATE)
         return Subspace((axes @ rotation.weight).detach())
 
     def optimise_features(self, batches: list[PairEvaluation], rank: int, start: nn.Module, steps: int) -> Features:

@@ -12,10 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ..errors import UserError, require_integer, require_type
+from ..seeds import MAX_SEED
 from ..system.isolation import isolated
 
 MIN_RELATIVE_DEVIATION = 1e-3  # axes with a smaller deviation, relative to the first, do not count as varying
@@ -88,7 +90,7 @@ def whiten(x: Tensor, tolerance: float = FLOAT32_EPS) -> Whitened:
 
 
 @isolated(False)
-def leace(x: Tensor | Whitened, z: Tensor) -> Eraser:
+def leace(x: Tensor | Whitened, z: npt.ArrayLike) -> Eraser:
     """Least-squares concept erasure (Belrose et al., 2023): the smallest change that hides z.
 
     Of all affine maps after which no linear probe of z does better than the mean, LEACE has the least E|x - r(x)|^2.
@@ -105,7 +107,7 @@ def leace(x: Tensor | Whitened, z: Tensor) -> Eraser:
 
 
 @isolated(False)
-def mean_projection(x: Tensor | Whitened, z: Tensor) -> Eraser:
+def mean_projection(x: Tensor | Whitened, z: npt.ArrayLike) -> Eraser:
     """Orthogonal projection away from the columns of Cov(x, z); arguments as in `leace`.
 
     For a bit, Cov(x, z) points from the mean of the zeros to that of the ones. As with LEACE, no linear probe then does
@@ -117,7 +119,7 @@ def mean_projection(x: Tensor | Whitened, z: Tensor) -> Eraser:
 
 
 @isolated(False)
-def inlp(x: Tensor | Whitened, z: Tensor, iterations: int = 2) -> Eraser:
+def inlp(x: Tensor | Whitened, z: npt.ArrayLike, iterations: int = 2) -> Eraser:
     """Iterative nullspace projection (Ravfogel et al., 2020) of a least-squares probe; the paper has two iterations.
 
     Fit a linear probe with intercept, of least norm; project onto the nullspace of its weights; fit the next probe on
@@ -170,7 +172,7 @@ def flip_signs(x: Tensor | Whitened, eraser: Eraser, seed: int | torch.Generator
     """
     require_type("eraser", eraser, Eraser)
     if not isinstance(seed, torch.Generator):
-        require_integer("seed", seed, 0)
+        require_integer("seed", seed, 0, MAX_SEED)
         seed = torch.Generator().manual_seed(int(seed))  # NumPy's too
     x = _whitened(x)
     if eraser.mean.shape != x.mean.shape:
@@ -225,13 +227,13 @@ def finite_matrix(
     return x.reshape(len(x), -1)
 
 
-def _concept(x: Whitened, z: Tensor) -> Tensor:
+def _concept(x: Whitened, z: npt.ArrayLike) -> Tensor:
     return finite_matrix("concept", z, f"({len(x.white)}, k)", (1, 2), len(x.white)).to(x.white)
 
 
-def _correlation(x: Whitened, z: Tensor) -> Tensor:
-    """Correlations (r, k) of the white coordinates with the columns of z that vary."""
-    z = _concept(x, z)
+def _correlation(x: Whitened, concept: npt.ArrayLike) -> Tensor:
+    """Correlations (r, k) of the white coordinates with the columns of a concept that vary."""
+    z = _concept(x, concept)
     z = z[:, (z != z[:1]).any(dim=0)]
     if not z.shape[1]:
         warnings.warn(f"concept: constant in all {len(z)} examples, so nothing is erased", stacklevel=4)

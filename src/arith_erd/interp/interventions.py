@@ -69,6 +69,8 @@ class Features(nn.Module):
         inverse: Any = self.featurizer.inverse
         like = next(self.featurizer.parameters(), base)
         of_base, of_source = (self.featurizer(x.to(like)) for x in (base, source))
+        if self.rank > of_base.shape[1]:
+            raise bad_value("Features: rank", self.rank, f"at most {of_base.shape[1]}, the number of features")
         return inverse(torch.cat([of_source[:, : self.rank], of_base[:, self.rank :]], dim=1)).to(base)
 
 

@@ -133,8 +133,10 @@ class Heads(nn.Module):
     ``pattern`` (B, nh, T, S), ``z`` (B, T, nh, hs) and ``result`` (B, T, nh, C) are hook points.
     """
 
-    def __init__(self, num_heads: int) -> None:
+    def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
+        if num_heads < 1 or d_model % num_heads:
+            raise bad_value("d_model", d_model, f"a multiple of num_heads={num_heads}")
         self.num_heads = num_heads
         self.pattern = HookPoint(position_axis=2)
         self.z = HookPoint()
@@ -168,7 +170,7 @@ class MultiHeadAttention(nn.Module):
         self.query = nn.Linear(d_model, d_model)
         self.key = nn.Linear(d_model, d_model)
         self.value = nn.Linear(d_model, d_model)
-        self.heads = Heads(num_heads)
+        self.heads = Heads(d_model, num_heads)
         self.out = nn.Linear(d_model, d_model)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -6,6 +6,8 @@ So a replica drops the same activations whether it is trained alone or in a pack
 import torch
 from torch import Tensor, nn
 
+from ..errors import bad_value
+
 MULTIPLIERS = (0x7FEB352D, 0x846CA68B - (1 << 32))  # constants of "lowbias32", a published integer hash with low bias
 SIGNS = 0x80008000 - (1 << 32)  # with these bits flipped, both halves of an int32 compare like unsigned numbers
 
@@ -59,6 +61,8 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float) -> None:
         super().__init__()
+        if not 0 <= p < 1:
+            raise bad_value("dropout", p, "a probability below 1")
         self.p = p
         self.register_buffer("key", None, persistent=False)
 

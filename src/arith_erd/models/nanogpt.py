@@ -41,7 +41,7 @@ class CausalSelfAttention(nn.Module):
         self.rotary = Rotary(rotary, d_model // num_heads) if rotary else None
         self.qkv = nn.Linear(d_model, 3 * d_model, bias=False)
         self.dropout = Dropout(dropout)
-        self.heads = Heads(num_heads)
+        self.heads = Heads(d_model, num_heads)
         self.out = nn.Linear(d_model, d_model, bias=False)
 
     def forward(self, x: Tensor, mask: Tensor, ids: Tensor | None = None, *, num_last: int) -> Tensor:

@@ -65,7 +65,7 @@ class Examples:
         taken: Any = {name: np.ascontiguousarray(getattr(self, name)[chosen]) for name in names}  # for torch: no [::-1]
         return replace(self, **taken)
 
-    def sample(self, count: int | None, seed: int | np.random.Generator) -> "Examples":
+    def sample(self, count: int | None, seed: int | np.random.Generator = 0) -> "Examples":
         """Draw ``count`` of them in random order; all, in their own order, if it is None or there are no more."""
         if count is not None:
             require_integer("count", count, 1)
@@ -392,7 +392,7 @@ class Task(ABC):
         return reorder(digits, self.completion_order) + ZERO
 
     def sample(self, count: int, seed: int = 0) -> Examples:
-        """Draw up to ``count`` different examples, an equal share of each length: at least one of each, at most all."""
+        """Draw ``count`` different examples, ascending by length in equal shares: at least one of each, at most all."""
         require_integer("count", count, 1)
         require_integer("seed", seed, 0)
         lengths = range(self.min_bits or self.bits, self.bits + 1)
