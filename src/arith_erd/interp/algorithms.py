@@ -138,23 +138,24 @@ def _graded_carry(columns: ColumnSums, threshold: float) -> Mapping[str, Functio
     """The carry into t is 1 where c exceeds the threshold."""
     return {
         "column_sum": columns,
-        "carry": lambda column_sum, prefix: _c(column_sum, prefix) > threshold,
+        "carry": lambda column_sum, prefix: carry_from_prefix(column_sum, prefix) > threshold,
         "answer": lambda column_sum, carry: column_sum % 2 ^ carry,
     }
 
 
 def _local_remainder(columns: ColumnSums, threshold: float) -> Mapping[str, Function]:
     """Bit t is the parity of ``total``, the column and c rounded, within the range that right prefixes give."""
+    round_up = 1 - threshold
     return {
         "column_sum": columns,
-        "carry": lambda column_sum, prefix: np.floor(_c(column_sum, prefix) + 1 - threshold).astype(np.int64),
+        "carry": lambda column_sum, prefix: np.floor(carry_from_prefix(column_sum, prefix) + round_up).astype(int),
         "total": lambda column_sum, carry: (column_sum + carry).clip(0, columns.max_total),
         "answer": lambda total: total % 2,
     }
 
 
-def _c(column_sum: Array, prefix: Array) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
-    """c (N, m) of each bit, from the column sums (N, m) and the number (N,) that the prefix spells."""
+def carry_from_prefix(column_sum: Array, prefix: Array) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
+    """c (N, m): the carry into each bit, from column sums (N, m) and the number (N,) that the prefix spells."""
     place = 2 ** np.arange(column_sum.shape[1], dtype=np.int64)
     lower = np.cumsum(column_sum * place, axis=1) - column_sum * place
     return (lower - prefix[:, None] % place) / place

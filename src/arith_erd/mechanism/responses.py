@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from ..digits import ONE, ZERO, Array, from_digits
-from ..interp.algorithms import ALGORITHMS, PREFIX, ColumnSums
+from ..interp.algorithms import ALGORITHMS, PREFIX, ColumnSums, carry_from_prefix
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace, Steer
@@ -80,7 +80,7 @@ class PrefixedExamples:
     @property
     def c(self) -> npt.NDArray[np.float64]:
         """``(lower_sum - prefix) / 2^t`` (N,): the carry into bit t if the prefix is right."""
-        return (self.lower_sum - self.prefix) / 2.0**self.t
+        return carry_from_prefix(self._sums, self.prefix)[:, self.t]
 
     @property
     def fraction(self) -> Array:
