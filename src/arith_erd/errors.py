@@ -4,6 +4,8 @@ import errno
 import json
 import os
 import re
+import sys
+import warnings
 from collections.abc import Collection, Iterable, Mapping
 from difflib import SequenceMatcher
 from numbers import Integral
@@ -192,6 +194,14 @@ def first_line(error: BaseException) -> str:
 def may_be_whole(error: BaseException) -> TypeGuard[OSError]:
     """Whether a file that was not read may be whole: no permission, too many open files, a fault of the disk."""
     return isinstance(error, OSError) and error.errno in NOT_OF_THE_FILE
+
+
+def warn(message: str) -> None:
+    """Warn at the line that called this package, through however many functions of ours. Python shows a line once."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] in (__package__, "contextlib"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
 
 
 def printable(text: str) -> str:

@@ -190,6 +190,12 @@ def test_arguments_of_other_types_are_one_line():
             call()
 
 
+def test_warnings_name_the_line_that_calls_the_package():
+    with pytest.warns(UserWarning, match="constant in all") as warned:
+        ae.leace(torch.eye(8), torch.zeros(8))
+    assert warned[0].filename == __file__
+
+
 def test_numpy_numbers_are_pythons():
     x, z = np.random.default_rng(0).standard_normal((2, 60, 3))
     x.flags.writeable = False

@@ -5,7 +5,6 @@ import json
 import math
 import os
 import re
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -29,6 +28,7 @@ from ..errors import (
     require_type,
     unknown_name,
     user_path,
+    warn,
 )
 from ..interp.hooked import Hooked, Provenance
 from ..models import weights
@@ -42,6 +42,7 @@ from ..system.isolation import isolated
 from ..tasks import Add, Task
 from .export import CONFIG_FILE, WEIGHTS_FILE, download, short_name
 
+_warn_once = cache(warn)  # Python's own record of warnings is lost whenever a library changes the filters
 PRETRAINED = RESULTS / "runs"
 Epochs = Literal["all"] | tuple[int, ...]
 
@@ -221,11 +222,6 @@ def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task 
     return [
         Hooked(x, task=task, name=f"reference-{name}", seed=seed, provenance=origin) for seed, x in networks.items()
     ]
-
-
-@cache  # Python's own record of warnings is lost whenever a library changes the filters
-def _warn_once(message: str) -> None:
-    warnings.warn(message, stacklevel=3)
 
 
 def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:

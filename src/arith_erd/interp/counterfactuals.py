@@ -5,7 +5,6 @@ If they share a_t xor b_t and differ in the carry into t, an interchange that ch
 Pairs are rows of ``CausalModel.examples``, all combinations of operands.
 """
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..digits import Array
-from ..errors import UserError, bad_value, require_integer, require_type
+from ..errors import UserError, bad_value, require_integer, require_type, warn
 from ..tasks import Examples, Task
 from .causal_model import CausalModel
 
@@ -328,7 +327,7 @@ class CounterfactualDataset:
                 raise UserError(f"{problem}: {error}") from error
         if few := [part.num_distinct for part in parts if part.num_distinct < min(MIN_DISTINCT, len(part))]:
             advice = "more bits, a larger share, or part(rows) of these pairs give more"
-            warnings.warn(f"split: a part has only {min(few)} distinct pairs; {advice}", stacklevel=2)
+            warn(f"split: a part has only {min(few)} distinct pairs; {advice}")
         return tuple(parts)
 
 
@@ -351,7 +350,7 @@ def sample_balanced_pairs(
     pairs = CounterfactualDataset(causal_model, base, source, Family(vary=(variable,)), digit, pool)
     if pairs.num_distinct < min(MIN_DISTINCT, len(pairs) // 2):
         problem = f"{causal_model.task}: sets of pairs have fewer than {MIN_DISTINCT} distinct ones"
-        warnings.warn(f"{problem}; more bits give more", stacklevel=2)
+        warn(f"{problem}; more bits give more")
     return pairs
 
 

@@ -6,7 +6,6 @@ z. LEACE removes q in white coordinates. Mean projection removes the span of ``s
 INLP removes the span of ``q / scale``, the weights of a least-squares probe, and repeats this with what is left.
 """
 
-import warnings
 from collections.abc import Container
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..errors import UserError, require_integer, require_type
+from ..errors import UserError, require_integer, require_type, warn
 from ..seeds import MAX_SEED
 from ..system.isolation import isolated
 
@@ -236,10 +235,10 @@ def _correlation(x: Whitened, concept: npt.ArrayLike) -> Tensor:
     z = _concept(x, concept)
     z = z[:, (z != z[:1]).any(dim=0)]
     if not z.shape[1]:
-        warnings.warn(f"concept: constant in all {len(z)} examples, so nothing is erased", stacklevel=4)
+        warn(f"concept: constant in all {len(z)} examples, so nothing is erased")
     elif len(z) < MIN_EXAMPLES_PER_AXIS * x.rank:
         few = f"{len(z)} examples vary along {x.rank} axes, and the fit may not hold for others"
-        warnings.warn(f"eraser: {few}; expected at least {MIN_EXAMPLES_PER_AXIS * x.rank} examples", stacklevel=4)
+        warn(f"eraser: {few}; expected at least {MIN_EXAMPLES_PER_AXIS * x.rank} examples")
     z = z - z.mean(dim=0)
     return x.white.T @ (z / z.norm(dim=0)) / len(z) ** 0.5
 

@@ -4,7 +4,6 @@ import math
 import os
 import sys
 import time
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from glob import glob
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..errors import UserError, counted, excerpt, first_line, may_be_whole, user_path
+from ..errors import UserError, counted, excerpt, first_line, may_be_whole, user_path, warn
 from ..seeds import format_ranges, parse_seeds
 from ..stats import Estimate, Moments
 from ..system.files import is_locked, run_path
@@ -143,7 +142,7 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
         raise UserError(f"{missing[0]}: no such folder; expected only folders that exist, or globs in quotes")
     if empty:
         names = excerpt(", ".join(map(str, empty)))  # runs/* of a shell may have many files beside the runs
-        warnings.warn(f"left out {counted(len(empty), 'path')} without a run: {names}", stacklevel=2)
+        warn(f"left out {counted(len(empty), 'path')} without a run: {names}")
     backups = [run.backup for run in directories.values() if is_run(run.backup.path)]
     rows = [row for run in directories.values() for row in _run_rows(run)]
     rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in backups for row in _run_rows(run)]
