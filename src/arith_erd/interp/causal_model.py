@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..digits import Array, from_digits, to_digits
-from ..errors import UserError, first_line, require_integer, unknown_name
+from ..errors import UserError, first_line, require_integer, unknown_name, warn
 from ..tasks import Examples, Task
 
 Function = Callable[..., npt.ArrayLike]
@@ -43,9 +43,8 @@ class CausalModel:
 
     Args:
         variables: name -> function, in any order; by default those of ``task.variables()``.
-        output: the variable that is the answer, as digits (N, width) or as integers (N,); by default ``answer``, else
-            the last of ``variables`` that is always right. Higher digits of integers do not count if they differ from
-            those of the right answers, as those of ``a + b`` modulo 8.
+        output: the variable that is the answer, as digits (N, width) or as integers (N,), which count modulo
+            ``base**width``; by default ``answer``, else the last of ``variables`` that is always right.
 
     Attributes:
         variables: the operands' digits, then those given; without one called ``answer``.
@@ -87,8 +86,7 @@ class CausalModel:
         except CycleError as error:
             raise UserError(f"{model}: variables form a cycle: {' <- '.join(error.args[1])}") from error
         self._functions = {name: functions[name] for name in order if name in functions}
-        candidates = [output or "answer"] if output or "answer" in functions else [*functions][::-1]
-        self.output, self._is_modular = self._find_output(candidates)
+        self.output = self._find_output([output or "answer"] if output or "answer" in functions else [*functions][::-1])
 
     def values(self, operands: Operands, fixed: Mapping[str, npt.ArrayLike] | None = None) -> Values:
         """Name -> value (N,) or (N, width) of every variable and of the output, for operands (N, k).
@@ -124,34 +122,42 @@ class CausalModel:
         return values
 
     def answers(self, values: Values) -> Array:
-        """Digits (N, width) of the answers, lowest first, from `values`; a `UserError` for an answer without digits."""
-        value, task = values[self.output], self.task
-        limit = task.base if value.ndim == 2 else task.base**task.width
-        outside = value[(value < 0) | (value >= limit)]
-        if len(outside) and not (self._is_modular and value.ndim == 1):
-            accepted = f"{'an answer' if value.ndim == 1 else 'a digit of the answer'} from 0 to {limit - 1}"
-            raise UserError(f"variable {self.output}: is {outside[0]}; expected {accepted}")
+        """Digits (N, width) of the answers, lowest first, from `values`; a `UserError` for digits outside the base."""
+        value, last = values[self.output], self.task.base - 1
+        if value.ndim == 2 and len(outside := value[(value < 0) | (value > last)]):
+            raise UserError(f"variable {self.output}: is {outside[0]}; expected a digit of the answer from 0 to {last}")
         return self._digits(value)
 
     def _digits(self, value: Array) -> Array:
         return to_digits(value, self.task.width, self.task.base) if value.ndim == 1 else value
 
+    def _is_in_range(self, values: Values) -> bool:
+        value = values[self.output]
+        return value.ndim == 2 or bool(((value >= 0) & (value < self.task.base**self.task.width)).all())
+
     def interchange(self, base: Operands, source: Operands, variable: str, digit: int | None = None) -> Array:
         """Digits (N, width) of the answers to ``base`` with one variable taken from ``source``.
 
-        If the variable has columns, only column ``digit`` is taken; None takes all of them.
+        If the variable has columns, only column ``digit`` is taken; None takes all of them. A warning says if answers
+        without digits appear, such as negative ones, which count modulo ``base**width``.
         """
         self.require_variables([variable])
-        value = self.values(source)[variable]
-        if len(value) != len(others := self.values(base)[variable]):
-            raise UserError(f"interchange: {len(others)} bases and {len(value)} sources; expected equally many")
+        value, before = self.values(source)[variable], self.values(base)
+        if len(value) != len(before[variable]):
+            numbers = f"{len(before[variable])} bases and {len(value)} sources"
+            raise UserError(f"interchange: {numbers}; expected equally many")
         if digit is not None:
             require_integer("digit", digit, 0, (value.shape[1] if value.ndim == 2 else self.task.width) - 1)
         if digit is not None and value.ndim == 2:
-            column, value = value[:, digit], others.copy()
+            column, value = value[:, digit], before[variable].copy()
             value[:, digit] = column
+        after = self.values(base, {variable: value})
+        if self._is_in_range(before) and not self._is_in_range(after):
+            limit = self.task.base**self.task.width
+            outside = f"{self.output} is not always from 0 to {limit - 1}"
+            warn(f"interchange of {variable}: {outside}: it counts modulo {limit}")
         try:
-            return self.answers(self.values(base, {variable: value}))
+            return self.answers(after)
         except UserError as error:
             raise UserError(f"interchange of {variable}: {error}") from error
 
@@ -216,11 +222,8 @@ class CausalModel:
             raise UserError(f"variable {name}: returned {value.dtype} of shape {value.shape}; expected {shapes}")
         return value.astype(np.int64)
 
-    def _find_output(self, candidates: Sequence[str]) -> tuple[str, bool]:
-        """The first candidate that is the answer to all operands, or to a sample of a large task; or a `UserError`.
-
-        Beside it, whether only its lower digits are the answer.
-        """
+    def _find_output(self, candidates: Sequence[str]) -> str:
+        """The first candidate that is the answer to all operands, or to a sample of a large task; or a `UserError`."""
         task = self.task
         examples = task.examples() if task.size <= NUM_CHECKED else task.sample(NUM_CHECKED)
         values, answer = self.values(examples), to_digits(examples.answer, task.width, task.base)
@@ -228,7 +231,7 @@ class CausalModel:
         # `_digits` drops the higher digits of numbers that are too large, so those that need not are preferred.
         exact = [name for name in right if values[name].ndim == 2 or np.array_equal(values[name], examples.answer)]
         if right:
-            return (exact or right)[0], not exact
+            return (exact or right)[0]
         name = candidates[0]
         first = int((self._digits(values[name]) != answer).any(axis=1).argmax())
         at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))

@@ -101,7 +101,8 @@ class Hooked:
             require_type("Hooked: task", task, Task)
             sizes = (task.prompt_length, task.answer_length, task.vocab_size)
             made_for = getattr(network, "task_sizes", sizes)
-            if any(made not in (None, size) for made, size in zip(made_for, sizes, strict=True)):
+            fits = isinstance(made_for, tuple) and len(made_for) == len(sizes)
+            if not fits or any(made not in (None, size) for made, size in zip(made_for, sizes, strict=True)):
                 received = f"{type(network).__name__} with tokens {made_for} of prompt, answer and vocabulary"
                 raise UserError(f"Hooked: {received} does not fit the task {task!r}, which has {sizes}")
         if sites is None and not callable(getattr(network, "sites", None)):

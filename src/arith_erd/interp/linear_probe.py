@@ -11,7 +11,7 @@ from sklearn.model_selection import GroupShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ..errors import UserError, counted, require_integer
+from ..errors import UserError, counted, require_integer, warn
 from ..seeds import MAX_SEED
 from .erasure import finite_matrix
 
@@ -81,8 +81,10 @@ def linear_probe(
         seed: seed of the parts and of the shuffled control.
 
     Raises:
-        UserError: for shapes that do not fit, fewer than eight examples, a constant column of z in the fit (of numbers
-            also in the test), or several columns of classes.
+        UserError: for shapes that do not fit, fewer than eight examples, a constant z, or several columns of classes.
+
+    Warns:
+        UserWarning: if some columns of numbers are constant in the fit or in the test. They are left out.
     """
     features = finite_matrix("linear_probe: x", x, "activations (N, ...)").detach().cpu().double().numpy()
     target = finite_matrix("linear_probe: z", z, "values (N,) or (N, k)", range(1, 9)).detach().cpu().double().numpy()
@@ -104,16 +106,22 @@ def linear_probe(
     if min(len(train), len(test)) < 2:
         received = f"test_share={test_share} of {counted(len(np.unique(labels)), 'group')}"
         raise UserError(f"linear_probe: received {received}; expected two or more examples in the fit, and in the test")
-    target = target[:, 0] if classes else target
+
+    def varying(z: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        parts = [train] if classes else [train, test]  # r2 divides by the variance in the test
+        return np.all([(z[rows] != z[rows[0]]).any(axis=0) for rows in parts], axis=0)
+
+    if not (varies := varying(target)).any():
+        raise UserError("linear_probe: z has one value in the examples of the fit or of the test; expected two or more")
+    if not varies.all():
+        columns = ", ".join(map(str, np.flatnonzero(~varies)))
+        warn(f"linear_probe: left out columns {columns} of z, with one value in the fit or the test")
+    target = target[:, varies]
 
     def score(z: npt.NDArray[np.float64]) -> float:
-        for part, rows in (("fit", train), ("test", test))[: 1 if classes else 2]:  # r2 divides by the variance there
-            varies = (z[rows] != z[rows[0]]).any(axis=0)
-            if not varies.all():
-                column = f" in column {np.argmin(varies)}" if target.shape[1:] > (1,) else ""
-                raise UserError(f"linear_probe: z has one value{column} in the examples of the {part}; expected more")
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000) if classes else Ridge())
-        return float(model.fit(features[train], z[train]).score(features[test], z[test]))
+        z = z[:, 0] if classes else z[:, varying(z)]
+        return float(model.fit(features[train], z[train]).score(features[test], z[test])) if z.size else 0.0
 
     shuffled = target[np.random.default_rng(seed).permutation(len(target))]
     measure = "accuracy" if classes else "r2"

@@ -151,15 +151,16 @@ def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.
 
 
 def test_variables_that_are_not_asked_for_need_not_give_an_answer() -> None:
-    variables = {"excess": lambda a, b: a - b, "carry": lambda a, b: (a + b) ^ a ^ b, "twin": lambda carry: carry}
-    answer = {"answer": lambda a, b, twin, excess: (a ^ b ^ twin) + a - b - excess}
+    variables = {"own": lambda a, b: to_digits(a ^ b, 5), "carry": lambda a, b: to_digits((a + b) ^ a ^ b, 5)}
+    variables |= {"twin": lambda carry: carry, "more": lambda a, b: to_digits(a & b, 5)}
+    answer = {"answer": lambda own, twin, more, a, b: (own ^ twin) + more - to_digits(a & b, 5)}
     adder = CausalModel(Add(4), variables | answer)
     model = Hooked(InDirections(adder.task), task=adder.task)
     data = CounterfactualDataset.sample(adder, vary="carry", n=50)
     rows = interchange_accuracy(model, adder, data, Interchange("dec.1", "all"))
     assert rows["same_predictions"].item() == "twin"
-    with pytest.raises(UserError, match=r"^interchange of excess: variable answer: is -"):
-        interchange_accuracy(model, adder, data, Interchange("dec.1", "all"), variable="excess")
+    with pytest.raises(UserError, match=r"^interchange of more: variable answer: is .*; expected a digit"):
+        interchange_accuracy(model, adder, data, Interchange("dec.1", "all"), variable="more")
 
 
 def test_pairs_of_ones_own_are_taken_as_they_are(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
