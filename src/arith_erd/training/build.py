@@ -63,7 +63,8 @@ def build_task_data(job: Job) -> TaskData:
     """The task's table, divided by the split.
 
     Raises:
-        UserError: if one part is empty, or if task and split, made again as by `load_run`, give other examples.
+        UserError: if one part is empty; or if task and split give other examples when they are made again, as by
+            `load_run`, or the split when it is asked again.
     """
     data, again = (
         TaskData(one.task, one.split, one.seeds, one.data.batch_size, one.data.examples)
@@ -73,10 +74,14 @@ def build_task_data(job: Job) -> TaskData:
     if not 0 < held_out < total:
         split = f"split={job.option_names['split']}: {job.split}"
         raise UserError(f"{split}: holds out {held_out:,} of {total:,} examples; expected at least 1, and not all")
-    parts = {"task": (data.examples.completion, again.examples.completion), "split": (data.held_out, again.held_out)}
-    for group, (mine, others) in parts.items():
+    asked_again = np.flatnonzero(np.asarray(job.split(data.examples)))
+    for group, mine, others in (
+        ("task", data.examples.completion, again.examples.completion),
+        ("split", data.held_out, again.held_out),
+        ("split", data.held_out, asked_again),
+    ):
         if not np.array_equal(mine, others):
-            what = f"{group}={job.option_names[group]}: gives other examples when it is made again"
+            what = f"{group}={job.option_names[group]}: gives other examples when it is made or asked again"
             raise UserError(f"{what}; expected the same each time, from a generator with a seed")
     return data
 
@@ -113,13 +118,14 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
         return [x[:TRIAL_EXAMPLES].expand(replicas, *x[:TRIAL_EXAMPLES].shape) for x in data.train]
 
     batch = trial_batch()
-    again = initialise(pack.make_network, pack.seeds[0]).state_dict()
-    if drawn := [name for name, value in pack.replica_state(0).items() if not torch.equal(value, again[name])]:
-        raise net.error_about(f"a seed gives {drawn[0]} other values each time; expected values from torch's generator")
     network = initialise(pack.make_network, pack.seeds[0] ^ 1)  # a network of another seed
     if state := sorted(network.state_dict().keys() - dict(network.named_parameters())):
         accepted = "parameters under one name each, and buffers with persistent=False"
         raise net.error_about(f"its state_dict also holds {', '.join(state)}; expected {accepted}")
+    again = initialise(pack.make_network, pack.seeds[0]).state_dict()
+    for name, value in pack.replica_state(0).items():
+        if not torch.allclose(value, again[name], rtol=0, atol=0, equal_nan=True):
+            raise net.error_about(f"a seed gives {name} other values each time; expected values from torch's generator")
     for name, module in network.named_modules():
         if isinstance(module, torch.nn.RNNBase):
             accepted = "expected a layer of arith_erd.models.baselines, as in model=lstm"

@@ -94,6 +94,14 @@ class DrawnOnce:
         return self.mask[: len(examples)]
 
 
+class DrawnInTurn:
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+
+    def __call__(self, examples):
+        return self.rng.random(len(examples)) < 0.25
+
+
 class AnyAnswer(Add):
     def answer(self, *operands):
         return np.random.default_rng().integers(16, size=len(operands[0]))
@@ -111,13 +119,18 @@ class AnyTable(Add):
 @pytest.mark.parametrize(
     ("task", "split", "key"),
     [
-        *((Add(bits=3), split(), f"split={split.__name__.lower()}") for split in (DrawnAtEachCall, DrawnOnce)),
+        *(
+            (Add(bits=3), split(), f"split={split.__name__.lower()}")
+            for split in (DrawnAtEachCall, DrawnOnce, DrawnInTurn)
+        ),
         *((task(bits=3), None, f"task={task.name}") for task in (AnyAnswer, AnyTable)),
     ],
 )
 def test_examples_that_are_drawn_anew_each_time_are_refused(task, split, key):
     """Else a loaded network would be asked for answers, or take examples as held out, that it was not trained with."""
-    with pytest.raises(UserError, match=rf"^{key}: gives other examples when it is made again; expected the same"):
+    with pytest.raises(
+        UserError, match=rf"^{key}: gives other examples when it is made or asked again; expected the same"
+    ):
         fit(task, split=split, epochs=1)
 
 
