@@ -121,6 +121,8 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
     networks = [*networks] if isinstance(networks, Iterable) else [networks]
     if others := [network for network in networks if not isinstance(network, LabelledNetwork)]:
         raise UserError(f"score_method: received a {type(others[0]).__name__}; expected networks from zoo()")
+    if not networks:
+        raise UserError("score_method: received no networks; expected at least one from zoo()")
     name = getattr(method, "__name__", "method")
     rows = [score_network(name, method, network, network.load()) for network in networks]
     return add_verdicts(pd.DataFrame(rows, columns=SCORE_COLUMNS))
@@ -134,6 +136,8 @@ def compare_methods(rows: pd.DataFrame) -> pd.DataFrame:
         networks in which it names one, with a 95% Clopper-Pearson interval.
     """
     require_type("rows", rows, pd.DataFrame)
+    if missing := {"method", "network", "seed", "algorithm", "named"} - set(rows):
+        raise UserError(f"compare_methods: rows lack {', '.join(sorted(missing))}; expected those of score_method")
     others = pd.read_csv(RESULTS / "methods.csv", keep_default_na=False)
     others = others[~others["method"].isin(rows["method"])].merge(rows[["network", "seed"]].drop_duplicates())
     return count_answers(pd.concat([others, rows]))
@@ -264,12 +268,13 @@ def _fit_bar(rows: pd.DataFrame, name: str) -> float:
 
 def count_answers(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of `compare_methods`, of rows with verdicts."""
+    methods = rows["method"].unique()
     rows = rows[rows["named"].isin([*ALGORITHM_KINDS, "abstains"])]
     known, null = rows["algorithm"].isin(ALGORITHM_KINDS), rows["algorithm"] == "none"
     right, abstains = rows["named"] == rows["algorithm"], rows["named"] == "abstains"
     counted = {"right": known & right, "wrong": known & ~right & ~abstains, "abstained": known & abstains}
     counted |= {"named in nulls": null & ~abstains, "nulls": null}
-    counts = pd.DataFrame(counted).groupby(rows["method"], sort=False).sum()
+    counts = pd.DataFrame(counted).groupby(rows["method"]).sum().reindex(methods, fill_value=0)
     shares = [format_share(*pair) for pair in zip(counts["named in nulls"], counts.pop("nulls"), strict=True)]
     return counts.assign(**{"named in nulls": shares})
 
