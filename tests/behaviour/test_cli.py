@@ -47,7 +47,7 @@ BAD_COMMANDS = {
     "probe.py probe=errors checkpoint=none.pt": "checkpoint=none.pt: also needs task=",
     "probe.py probe=errors reference=erd": "^error: reference: no such key; did you mean handcoded",
     "probe.py probe=errors handcoded=magic": "handcoded=magic: expected .*erd, prefix_carry",
-    "probe.py probe=errors handcoded=erd task.bits=5": "handcoded=erd: received task=add, task.bits=5",
+    "probe.py probe=errors handcoded=erd task.bits=5": r"handcoded=erd: received Add\(bits=5\); expected task=add",
     "probe.py probe=errors handcoded=erd run=runs/none": "expected one of run=DIR",
 }
 

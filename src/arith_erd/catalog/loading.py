@@ -216,7 +216,7 @@ def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task 
     task = Add() if task is None else task
     require_type("task", task, Task)
     if not is_reference_task(task):
-        raise UserError(f"{name}, written by hand: received {task!r}; expected task=add with its default options")
+        raise UserError(f"handcoded={name}: received {task!r}; expected task=add with its default options")
     networks = {seed: reference(name, seed).network for seed in parse_seeds(seeds)}
     origin = Provenance(make_network=partial(Transformer, task.prompt_length, task.width))  # of the default size
     return [

@@ -216,7 +216,7 @@ def _references(paper: Paper) -> Iterator[tuple[str, object, Collection[str], st
         yield from ((f"{where}make", command, paper.commands, accepted_commands) for command in figure.make)
         for task, line in product(figure.curves.epochs, figure.curves.lines) if figure.curves else ():
             yield from _option_references(f"{where}curves.lines.runs", {"task": task, **line.runs}, paper)
-            yield f"{where}curves.lines.claim", line.claim.format(task=task), ["", *ids], "the id of a claim"
+            yield f"{where}curves.lines.claim", line.claim.replace("{task}", task), ["", *ids], "the id of a claim"
 
 
 def _option_references(key: str, runs: RunOptions, paper: Paper) -> Iterator[tuple[str, object, Collection[str], str]]:

@@ -45,7 +45,7 @@ def draw_curves(spec: PaperFigure, data: RunData, results: Results) -> Figure | 
             draw_over_epochs(ax, rows, line.column, label, color, dashes)
             if line.claim and rows["epoch"].max() == last:
                 handles = [style.PAPER_HANDLE]
-                value = results[line.claim.format(task=task)].claim.value
+                value = results[line.claim.replace("{task}", task)].claim.value
                 ax.plot([last], [value], markeredgecolor=color, **style.DIAMOND_STYLE)
         ax.set_xlim(0, max(rows["epoch"].max() for _, rows in drawn))
         title = style.TASKS.get(task, task.capitalize().replace("_", " "))

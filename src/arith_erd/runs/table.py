@@ -130,10 +130,10 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
     for source in sources:
         inside = os.path.isdir(source) and not is_run(source)
         paths = sorted(source.iterdir() if inside else map(Path, glob(str(source)))) or [source]
-        found = {path: Run(path) for path in paths if is_run(path) and not path.name.startswith(".")}
+        found = {path.resolve(): Run(path) for path in paths if is_run(path) and not path.name.startswith(".")}
         directories |= found
         if not found:
-            empty.append(source)
+            empty += [] if os.path.isfile(source) else [source]
             missing += [path for path in paths if not os.path.lexists(path)]
     if not directories:
         received = ", ".join(map(str, listed)) or "[]"
@@ -141,8 +141,7 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
     if missing:
         raise UserError(f"{missing[0]}: no such folder; expected only folders that exist, or globs in quotes")
     if empty:
-        names = excerpt(", ".join(map(str, empty)))  # runs/* of a shell may have many files beside the runs
-        warn(f"left out {counted(len(empty), 'path')} without a run: {names}")
+        warn(f"left out {counted(len(empty), 'path')} without a run: {excerpt(', '.join(map(str, empty)))}")
     backups = [run.backup for run in directories.values() if is_run(run.backup.path)]
     rows = [row for run in directories.values() for row in _run_rows(run)]
     rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in backups for row in _run_rows(run)]

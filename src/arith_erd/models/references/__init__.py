@@ -46,4 +46,5 @@ def describe_references() -> dict[str, str]:
 
 def is_reference_task(task: Task) -> bool:
     """Whether the references perform this task: seven-bit addition, least significant bit first."""
-    return task.same_as(Add())
+    names = (task.prompt_names, task.answer_names)
+    return isinstance(task, Add) and task.base == 2 and names == (Add().prompt_names, Add().answer_names)
