@@ -124,7 +124,7 @@ def test_rows_have_the_names_of_the_tokens(network, task):
     assert wrong.figure()
 
 
-@pytest.mark.parametrize("probe", ["interchange", "mechanism", "place_value", "explorer"])
+@pytest.mark.parametrize("probe", ["interchange", "mechanism", "place_value"])
 def test_causal_probes_refuse_an_answer_with_other_tokens_than_its_digits(probe):
     with pytest.raises(UserError, match=r"task=add_scratchpad: 5 answer tokens for 3 bits"):
         assert ae.probe(probe, hooked(AddScratchpad(2))).rows.empty
