@@ -24,7 +24,7 @@ import torch
 from safetensors.numpy import load_file
 
 import arith_erd as ae
-from arith_erd.models.references import PROGRAMS, reference
+from arith_erd.models.handcoded import PROGRAMS
 from paper.studies.methods import METHODS
 
 TINY = "task.bits=4 trainer.max_epochs=2 trainer.accelerator=cpu seed=0-1"
@@ -60,7 +60,7 @@ def digest(data: bytes) -> str:
 
 def networks() -> Iterator[tuple[str, ae.Hooked]]:
     for name in PROGRAMS:
-        yield name, ae.Hooked(reference(name, SEED).network, task=ae.Add())
+        yield name, ae.load_handcoded(name, SEED)[0]
     torch.manual_seed(0)
     yield "untrained", ae.Hooked(ae.Transformer(15, 8), task=ae.Add())
     for name in ("add-transformer", "add-nanogpt"):

@@ -57,15 +57,15 @@ def on_files(files: Files, config: Any) -> Files:
 
 def explorer() -> str:
     """The page in which networks compute: both trained on addition, the authors' if given, and two written by hand."""
-    from arith_erd.catalog.loading import load_authors_weights, load_pretrained, load_references
+    from arith_erd.catalog.loading import load_authors_weights, load_handcoded, load_pretrained
     from arith_erd.explorer import export_network, write_page
     from arith_erd.tasks import Add
     from paper.findings import SECTIONS, finding_sentences
 
-    references = [one for name in ("erd", "prefix_carry") for one in load_references(name, [0], Add())]
+    handcoded = [one for name in ("erd", "prefix_carry") for one in load_handcoded(name, [0], Add())]
     trained = [load_pretrained("add-transformer"), load_pretrained("add-nanogpt")]
     authors = [load_authors_weights(path, Add()) for path in filter(None, [os.environ.get("AUTHORS")])]
-    networks = [export_network(one) | {"found": finding_sentences(one)} for one in (*trained, *authors, *references)]
+    networks = [export_network(one) | {"found": finding_sentences(one)} for one in (*trained, *authors, *handcoded)]
     return write_page(networks, "./", SECTIONS)
 
 

@@ -2,11 +2,11 @@
 
     python -m paper.studies.mechanism TABLE.csv --seeds 1000-1019 --decoys 1000-1009 --untrained 5
 
-Hand-written references must get their own name, decoys the name of the algorithm that they run, untrained networks
-``none``. So must references of the two post-hoc algorithms, which answer right; ``near`` names those of the two that
-the verdict calls near. And so must networks trained for `STEPS` steps on a table of random output: they answer with
-bits, at chance, and have not memorised the table. Choose seeds on which no code was tuned; tuning used 0 to 99. The
-samples are smaller than the probe's defaults, so the probe's verdicts are no worse. A network takes 7 s of one CPU
+Hand-coded networks must get their own name, decoys the name of the algorithm that they run, untrained networks
+``none``. So must hand-coded networks of the two post-hoc algorithms, which answer right; ``near`` names those of the
+two that the verdict calls near. And so must networks trained for `STEPS` steps on a table of random output: they answer
+with bits, at chance, and have not memorised the table. Choose seeds on which no code was tuned; tuning used 0 to 99.
+The samples are smaller than the probe's defaults, so the probe's verdicts are no worse. A network takes 7 s of one CPU
 core. Signatures that the file already holds are not measured again, but all verdicts are made again.
 """
 
@@ -24,8 +24,8 @@ from arith_erd.mechanism import signature
 from arith_erd.mechanism.signature import MeasuredSignature, Signature
 from arith_erd.mechanism.verdict import MAX_DISTANCE, classify
 from arith_erd.models import NanoGPT, Network, Transformer
+from arith_erd.models.handcoded import PROGRAMS, write_network
 from arith_erd.models.network import shift_right
-from arith_erd.models.references import PROGRAMS, reference
 from arith_erd.seeds import parse_seeds
 from arith_erd.tasks import Add, RandomOutput, Task
 
@@ -52,9 +52,9 @@ def labelled_networks(options: argparse.Namespace) -> Iterator[tuple[str, int, s
 
 
 def build_network(name: str, seed: int) -> Network:
-    """A reference, a decoy, an untrained network, or one trained on random output."""
+    """A hand-coded network, a decoy, an untrained network, or one trained on random output."""
     if name in PROGRAMS:
-        return reference(name, seed).network
+        return write_network(name, seed).network
     torch.manual_seed(seed)
     network = NETWORK_CLASSES[name.removesuffix(RANDOM_OUTPUT_SUFFIX)](15, 8)
     if name.endswith(RANDOM_OUTPUT_SUFFIX):

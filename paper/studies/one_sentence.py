@@ -1,8 +1,8 @@
 """Count the prediction of paper/results/preregistration.md: one sentence about how trained networks add.
 
-    python -m paper.studies.one_sentence paper/results/one-sentence.csv runs/add-random-* AUTHORS reference:erd:0
+    python -m paper.studies.one_sentence paper/results/one-sentence.csv runs/add-random-* AUTHORS handcoded:erd:0
 
-An argument is a run directory (all its seeds), a file with the authors' addition weights, or ``reference:NAME:SEED``.
+An argument is a run directory (all its seeds), a file with the authors' addition weights, or ``handcoded:NAME:SEED``.
 The rows are those of ``probe=place_value`` and ``encoder_table``, and the share of all pairs that the network answers
 right; the score of each network is printed. The prediction was counted once by the version of this
 script that was committed with it (7ecb56d), before the probes existed; its numbers are the same. A network takes about
@@ -73,9 +73,9 @@ PREDICTED = {
 
 def load_networks(argument: str) -> Iterator[tuple[str, str, ae.Hooked]]:
     """Name, site of the interchange and network of what an argument names."""
-    if argument.startswith("reference:"):
+    if argument.startswith("handcoded:"):
         _, name, seed = argument.split(":")
-        for model in ae.load_references(name, seed):
+        for model in ae.load_handcoded(name, seed):
             yield name, CONTROL_SITE, model
     elif Path(argument).is_dir():
         for model in ae.load_seeds(argument):

@@ -5,10 +5,12 @@ from .catalog.export import save_pretrained as save_pretrained
 from .catalog.export import show as show
 from .catalog.export import to_hooked_transformer as to_hooked_transformer
 from .catalog.loading import load_authors_weights as load_authors_weights
+from .catalog.loading import load_handcoded as load_handcoded
 from .catalog.loading import load_pretrained as load_pretrained
 from .catalog.loading import load_references as load_references
 from .catalog.loading import load_run as load_run
 from .catalog.loading import load_seeds as load_seeds
+from .catalog.loading import load_weights as load_weights
 from .catalog.scoring import LabelledNetwork as LabelledNetwork
 from .catalog.scoring import compare_methods as compare_methods
 from .catalog.scoring import score_method as score_method

@@ -68,15 +68,15 @@ def main() -> None:
 def load(name: str) -> "Hooked":
     """A run's first seed, a hand-written network or a pretrained one; a `UserError` unless it adds two numbers."""
     from .catalog.export import CONFIG_FILE
-    from .catalog.loading import list_pretrained, load_pretrained, load_references, load_run
-    from .models.references import PROGRAMS
+    from .catalog.loading import list_pretrained, load_handcoded, load_pretrained, load_run
+    from .models.handcoded import PROGRAMS
     from .tasks import Add
 
     folder, shipped = Path(name), list_pretrained()
     if (folder / "config.yaml").is_file():
         model = load_run(name)
     elif name in PROGRAMS:
-        (model,) = load_references(name)
+        (model,) = load_handcoded(name)
     elif folder.is_dir() and not (folder / CONFIG_FILE).is_file():
         raise UserError(f"network={name}: a folder without config.yaml, so no run")
     elif len(folder.parts) > 1 and folder.parent.is_dir() and not folder.exists():  # else USER/NAME on the Hub
@@ -121,11 +121,11 @@ def follow_interchanges(model: "Hooked") -> "pd.DataFrame":
     import numpy as np
     import pandas as pd
 
-    from .catalog.loading import load_references
+    from .catalog.loading import load_handcoded
     from .interp.algorithms import ALGORITHMS, PREFIX
     from .interp.causal_model import CausalModel
     from .interp.counterfactuals import CounterfactualDataset
-    from .models.references import is_reference_task
+    from .models.handcoded import is_handcoded_task
 
     task = model.task
     data = CounterfactualDataset.sample(CausalModel(task), n=INTERCHANGES)
@@ -139,8 +139,8 @@ def follow_interchanges(model: "Hooked") -> "pd.DataFrame":
     predicted = {" or ".join(names): bits[names[0]] for names in by_bits.values()}
     clear &= np.ptp([*predicted.values()], axis=0) > 0
     networks = {"the network": model}
-    if is_reference_task(task):
-        networks |= {BY_HAND + names[0]: load_references(names[0])[0] for names in by_bits.values()}
+    if is_handcoded_task(task):
+        networks |= {BY_HAND + names[0]: load_handcoded(names[0])[0] for names in by_bits.values()}
     rows = {}
     for name, network in networks.items():
         inputs = network.inputs(data.base_examples)[0], network.inputs(data.source_examples)[1]

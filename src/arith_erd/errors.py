@@ -196,12 +196,12 @@ def may_be_whole(error: BaseException) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno in NOT_OF_THE_FILE
 
 
-def warn(message: str) -> None:
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line that called this package, through however many functions of ours. Python shows a line once."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in (__package__, "contextlib"):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def printable(text: str) -> str:

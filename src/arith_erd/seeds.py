@@ -24,7 +24,7 @@ class RandomStream(StrEnum):
     WEIGHTS = "weights"  # initial: `models.weights.initialise`
     BATCHES = "batches"  # the order of the examples, indexed by epoch: `training.data.TrainBatches.order`
     DROPOUT = "dropout"  # the replica's key, indexed by half: `training.pack.Pack`; `models.dropout` hashes it
-    REFERENCE = "reference"  # followed by the name of a network written by hand: `models.references.reference`
+    HANDCODED = "reference"  # followed by the name of a network written by hand: `models.handcoded.write_network`
 
 
 def parse_seeds(spec: object) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import arith_erd as ae
-from arith_erd import UserError, load_references
+from arith_erd import UserError, load_handcoded
 from arith_erd.__main__ import BY_HAND, IN_WORDS, explain, follow_interchanges, load, measure_profile, unused_paths
 from arith_erd.interp.algorithms import ALGORITHMS
 from tests.conftest import Cli
@@ -15,7 +15,7 @@ from tests.conftest import Cli
 
 def test_interchanges_tell_hand_written_networks_apart():
     """Each network writes every bit as its own algorithm predicts, and some bits otherwise than each other one."""
-    table = follow_interchanges(load_references("prefix_carry")[0])
+    table = follow_interchanges(load_handcoded("prefix_carry")[0])
     assert table.iloc[0].idxmax() == "prefix_carry"
     assert [name.removeprefix(BY_HAND) for name in table.index[1:]] == [name.split(" or ")[0] for name in table]
     controls = table.iloc[1:].to_numpy()
@@ -65,6 +65,6 @@ def test_a_wrong_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
             load(name)
     task = ae.Add(bits=10)
     large = ae.Hooked(ae.NanoGPT(task.prompt_length, task.answer_length, d_model=16, num_heads=2), task=task)
-    monkeypatch.setattr("arith_erd.catalog.loading.load_references", lambda name: [large])
+    monkeypatch.setattr("arith_erd.catalog.loading.load_handcoded", lambda name: [large])
     with pytest.raises(UserError, match=r"^task=add: 1,048,576 examples; arith needs"):
         load("erd")

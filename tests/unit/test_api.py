@@ -181,7 +181,7 @@ def test_arguments_of_other_types_are_one_line():
         (lambda: ae.patch(model, 3, examples), "^patch: clean: received int; expected Examples"),
         (lambda: ae.patch(model, examples, [3]), "^patch: corrupted: received list; expected Examples"),
         (lambda: ae.CounterfactualDataset.of("a", examples, examples), "^causal_model: received str; expected Causal"),
-        (lambda: ae.load_references("erd", task="add"), "^task: received str; expected Task"),
+        (lambda: ae.load_handcoded("erd", task="add"), "^task: received str; expected Task"),
         (lambda: ae.score_method(max, 3), "^score_method: received a int; expected networks from"),
         (lambda: ae.compare_methods([3]), "^rows: received list; expected DataFrame"),
         (lambda: model.greedy_tokens(3), "^greedy_tokens: examples: received int; expected Examples"),

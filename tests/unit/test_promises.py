@@ -16,6 +16,11 @@ def test_public_names_are_those_of_the_list():
     assert "\n".join(changed) == ""
 
 
+def test_an_old_name_works_and_warns_of_the_new_one():
+    with pytest.warns(FutureWarning, match="load_references is load_handcoded since 1.1"):
+        assert ae.load_references("erd", 3)[0].name == ae.load_handcoded("erd", 3)[0].name == "handcoded-erd"
+
+
 @pytest.mark.parametrize(
     ("file", "written"),
     [

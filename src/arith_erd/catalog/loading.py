@@ -32,8 +32,8 @@ from ..errors import (
 )
 from ..interp.hooked import Hooked, Provenance
 from ..models import weights
+from ..models.handcoded import PROGRAMS, is_handcoded_task, write_network
 from ..models.network import Network
-from ..models.references import PROGRAMS, is_reference_task, reference
 from ..models.transformer import Transformer
 from ..runs.directory import Run, is_run, matching_runs
 from ..seeds import format_ranges, parse_seeds
@@ -116,7 +116,7 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
     networks = list_pretrained(folder)
     if name not in networks:
         if name in PROGRAMS:
-            raise UserError(f"name={name}: is written by hand, not trained; load_references({name!r}) makes it")
+            raise UserError(f"name={name}: is written by hand, not trained; load_handcoded({name!r}) makes it")
         accepted = f"one of {', '.join(networks)}" if networks else f"a name, but {folder} holds no finished run"
         accepted += f"; or a folder with {CONFIG_FILE}, or USER/NAME on the Hub"
         raise unknown_name("name", name, networks, accepted)
@@ -197,15 +197,26 @@ def load_authors_weights(path: Path | str, task: Task) -> Hooked:
     return Hooked(network, task=task, name=Path(path).name, provenance=Provenance(make_network=untrained))
 
 
-def load_weights(path: Path | str, task: Task, make: Callable[[], Network]) -> Hooked:
-    """Load a network from a state dict under our own names, saved by safetensors or PyTorch."""
-    network = weights.network_from_file(make, user_path(path, "checkpoint"), f"checkpoint={path}", "model= and task=")
-    return Hooked(network, task=task, name=Path(path).name)
+@isolated()
+def load_weights(path: Path | str, task: Task, make_network: Callable[[], Network]) -> Hooked:
+    """Load a network from a state dict with our own names, a file of safetensors or PyTorch. No code in it runs.
+
+    Its training examples are unknown.
+
+    Args:
+        make_network: makes the network, as ``lambda: ae.NanoGPT(15, 8)``; its weights are replaced.
+
+    Raises:
+        UserError: if the file is missing or damaged, or names or shapes differ from those of the network.
+    """
+    file = user_path(path, "checkpoint")
+    network = weights.network_from_file(make_network, file, f"checkpoint={path}", "model= and task=")
+    return Hooked(network, task=task, name=file.name, provenance=Provenance(make_network=make_network))
 
 
 @isolated()
-def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task | None = None) -> list[Hooked]:
-    """Write networks whose algorithm is known (`arith_erd.models.references`), a variant for each seed, ascending.
+def load_handcoded(name: str, seeds: int | Sequence[int] | str = 0, task: Task | None = None) -> list[Hooked]:
+    """Write networks whose algorithm is known (`arith_erd.models.handcoded`), a variant for each seed, ascending.
 
     Args:
         task: must be the task that they were written for, addition of 7 bits, which is the default.
@@ -215,13 +226,19 @@ def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task 
     """
     task = Add() if task is None else task
     require_type("task", task, Task)
-    if not is_reference_task(task):
+    if not is_handcoded_task(task):
         raise UserError(f"handcoded={name}: received {task!r}; expected task=add with its default options")
-    networks = {seed: reference(name, seed).network for seed in parse_seeds(seeds)}
+    networks = {seed: write_network(name, seed).network for seed in parse_seeds(seeds)}
     origin = Provenance(make_network=partial(Transformer, task.prompt_length, task.width))  # of the default size
     return [
-        Hooked(x, task=task, name=f"reference-{name}", seed=seed, provenance=origin) for seed, x in networks.items()
+        Hooked(x, task=task, name=f"handcoded-{name}", seed=seed, provenance=origin) for seed, x in networks.items()
     ]
+
+
+def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task | None = None) -> list[Hooked]:
+    """The name of `load_handcoded` in version 1.0."""
+    warn("load_references is load_handcoded since 1.1", FutureWarning)
+    return load_handcoded(name, seeds, task)
 
 
 def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:

@@ -23,18 +23,20 @@ from ..bundled import RESULTS
 from ..errors import UserError, require_type
 from ..interp.algorithms import algorithm_kind
 from ..interp.hooked import Hooked
-from ..models.references import PROGRAMS
+from ..models.handcoded import PROGRAMS
 from ..runs.directory import Run
 from ..stats import clopper_pearson
 from ..system.files import run_path
 from ..tasks import Add
-from .loading import load_references, load_run, require_runs
+from .loading import load_handcoded, load_run, require_runs
 from .nulls import NULLS, make_null
 
 ALGORITHM_VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
 ALGORITHM_KINDS = tuple(ALGORITHM_VARIABLES)
 EVIDENCE_OF_ANSWERS = {"sum": (1.0, 0.0), "carries": (0.0, 1.0), "abstains": (0.0, 0.0)}
-REFERENCE_SEEDS = range(2000, 2003)  # of references, as in paper/results/methods.csv; nothing was tuned on these
+HANDCODED_SEEDS = range(
+    2000, 2003
+)  # of hand-coded networks, as in paper/results/methods.csv; nothing was tuned on these
 MIN_INTERCHANGE_ACCURACY = 0.99  # for every token, of a network that was trained to compute by variables
 NUM_RESAMPLES = 1000  # of the outcomes behind an interval
 SCORE_COLUMNS = ["method", "network", "kind", "origin", "seed", "algorithm"]
@@ -48,8 +50,8 @@ class LabelledNetwork:
 
     All but null networks answer all pairs right. ``kind`` is shared by networks that resemble each other, and
     ``origin`` is ``handcoded``, ``interchange`` (trained to compute by ``variables``), ``free`` or ``null``. ``sites``
-    hold the variables of a trained network. In a reference they depend on the seed:
-    ``models.references.reference(name, seed)`` has their directions.
+    hold the variables of a trained network. In a hand-coded network they depend on the seed:
+    ``models.handcoded.write_network(name, seed)`` has their directions.
     """
 
     name: str
@@ -81,7 +83,7 @@ def zoo(*runs: str | Path, nulls: bool = False) -> list[LabelledNetwork]:
         )
         for name in PROGRAMS
         if (algorithm := algorithm_kind(name))  # ``mixed`` uses both, ``local_remainder`` neither
-        for seed in REFERENCE_SEEDS
+        for seed in HANDCODED_SEEDS
     ]
     for pattern in runs:
         for path in require_runs(str(pattern), "runs"):
@@ -329,7 +331,7 @@ def worst_interchange_accuracy(run: Run) -> pd.Series:
 
 
 def _reference(name: str, seed: int) -> Hooked:
-    return load_references(name, seed)[0]
+    return load_handcoded(name, seed)[0]
 
 
 def _as_adder(run: Path, seed: int) -> Hooked:

@@ -100,7 +100,7 @@ def _worst_token(model: Hooked, num_examples: int, rng: np.random.Generator) -> 
 
 
 def _round_weights(model: Hooked, precision: torch.dtype) -> Hooked:
-    """A copy with rounded weights. Units and heads that nothing reads, as in references, are zeroed to compress."""
+    """A copy with rounded weights. Heads and units that nothing reads become zeros, which compress well."""
     network = copy.deepcopy(model.network).cpu()
     network.load_state_dict({name: x.to(precision) for name, x in network.state_dict().items()})
     for module, first, last in itertools.product(network.modules(), ("expand", "value", "qkv"), ("contract", "out")):

@@ -30,7 +30,7 @@ function readNumber(text, i) {
 
 const named = ({ name, seed, epoch }) => `${name}${epoch === null ? '' : `, epoch ${epoch}`}, seed ${seed}`
 const kindOf = ({ kind, epoch }) => (epoch === null ? `${kind}, trained` : kind)
-const inWords = networks.map(one => (one.name.startsWith('reference-') ? `Written by hand: ${one.name.slice(10)}`
+const inWords = networks.map(one => (one.name.startsWith('handcoded-') ? `Written by hand: ${one.name.slice(10)}`
   : named({ ...one, name: one.name.replace(/^.*-seed[^-]*-[0-9a-f]{8}$/, kindOf(one)) })))
 const labels = inWords.map((words, i) => (inWords.filter(x => x === words).length > 1 ? named(networks[i]) : words))
 const inEncoder = site => site.startsWith('enc')

@@ -12,8 +12,8 @@ import numpy as np
 from ..interp.algorithms import algorithm_kind
 from ..interp.hooked import Hooked
 from ..models import Transformer
-from ..models.references import programs
-from ..models.references.program import compile_program
+from ..models.handcoded import programs
+from ..models.handcoded.program import compile_program
 from ..models.weights import initialise
 from ..tasks import Add
 from . import Page, export_network, write_page

@@ -72,7 +72,7 @@ class ColumnSums:
 class Algorithm:
     """An algorithm for binary addition; those without carries are for multiplication too.
 
-    `models.references.reference` writes a network that runs the one of this name.
+    `models.handcoded.write_network` writes a network that runs the one of this name.
 
     Attributes:
         kind: ``sum`` if it forms the answer as one number and reads the bits from it, ``carries`` if it forms the bits
@@ -176,6 +176,6 @@ POST_HOC = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.pos
 
 
 def algorithm_kind(name: str) -> str:
-    """The kind of the algorithm that a reference runs, of a decoy too; empty for others."""
+    """The kind of the algorithm that a hand-coded network runs, also a decoy; empty for others."""
     algorithm = ALGORITHMS.get(name.removesuffix("_decoy"))
     return algorithm.kind if algorithm else ""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..digits import Array
 from ..errors import bad_value
-from ..models.references import is_reference_task, reference
+from ..models.handcoded import is_handcoded_task, write_network
 from ..models.weights import initialise
 from ..tasks import Add
 from .causal_model import CausalModel
@@ -148,7 +148,7 @@ class ControlledDAS(DASSearch):
         """
         scores = {"iia_untrained": self.untrained_search.score(variable, rank) if self.untrained_search else math.nan}
         values, task = self.causal_model.table[variable], self.causal_model.task
-        has_decoy = is_reference_task(task) and variable in DECOY_NETWORKS and self.position not in task.prompt_names
+        has_decoy = is_handcoded_task(task) and variable in DECOY_NETWORKS and self.position not in task.prompt_names
         if has_decoy and np.array_equal(values, CausalModel(task).table[variable]):
             scores["iia_decoy"] = decoy_score(variable, self.position, rank, self.config, self.seed)
         return scores
@@ -162,7 +162,7 @@ class ControlledDAS(DASSearch):
 @lru_cache(maxsize=64)
 def decoy_score(variable: str, position: Position, rank: int, config: DASConfig, seed: int) -> float:
     """The score of a search at `DECOY_SITE` in a network that computes sums from other variables (`DECOY_NETWORKS`)."""
-    model = Hooked(reference(*DECOY_NETWORKS[variable]).network, task=Add())
+    model = Hooked(write_network(*DECOY_NETWORKS[variable]).network, task=Add())
     return ControlledDAS(model, CausalModel(Add()), DECOY_SITE, position, config, seed).score(variable, rank)
 
 

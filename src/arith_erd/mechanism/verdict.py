@@ -8,7 +8,7 @@ import numpy as np
 
 from ..interp.algorithms import POST_HOC
 from ..models import Network, Transformer
-from ..models.references import is_reference_task
+from ..models.handcoded import is_handcoded_task
 from ..models.weights import initialise
 from ..tasks import Task
 from .responses import STEERING_COMPONENTS, USER_MODEL, ProfileRow
@@ -107,7 +107,7 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
 
 def is_calibrated(network: Network, task: Task) -> bool:
     """Whether the verdict was checked on hand-written networks of this task and exactly this architecture."""
-    if type(network) is not Transformer or not is_reference_task(task):
+    if type(network) is not Transformer or not is_handcoded_task(task):
         return False
     paper = initialise(lambda: Transformer(task.prompt_length, task.width), 0)
     shapes, of_paper = ({name: x.shape for name, x in one.state_dict().items()} for one in (network, paper))

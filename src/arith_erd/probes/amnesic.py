@@ -18,8 +18,8 @@ from ..interp.hooked import Hooked
 from ..interp.interchange_accuracy import finite_cache
 from ..interp.interventions import Erase
 from ..models import Transformer
+from ..models.handcoded import is_handcoded_task
 from ..models.network import sequence_accuracy
-from ..models.references import is_reference_task
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from ..tasks import Add, Task
@@ -174,14 +174,14 @@ class Amnesic(NetworkProbe):
     def notes(self) -> list[str]:
         if "value" not in self.concepts or not isinstance(self.task, Add):
             return []
-        return [LINEARITY_NOTE, *[PAPER_NOTE] * is_reference_task(self.task)]
+        return [LINEARITY_NOTE, *[PAPER_NOTE] * is_handcoded_task(self.task)]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         return super().table(rows[["seed", "site", "concept", "method", *TABLE_COLUMNS]]).rename(columns=TABLE_COLUMNS)
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         networks = all(isinstance(model.network, Transformer) for model in self.models)
-        return label_erasures(rows, networks and self.iterations == 2 and is_reference_task(self.task))
+        return label_erasures(rows, networks and self.iterations == 2 and is_handcoded_task(self.task))
 
 
 def label_erasures(rows: pd.DataFrame, published: bool) -> pd.DataFrame:

@@ -6,16 +6,16 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from ..catalog.loading import load_references
+from ..catalog.loading import load_handcoded
 from ..explorer import export_network, write_page
 from ..interp.hooked import Hooked
-from ..models.references import is_reference_task
+from ..models.handcoded import is_handcoded_task
 from ..plots.panels import Bars
 from .probe import IN_FILE, Count, NetworkProbe, as_list
 
 
 class Explorer(NetworkProbe):
-    """Write a page of at most ``most`` replicas, and of the references ``beside`` if they perform the same task.
+    """Write a page of at most ``most`` replicas, and of the hand-coded networks ``beside`` if their task is the same.
 
     A row is a network: bits of a weight in the page, 16 or 32, and its accuracy on ``num_examples`` random examples, or
     on all if there are no more.
@@ -30,9 +30,9 @@ class Explorer(NetworkProbe):
 
     def __post_init__(self) -> None:
         given, names = {model.name for model in self.models}, as_list(self.beside)
-        references = [load_references(name, [0], self.task)[0] for name in names if is_reference_task(self.task)]
+        handcoded = [load_handcoded(name, [0], self.task)[0] for name in names if is_handcoded_task(self.task)]
         self.left_out = len(self.models[self.most :])
-        self.models = [*self.models[: self.most], *(one for one in references if one.name not in given)]
+        self.models = [*self.models[: self.most], *(one for one in handcoded if one.name not in given)]
         # Each network once, for rows and page.
         self.export = cache(lambda model: export_network(model, self.num_examples))
 
@@ -47,5 +47,5 @@ class Explorer(NetworkProbe):
         return [f"{self.left_out} networks left out; increase probe.most to include them"] if self.left_out else []
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
-        beside = rows["network"].str.startswith("reference-")
+        beside = rows["network"].str.startswith("handcoded-")
         return rows.assign(name=rows["network"].where(beside, rows["seed"].map("seed {}".format)))

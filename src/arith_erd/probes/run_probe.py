@@ -164,9 +164,9 @@ def run_job(job: ProbeJob) -> None:
     networks that are written by hand.
     """
     if job.handcoded == "list":
-        from ..models.references import describe_references  # loads torch
+        from ..models.handcoded import describe_programs  # loads torch
 
-        print("\n".join(f"{name:22} {text}" for name, text in describe_references().items()))
+        print("\n".join(f"{name:22} {text}" for name, text in describe_programs().items()))
         return
     name = str(job.probe.name)
     sources = [f"{key}={value}" for key in ("run", "checkpoint", "handcoded") if (value := getattr(job, key))]
@@ -285,14 +285,14 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
 
 
 def _target_of_weights(job: ProbeJob) -> ProbeTarget:
-    from ..catalog.loading import load_authors_weights, load_references, load_weights
+    from ..catalog.loading import load_authors_weights, load_handcoded, load_weights
 
     unused_key = "model" if job.handcoded is not None else "seed"
     if unused := [override for override in job.overrides if override.startswith(unused_key)]:
         raise UserError(f"{unused[0]}: accepted only with {'handcoded' if unused_key == 'seed' else 'checkpoint'}=")
     weights: dict[str, str] = {}
     if job.handcoded is not None:
-        models = load_references(job.handcoded, job.seeds, job.task)
+        models = load_handcoded(job.handcoded, job.seeds, job.task)
         weights = {"handcoded": job.handcoded, "seeds": format_ranges(job.seeds)}
     elif not any(override.startswith("task") for override in job.overrides):
         raise UserError(f"checkpoint={job.checkpoint}: also needs task=, such as task=add")

@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from arith_erd.catalog.loading import (
     PRETRAINED,
     list_pretrained,
+    load_handcoded,
     load_pretrained,
-    load_references,
     load_run,
     load_seeds,
     load_weights,
@@ -75,10 +75,10 @@ def test_runs_are_found_by_folder_or_glob_and_missing_runs_seeds_and_epochs_refu
         (lambda: load_run(path, 3, -1), "^epoch=-1: .*an int"),
         (lambda: load_run(path, 3, "2"), "^epoch='2': .*an int"),
         (
-            lambda: load_references("erd", (0,), Add(bits=5)),
+            lambda: load_handcoded("erd", (0,), Add(bits=5)),
             r"=erd: received Add\(bits=5\); expected task=add with",
         ),
-        (lambda: load_references("erd", 0, Add(interleaved=True)), r"received Add\(.*interleaved=True\); expected"),
+        (lambda: load_handcoded("erd", 0, Add(interleaved=True)), r"received Add\(.*interleaved=True\); expected"),
     ):
         with pytest.raises(UserError, match=said):
             call()
@@ -140,7 +140,7 @@ def test_finished_runs_are_found_by_name_and_seed_and_others_refused(trained_pac
     loaded, expected = load_pretrained("add-transformer", 5, folder), load_run(trained_pack.path, 5)
     assert (loaded.name, loaded.seed) == (expected.name, 5)
     refused = (("sub-mlp", 3, "add-transformer"), ("add-transformer", 4, "3, 5 for add-transformer"))
-    for name, seed, said in (*refused, ("erd", None, r"by hand.*load_references\('erd'\)")):
+    for name, seed, said in (*refused, ("erd", None, r"by hand.*load_handcoded\('erd'\)")):
         with pytest.raises(UserError, match=said):
             load_pretrained(name, seed, folder)
 

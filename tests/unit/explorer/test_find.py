@@ -11,8 +11,8 @@ import torch
 from arith_erd.explorer import export_network
 from arith_erd.explorer.find import KINDS, TASK, find_page
 from arith_erd.interp.hooked import Hooked
-from arith_erd.models.references import programs
-from arith_erd.models.references.program import compile_program
+from arith_erd.models.handcoded import programs
+from arith_erd.models.handcoded.program import compile_program
 
 
 def by_hand(name: str) -> Hooked:

@@ -10,7 +10,7 @@ from arith_erd.config.causal_models import build_causal_model
 from arith_erd.digits import ZERO
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import ALGORITHMS, algorithm_kind
-from arith_erd.models.references import PROGRAMS
+from arith_erd.models.handcoded import PROGRAMS
 from arith_erd.tasks import Add, Mul, Task
 
 HALF = Fraction(1, 2)

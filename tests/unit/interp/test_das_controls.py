@@ -22,7 +22,7 @@ from arith_erd.interp.erasure import MIN_RELATIVE_DEVIATION, whiten
 from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.interp.interventions import Subspace
 from arith_erd.models import NanoGPT
-from arith_erd.models.references import reference
+from arith_erd.models.handcoded import write_network
 from arith_erd.models.weights import initialise
 from arith_erd.tasks import Add
 from tests.unit.interp.toys import CHANNELS, InDirections
@@ -54,7 +54,7 @@ def test_what_is_used_is_near_what_a_probe_reads_only_where_the_network_uses_wha
     (planted,) = search.evaluate("carry", [1])
     assert planted["angle_least_squares"] < 5
     for name, site, near in (("prefix_carry", "dec.3", True), (*DECOY_NETWORKS["carry"][:1], DECOY_SITE, False)):
-        there = ControlledDAS(Hooked(reference(name, 0).network, task=Add()), CausalModel(Add()), site, 4, CONFIG)
+        there = ControlledDAS(Hooked(write_network(name, 0).network, task=Add()), CausalModel(Add()), site, 4, CONFIG)
         angles = there.angles_to_probes("carry", there.fit(*there.sample_pairs("carry")[:2], "carry", 1))
         low, high = angles["angle_random_low"], angles["angle_random_high"]
         assert 15 < low < 85 < high <= 90

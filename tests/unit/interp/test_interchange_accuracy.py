@@ -17,7 +17,7 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interchange_accuracy import balanced_accuracy, changed_and_kept, interchange_accuracy
 from arith_erd.interp.interventions import Interchange
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.models.references import reference
+from arith_erd.models.handcoded import write_network
 from arith_erd.tasks import Add, Mul, Task
 from tests.unit.interp.toys import InDirections
 
@@ -207,7 +207,7 @@ def test_balanced_accuracy_of_a_right_network_without_an_intervention_is_one_hal
     ],
 )
 def test_one_direction_carries_only_what_the_algorithm_computes_with(name, variable, position, steps, passes) -> None:
-    model, adder = Hooked(reference(name, 0).network, task=Add()), CausalModel(Add())
+    model, adder = Hooked(write_network(name, 0).network, task=Add()), CausalModel(Add())
     train, test = CounterfactualDataset.sample(adder, n=512, digit=position).split((0.75, 0.25))
     space = fit_das(model, adder, train, "dec.3", position, variable, steps=steps)
     found = interchange_accuracy(model, adder, test, Interchange("dec.3", position, space), variable=variable)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from arith_erd.catalog.loading import load_references
+from arith_erd.catalog.loading import load_handcoded
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.certificate import CLEAR, RULE, Block, Certificate, answered_by, certificate
@@ -80,7 +80,7 @@ def test_probe_counts_every_answer_of_a_network(tmp_path) -> None:
 @pytest.mark.parametrize("name", ["local_remainder", "erd"])  # the others: tests/unit/models
 def test_a_handcoded_network_gets_the_certificate_of_its_algorithm(name: str, monkeypatch) -> None:
     """By every 65th pair after every prefix: an odd step, so these have all digits."""
-    model, some = load_references(name, [0], Add())[0], Add().examples()[::65]
+    model, some = load_handcoded(name, [0], Add())[0], Add().examples()[::65]
     monkeypatch.setattr(Add, "examples", lambda task: some)
     shares = certificate(model).shares()
     clear = shares[shares["distance"] >= CLEAR]

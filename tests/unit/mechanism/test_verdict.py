@@ -15,7 +15,7 @@ from arith_erd.mechanism.signature import (
 )
 from arith_erd.mechanism.verdict import MAX_DISTANCE, classify, is_calibrated
 from arith_erd.models import NanoGPT, Transformer
-from arith_erd.models.references import reference
+from arith_erd.models.handcoded import write_network
 from arith_erd.tasks import Add
 
 TASK = Add()
@@ -86,7 +86,7 @@ def test_own_causal_model_wins_on_a_network_that_runs_it_and_on_no_other() -> No
         ("prefix_carry", "prefix_carry"),
         ("erd", "erd"),
     ):
-        model = Hooked(reference(name, 3).network, task=TASK)
+        model = Hooked(write_network(name, 3).network, task=TASK)
         found = classify(measure_signature(model, num_examples=128, num_steered=64, user_model=mine), expected)
         assert found.verdict == verdict, (name, found)
     assert classify(MeasuredSignature(1.0, EXPECTED["erd"]), expected).verdict == "erd"
@@ -126,7 +126,7 @@ def test_own_causal_model_that_is_one_of_ours_does_not_decide(with_mine) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["erd", "prefix_carry_decoy", "lookahead_carry", "mixed", *POST_HOC])
 def test_references_get_their_own_name_or_none_if_they_were_written_afterwards(name: str) -> None:
-    found = measure_signature(Hooked(reference(name, 3).network, task=TASK), num_examples=64, num_steered=32)
+    found = measure_signature(Hooked(write_network(name, 3).network, task=TASK), num_examples=64, num_steered=32)
     classification = classify(found, EXPECTED)
     assert (found.accuracy, classification.verdict) == (1, "none" if name in POST_HOC else name.removesuffix("_decoy"))
     if name in POST_HOC:

@@ -16,7 +16,7 @@ from arith_erd.catalog.loading import load_run
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Provenance
-from arith_erd.models.references import PROGRAMS
+from arith_erd.models.handcoded import PROGRAMS
 from arith_erd.paper.probes.place_value import PlaceValue
 from arith_erd.probes import run_probe
 from arith_erd.probes.errors import Errors

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from arith_erd.catalog.loading import load_references
+from arith_erd.catalog.loading import load_handcoded
 from arith_erd.mechanism.profile import NO_VERDICT, UNCALIBRATED, BitResponse, NetworkProfile
 from arith_erd.mechanism.responses import largest_shift
 from arith_erd.models import NanoGPT
@@ -17,7 +17,7 @@ from tests.unit.probes.small import measured, untrained
 @pytest.mark.slow
 def test_profile_of_a_reference_names_its_algorithm() -> None:
     probe = Mechanism(
-        load_references("prefix_carry", [7], Add()), num_examples=64, num_steered=64, causal_model="prefix_carry"
+        load_handcoded("prefix_carry", [7], Add()), num_examples=64, num_steered=64, causal_model="prefix_carry"
     )
     rows = measured(probe)
     assert json.loads(probe.files()["profile.json"])["seeds"][0]["bits"][0]["position"] == 1

@@ -10,13 +10,13 @@ from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import ALGORITHMS, POST_HOC, ColumnSums
 from arith_erd.mechanism.responses import PrefixedExamples
 from arith_erd.models import Transformer
+from arith_erd.models.handcoded import PROGRAMS, write_network
 from arith_erd.models.network import greedy_decode, shift_right
-from arith_erd.models.references import PROGRAMS, reference
 from arith_erd.tasks import Add
 
 COLUMNS = ColumnSums(Add())
 EXAMPLES = COLUMNS.task.examples(*np.random.default_rng(0).integers(0, 128, (2, 512)))
-"""``paper/results/references.csv`` is of all pairs, for every variant."""
+"""``paper/results/handcoded.csv`` is of all pairs, for every variant."""
 PROMPT, COMPLETION = torch.from_numpy(EXAMPLES.prompt), torch.from_numpy(EXAMPLES.completion)
 RUNS = {name: algorithm for name in PROGRAMS if (algorithm := name.removesuffix("_decoy")) in ALGORITHMS}
 MODELS = {name: algorithm.causal_model(COLUMNS.task) for name, algorithm in ALGORITHMS.items()}
@@ -30,7 +30,7 @@ def logits(network: Transformer, answer: Tensor = COMPLETION) -> Tensor:
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_references_answer_with_a_wide_margin(name: str) -> None:
-    network = reference(name, 1).network
+    network = write_network(name, 1).network
     given = logits(network)
     right = given.gather(-1, COMPLETION[..., None])[..., 0]
     wrong = given.scatter(-1, COMPLETION[..., None], -torch.inf).amax(-1)
@@ -42,7 +42,7 @@ def test_seed_determines_the_network_and_leaves_the_global_generator_alone() -> 
     torch.manual_seed(0)
     expected = torch.rand(1)
     torch.manual_seed(0)
-    first, again, other = (reference("mixed", seed).network.state_dict() for seed in (3, 3, 4))
+    first, again, other = (write_network("mixed", seed).network.state_dict() for seed in (3, 3, 4))
     assert torch.equal(torch.rand(1), expected)
     assert all(torch.equal(first[name], again[name]) for name in first)
     for name in ("head.weight", "encoder.0.self_attention.norm.bias"):
@@ -54,7 +54,7 @@ def test_seed_determines_the_network_and_leaves_the_global_generator_alone() -> 
 def test_references_answer_wrong_prefixes_as_their_algorithms_do(name: str, algorithm: str) -> None:
     bits = np.random.default_rng(0).integers(0, 2, COMPLETION.shape)
     for seed in (2, 3) if name in POST_HOC else (2,):
-        found = logits(reference(name, seed).network, torch.from_numpy(bits) + ZERO).argmax(-1).numpy() - ZERO
+        found = logits(write_network(name, seed).network, torch.from_numpy(bits) + ZERO).argmax(-1).numpy() - ZERO
         assert (found[:, 0] == EXAMPLES.answer & 1).all()
         for t in range(1, 8):
             # Numbers halfway between two integers may be rounded either way.
@@ -66,7 +66,7 @@ def test_references_answer_wrong_prefixes_as_their_algorithms_do(name: str, algo
 
 @pytest.mark.parametrize(("name", "feature"), [("erd_decoy", "carry"), ("prefix_carry_decoy", "value")])
 def test_decoys_store_what_they_do_not_read(name: str, feature: str) -> None:
-    made = reference(name, 1)
+    made = write_network(name, 1)
     direction = made.decoder.directions(feature).float()[:, 0]
     kept = []
 
@@ -86,6 +86,6 @@ def test_decoys_store_what_they_do_not_read(name: str, feature: str) -> None:
 
 def test_unknown_names_and_seeds_are_refused_in_one_line() -> None:
     with pytest.raises(UserError, match=r"handcoded=magic: .*erd, prefix_carry"):
-        reference("magic")
+        write_network("magic")
     with pytest.raises(UserError, match="seed"):
-        reference("erd", -1)
+        write_network("erd", -1)

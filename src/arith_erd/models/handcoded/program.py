@@ -42,7 +42,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Reference:
+class HandcodedNetwork:
     """A network whose algorithm is known, and the features of both stacks.
 
     ``decoder.directions("carry")`` are the directions in which an answer position stores its carry.
@@ -53,7 +53,7 @@ class Reference:
     decoder: Stream
 
 
-def compile_program(program: Program, rng: np.random.Generator, bits: int = 7) -> Reference:
+def compile_program(program: Program, rng: np.random.Generator, bits: int = 7) -> HandcodedNetwork:
     """Compute weights that run a program on operands of ``bits`` bits, in float64.
 
     Each step runs on a small batch of examples as soon as it is placed, so that the next step can measure its input.
@@ -85,7 +85,7 @@ def compile_program(program: Program, rng: np.random.Generator, bits: int = 7) -
     base[ZERO] = base[ONE] = 0.0
     weight, bias = streams[-1].reader(rows)
     _set_weights(network.head, weight, base + bias)
-    return Reference(network, *streams[1:])
+    return HandcodedNetwork(network, *streams[1:])
 
 
 def one_example_per_sum(rng: np.random.Generator, bits: int) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,8 @@
-"""References: networks written by hand, whose algorithm is known. They calibrate the test for algorithms.
+"""Hand-coded networks, whose algorithm is known. They calibrate the test for algorithms.
 
-``reference("erd", seed=3).network`` is the paper's Transformer for seven-bit addition, 701,381 parameters, with weights
-that are computed instead of trained. Each seed gives another network that runs the same algorithm. All of them answer
-all 16,384 sums right.
+``write_network("erd", seed=3).network`` is the paper's Transformer for seven-bit addition, 701,381 parameters. Its
+weights are computed instead of trained. Each seed gives another network that runs the same algorithm. All of them
+answer all 16,384 sums right.
 
 `components` has attention heads and hidden units that compute features; `programs` combines them into algorithms;
 `program` compiles a program into a network.
@@ -14,7 +14,7 @@ from ...errors import require_integer, unknown_name
 from ...seeds import MAX_SEED, RandomStream, derive_seed
 from ...tasks import Add, Task
 from . import programs
-from .program import Reference, compile_program
+from .program import HandcodedNetwork, compile_program
 
 PROGRAMS = {
     program.__name__: program
@@ -26,7 +26,7 @@ PROGRAMS = {
 }
 
 
-def reference(name: str, seed: int = 0) -> Reference:
+def write_network(name: str, seed: int = 0) -> HandcodedNetwork:
     """Write a network that runs a known algorithm; the seed draws the variant.
 
     A decoy runs the algorithm in its name. It also stores a variable of another algorithm, which no weight reads. What
@@ -35,16 +35,16 @@ def reference(name: str, seed: int = 0) -> Reference:
     if name not in PROGRAMS:
         raise unknown_name("handcoded", name, PROGRAMS)
     require_integer("seed", seed, 0, MAX_SEED)
-    rng = np.random.default_rng(derive_seed(seed, f"{RandomStream.REFERENCE} {name}"))
+    rng = np.random.default_rng(derive_seed(seed, f"{RandomStream.HANDCODED} {name}"))
     return compile_program(PROGRAMS[name](rng), rng)
 
 
-def describe_references() -> dict[str, str]:
+def describe_programs() -> dict[str, str]:
     """Algorithm -> the first line of its docstring."""
     return {name: (program.__doc__ or "").partition("\n")[0] for name, program in PROGRAMS.items()}
 
 
-def is_reference_task(task: Task) -> bool:
-    """Whether the references perform this task: seven-bit addition, least significant bit first."""
+def is_handcoded_task(task: Task) -> bool:
+    """Whether the hand-coded networks perform this task: seven-bit addition, least significant bit first."""
     names = (task.prompt_names, task.answer_names)
     return isinstance(task, Add) and task.base == 2 and names == (Add().prompt_names, Add().answer_names)

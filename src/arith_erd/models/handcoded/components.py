@@ -1,4 +1,4 @@
-"""Parts of the references: a residual stream with named features, attention heads and hidden units, and components.
+"""Parts of hand-coded networks: a residual stream with named features, attention heads, hidden units, components.
 
 Positions of a prompt, least significant bit first: ``a_0 .. a_6 + b_0 .. b_6`` for seven bits. The decoder has a
 position for each bit t of the sum, 0 to 7. Bits, carries and answers are features with the values -1 and 1. Where an

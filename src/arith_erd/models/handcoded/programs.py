@@ -1,4 +1,4 @@
-"""The algorithms of the references: they compute by carries, by a number, or by a difference of two numbers.
+"""The algorithms of the hand-coded networks: they compute by carries, by a number, or by a difference of two numbers.
 
 A decoy runs one algorithm. It also computes a variable of another one, by the same steps and at the same scale, but no
 later weight reads that variable: decoding it proves nothing.
