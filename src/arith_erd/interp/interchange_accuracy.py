@@ -48,7 +48,7 @@ def interchange_accuracy(
     data: CounterfactualDataset,
     intervention: Interchange | None = None,
     *,
-    sites: str | Sequence[str] = (),
+    sites: str | Sequence[str] | None = None,
     variable: str | None = None,
 ) -> pd.DataFrame:
     """Measure how often the answers after an interchange are those that a causal model predicts.
@@ -78,7 +78,7 @@ def interchange_accuracy(
     if intervention is not None and not isinstance(intervention, Interchange):
         received = type(intervention).__name__
         raise UserError(f"interchange_accuracy: received a {received}; expected an Interchange, or sites=[..]")
-    sites = expand_sites(model.sites, sites)
+    sites = expand_sites(model.sites, sites or [])
     predicted = data.expected(variable)
     others = []
     for other in causal_model.variables:

@@ -1,14 +1,14 @@
 """Linear probes: can a variable be read from activations by a linear map, on examples that the map has not seen?"""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupShuffleSplit
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ..errors import UserError, counted, require_integer, warn
@@ -27,6 +27,9 @@ class LinearProbe:
         score: that of the variable.
         control: that of a probe fitted in the same way after z has been shuffled, so that there is nothing to read.
         num_train: examples of the fit; ``num_test`` of the score.
+        weight: (k, C) for k columns of z that were kept, or k classes; (1, C) for two classes. ``x @ weight.T + bias``
+            predicts the numbers, or the logits of the classes: so ``weight[0]`` is a direction to steer along.
+        bias: (k,).
     """
 
     measure: str
@@ -34,6 +37,8 @@ class LinearProbe:
     control: float
     num_train: int
     num_test: int
+    weight: npt.NDArray[np.float64] = field(repr=False, compare=False)
+    bias: npt.NDArray[np.float64] = field(repr=False, compare=False)
 
     @property
     def r2(self) -> float:
@@ -118,11 +123,16 @@ def linear_probe(
         warn(f"linear_probe: left out columns {columns} of z, with one value in the fit or the test")
     target = target[:, varies]
 
-    def score(z: npt.NDArray[np.float64]) -> float:
-        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000) if classes else Ridge())
+    def fit(z: npt.NDArray[np.float64]) -> tuple[float, Pipeline | None]:
         z = z[:, 0] if classes else z[:, varying(z)]
-        return float(model.fit(features[train], z[train]).score(features[test], z[test])) if z.size else 0.0
+        if not z.size:
+            return 0.0, None
+        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000) if classes else Ridge())
+        return float(model.fit(features[train], z[train]).score(features[test], z[test])), model
 
-    shuffled = target[np.random.default_rng(seed).permutation(len(target))]
-    measure = "accuracy" if classes else "r2"
-    return LinearProbe(measure, score(target), score(shuffled), len(train), len(test))
+    (score, model), (control, _) = fit(target), fit(target[np.random.default_rng(seed).permutation(len(target))])
+    assert model is not None
+    scaler, linear = model
+    weight = np.atleast_2d(linear.coef_) / scaler.scale_
+    bias = np.atleast_1d(linear.intercept_) - weight @ scaler.mean_
+    return LinearProbe("accuracy" if classes else "r2", score, control, len(train), len(test), weight, bias)

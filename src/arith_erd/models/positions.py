@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..digits import PAD
+from ..errors import UserError, bad_value
 from ..tasks import POSITION_ENCODINGS, Layout
 from .dropout import Dropout, hash32
 
@@ -103,12 +104,12 @@ def added_positions(
     ``amplitude`` is the amplitude of fixed vectors, which should not exceed that of the token embeddings.
     """
     if position_encoding not in POSITION_ENCODINGS:
-        raise ValueError(f"positions={position_encoding}: expected {', '.join(POSITION_ENCODINGS)}")
+        raise bad_value("positions", position_encoding, f"one of {', '.join(POSITION_ENCODINGS)}")
     if position_encoding in ("none", "rope"):
         return None
     if position_encoding in DIGIT_PLACE_ENCODINGS:
         if layout is None:
-            raise ValueError(f"positions={position_encoding}: needs the layout of a task's tokens")
+            raise UserError(f"positions={position_encoding}: expected layout=, such as task.layout")
         return DigitPlaceEmbedding(layout, d_model, position_encoding == "coupled")
     padded = layout is not None and layout.padded
     return IndexEmbedding(length, d_model, padded, amplitude if position_encoding == "sinusoidal" else None)
@@ -123,7 +124,7 @@ class Rotary(nn.Module):
     def __init__(self, length: int, head_size: int) -> None:
         super().__init__()
         if head_size % 2:
-            raise ValueError(f"positions=rope: needs an even number of channels a head, not {head_size}")
+            raise UserError(f"positions=rope: received {head_size} channels a head; expected an even number")
         angle = torch.arange(length)[:, None] / 10000.0 ** (torch.arange(0, head_size, 2) / head_size)
         self.register_buffer("cos", angle.cos(), persistent=False)
         self.register_buffer("sin", angle.sin(), persistent=False)

@@ -24,6 +24,19 @@ def test_what_is_there_is_read_and_noise_is_not() -> None:
     assert (found.num_train, found.num_test) == (200, 200)
 
 
+def test_weight_and_bias_predict_in_the_units_of_the_activations() -> None:
+    x = 5 * X + 2
+    number = linear_probe(x, 3 * x[:, 2, 1] + 7)
+    predicted = x.flatten(1).numpy() @ number.weight.T + number.bias
+    np.testing.assert_allclose(predicted[:, 0], 3 * x[:, 2, 1] + 7, atol=0.5)
+    assert number.weight.shape == (1, 20)
+    assert number.weight[0, 9] == pytest.approx(3, rel=0.05)
+    classes = linear_probe(x, x[:, 0, 0].argsort().argsort() // 134, classes=True)
+    logits = x.flatten(1).numpy() @ classes.weight.T + classes.bias
+    assert logits.shape == (400, 3)
+    assert np.corrcoef(logits[:, 2] - logits[:, 0], x[:, 0, 0])[0, 1] > 0.95
+
+
 def test_constant_columns_are_left_out_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="^linear_probe: left out columns 1 of z, with one value"):
         found = linear_probe(X, COLUMNS)

@@ -114,9 +114,9 @@ def test_training_on_short_operands_trains_the_places_of_the_longest(encoding):
 
 
 def test_schemes_that_lack_something_say_so():
-    with pytest.raises(ValueError, match="needs the layout of a task's tokens"):
+    with pytest.raises(UserError, match=r"expected layout=, such as task\.layout"):
         NanoGPT(7, 4, **SIZE, positions="coupled")
-    with pytest.raises(ValueError, match="positions=fixed: expected learned, sinusoidal"):
+    with pytest.raises(UserError, match="positions=fixed: expected one of learned, sinusoidal"):
         NanoGPT(7, 4, **SIZE, positions="fixed")
     with pytest.raises(UserError, match="operands of one length"):
         Transformer(9, 5, **SIZE, layout=LENGTHS.layout)
