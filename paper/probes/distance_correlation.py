@@ -13,8 +13,7 @@ from scipy.stats import rankdata
 
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.sites import layers, require_sites
-from arith_erd.models.network import shift_right
-from arith_erd.models.weights import initialise
+from arith_erd.models.network import initialise, shift_right
 from arith_erd.plots import style
 from arith_erd.plots.curves import EpochCurves
 from arith_erd.plots.panels import HeatMaps, Lines

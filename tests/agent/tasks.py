@@ -24,8 +24,7 @@ from arith_erd.digits import ZERO
 from arith_erd.errors import UserError, first_line
 from arith_erd.interp.algorithms import ALGORITHMS, PREFIX
 from arith_erd.interp.hooked import Hooked, Provenance
-from arith_erd.models.network import shift_right
-from arith_erd.models.weights import initialise
+from arith_erd.models.network import initialise, shift_right
 
 Verdict = tuple[bool, str]
 """Whether the answer is right, and what was measured."""

@@ -33,7 +33,7 @@ from ..errors import (
 from ..interp.hooked import Hooked, Provenance
 from ..models import weights
 from ..models.handcoded import PROGRAMS, is_handcoded_task, write_network
-from ..models.network import Network
+from ..models.network import Network, initialise
 from ..models.transformer import Transformer
 from ..runs.directory import Run, is_run, matching_runs
 from ..seeds import format_ranges, parse_seeds
@@ -77,7 +77,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     if epoch is not None:
         require_integer("epoch", epoch, 0)
         select_epochs(run, [seed], (epoch,))
-    network = weights.initialise(job.network, seed)
+    network = initialise(job.network, seed)
     if epoch != 0:
         if changed := run.changed_sources(source_hashes(job.resolved)):
             _warn_once(f"{run.path}: the sources of {changed} have changed since it was trained")

@@ -16,8 +16,7 @@ from torch.nn import functional as F
 from ..digits import ONE, ZERO
 from ..interp.hooked import Hooked
 from ..models import NanoGPT, Transformer
-from ..models.network import Network
-from ..models.weights import initialise
+from ..models.network import Network, initialise
 from ..tasks import Add
 from .loading import load_pretrained
 

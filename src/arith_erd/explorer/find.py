@@ -14,7 +14,7 @@ from ..interp.hooked import Hooked
 from ..models import Transformer
 from ..models.handcoded import programs
 from ..models.handcoded.program import compile_program
-from ..models.weights import initialise
+from ..models.network import initialise
 from ..tasks import Add
 from . import Page, export_network, write_page
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..digits import Array
 from ..errors import bad_value
 from ..models.handcoded import is_handcoded_task, write_network
-from ..models.weights import initialise
+from ..models.network import initialise
 from ..tasks import Add
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset, sample_balanced_pairs, split_operands

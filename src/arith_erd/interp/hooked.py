@@ -47,7 +47,7 @@ class Provenance:
     """Where a network comes from; None for what is unknown.
 
     ``split`` says which examples were held out. ``make_network()`` makes the same network with fresh
-    initial weights, from PyTorch's global generator (`models.weights.initialise` sets its seed).
+    initial weights, from PyTorch's global generator (`models.network.initialise` sets its seed).
     ``epoch`` is the one after which the weights were kept, None for the last weights. ``job`` is the run's
     `config.job.Job`.
     """

@@ -9,7 +9,7 @@ import numpy as np
 from ..interp.algorithms import POST_HOC
 from ..models import Network, Transformer
 from ..models.handcoded import is_handcoded_task
-from ..models.weights import initialise
+from ..models.network import initialise
 from ..tasks import Task
 from .responses import STEERING_COMPONENTS, USER_MODEL, ProfileRow
 from .signature import COMPONENTS, POST_HOC_PREFIXES, PREFIX_COMPONENTS, MeasuredSignature, Signature

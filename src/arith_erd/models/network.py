@@ -1,15 +1,18 @@
-"""The interface of networks, hook points inside them, and greedy decoding."""
+"""The interface of networks, initial weights from a seed, hook points inside networks, and greedy decoding."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from ..digits import ONE, PAD, START, ZERO
 from ..errors import UserError
-from ..system.isolation import LOCK
+from ..seeds import RandomStream, derive_seed
+from ..system.isolation import LOCK, own_generator
 
+AnyNetwork = TypeVar("AnyNetwork", bound="Network")
 DECODING_BATCH_SIZE = 256
 
 
@@ -52,6 +55,12 @@ class Network(nn.Module):
     def sites(self) -> dict[str, nn.Module]:
         """Name -> module whose output probes read and replace; at least the layers ``enc.1`` .. and ``dec.1`` .."""
         raise NotImplementedError
+
+
+def initialise(make_network: Callable[[], AnyNetwork], seed: int) -> AnyNetwork:
+    """Make a network with the initial weights of a seed, on the CPU, so that they are the same for every device."""
+    with own_generator(derive_seed(seed, RandomStream.WEIGHTS)):
+        return make_network()
 
 
 class HookPoint(nn.Module):

@@ -1,24 +1,21 @@
-"""Weights: initial ones from a seed, and those from untrusted files, such as the authors', read as tensors only."""
+"""Weights from untrusted files, ours or the authors', read as tensors only."""
 
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from safetensors.torch import load
 from torch import Tensor
 
 from ..errors import UserError, first_line, user_path
-from ..seeds import RandomStream, derive_seed
-from ..system.isolation import own_generator
 from ..tasks import Task
-from .network import Network
+from .network import Network, initialise
 from .transformer import Transformer
 
-AnyNetwork = TypeVar("AnyNetwork", bound=Network)
 NUM_HEADS = 8  # table 2 of the paper; shapes do not show it
 
 RENAMINGS = (  # parts of our names -> theirs, each applied in turn
@@ -39,12 +36,6 @@ RENAMINGS = (  # parts of our names -> theirs, each applied in turn
     (".expand.", ".fc1."),
     (".contract.", ".fc2."),
 )
-
-
-def initialise(make_network: Callable[[], AnyNetwork], seed: int) -> AnyNetwork:
-    """Make a network with the initial weights of a seed, on the CPU, so that they are the same for every device."""
-    with own_generator(derive_seed(seed, RandomStream.WEIGHTS)):
-        return make_network()
 
 
 def load_tensors(path: Path) -> Any:

@@ -25,8 +25,7 @@ from ..config.job import Job, read_job
 from ..config.schema import TrainerConfig
 from ..errors import UserError, bad_value
 from ..losses import Loss
-from ..models.network import is_causal, shift_right
-from ..models.weights import initialise
+from ..models.network import initialise, is_causal, shift_right
 from ..system.machine import configure_matmul
 from .checkpoint import DirectCheckpointIO
 from .data import TaskData

@@ -22,8 +22,7 @@ from ..errors import bad_value
 from ..interp.sites import layers
 from ..losses import CrossEntropy, Loss
 from ..models.dropout import dropout_keys, dropout_sites
-from ..models.network import Network, shift_right
-from ..models.weights import initialise
+from ..models.network import Network, initialise, shift_right
 from ..seeds import RandomStream, derive_seed
 from ..system.isolation import own_generator
 from ..tasks import Examples, Task

@@ -23,7 +23,7 @@ from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.interp.interventions import Subspace
 from arith_erd.models import NanoGPT
 from arith_erd.models.handcoded import write_network
-from arith_erd.models.weights import initialise
+from arith_erd.models.network import initialise
 from arith_erd.tasks import Add
 from tests.unit.interp.toys import CHANNELS, InDirections
 

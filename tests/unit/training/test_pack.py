@@ -15,8 +15,7 @@ from arith_erd.errors import UserError
 from arith_erd.losses import CrossEntropy, CrossEntropyAndValue, InterchangeTraining
 from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
 from arith_erd.models.dropout import set_dropout_keys
-from arith_erd.models.network import shift_right
-from arith_erd.models.weights import initialise
+from arith_erd.models.network import initialise, shift_right
 from arith_erd.tasks import Add
 from arith_erd.training.data import TrainBatches
 from arith_erd.training.module import LitPack, accuracies
