@@ -1,8 +1,8 @@
-"""The algorithms that a network may run. Each is a causal model, and most say what follows after a wrong prefix.
+"""Algorithms that a network may run. Each is a causal model, and most also predict the bit after a wrong prefix.
 
 Every model has the variable ``prefix``, the number that the answer's tokens spell. It is the right answer unless it is
-set, and bit t depends only on the bits of ``prefix`` below t. A name stands for an algorithm wherever a causal model is
-taken::
+set, and bit t depends only on the bits of ``prefix`` below t. Options that take a causal model also take the name of an
+algorithm::
 
     python probe.py probe=mechanism probe.causal_model=local_remainder ...
     python train.py model=nanogpt loss=interchange model.loss.causal_model=prefix_carry \\
@@ -10,7 +10,7 @@ taken::
 
 For bit t let S be the sum of the columns below t, each at its place value: a mod 2^t + b mod 2^t in addition. Let p be
 the number that the prefix spells below t. After a right prefix c = (S - p) / 2^t is the carry into bit t. After a wrong
-one c can be another number: ``3 + 5`` at t = 2 has S = 4, so c is 1 after ``0 0``, and 1/4 after ``1 1``.
+prefix c can be a fraction: ``3 + 5`` at t = 2 has S = 4, so c is 1 after ``0 0``, and 1/4 after ``1 1``.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,28 +58,28 @@ class ColumnSums:
 
     @cached_property
     def causal_model(self) -> CausalModel:
-        """The task's own, with a ``carry``."""
+        """The task's own causal model, with the variable ``carry``."""
         return CausalModel(self.task)
 
     @cached_property
     def max_total(self) -> Array:
-        """The largest sum (m,) of each column and its carry: 3 in the middle of an addition, 1 at its end."""
+        """The largest column sum plus carry (m,) at each bit: 3 in the middle of an addition, 1 at its end."""
         sums = self(self.causal_model.examples.operands) + self.causal_model.table["carry"]
         return np.asarray(sums.max(axis=0))
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm for binary addition; those without carries are for multiplication too.
+    """An algorithm for binary addition. Unless its kind is ``carries``, it is one for multiplication, too.
 
-    `models.handcoded.write_network` writes a network that runs the one of this name.
+    `models.handcoded.write_network` makes a hand-coded network that runs the algorithm of this name.
 
     Attributes:
         kind: ``sum`` if it forms the answer as one number and reads the bits from it, ``carries`` if it forms the bits
             from carries, empty if it does neither.
-        functions: the variables and the bits of the answer, from column sums and the threshold for rounding c.
-        rounds: whether it rounds c. It then ties where c is half-integral.
-        post_hoc: whether it was written after trained networks had been seen, so that no verdict may name it.
+        functions: makes the variables and the answer's bits from column sums and the threshold for rounding c.
+        rounds: whether it rounds c. A half-integral c is then a tie.
+        post_hoc: whether we wrote it after we had seen trained networks. No verdict may name such an algorithm.
     """
 
     name: str
@@ -89,11 +89,11 @@ class Algorithm:
     post_hoc: bool = False
 
     def causal_model(self, task: Task, threshold: float = 0.5) -> CausalModel:
-        """What it computes, with ``prefix``. Numbers whose fraction exceeds the threshold are rounded up."""
+        """Its causal model, with ``prefix``. Numbers with a fraction above ``threshold`` are rounded up."""
         return _causal_model(self, task, threshold)
 
 
-@lru_cache(maxsize=64)  # a profile asks for each many times, and every new one is checked on all examples
+@lru_cache(maxsize=64)  # a profile asks for each many times, and a new model is checked on all examples
 def _causal_model(algorithm: Algorithm, task: Task, threshold: float) -> CausalModel:
     columns = ColumnSums(task)
     if not columns.is_addition and algorithm.kind == "carries":
@@ -122,7 +122,7 @@ def _prefix_carry(columns: ColumnSums, threshold: float) -> Mapping[str, Functio
 
 
 def _remainder(columns: ColumnSums, threshold: float) -> Mapping[str, Function]:
-    """Bit t is the parity of ``(sum - p) / 2^t``, rounded: all columns count."""
+    """Bit t is the parity of ``(sum - p) / 2^t``, rounded. The sum is that of all columns."""
     place = 2 ** np.arange(columns.task.width, dtype=np.int64)
 
     def parity(whole: Array, prefix: Array) -> Array:
@@ -144,7 +144,7 @@ def _graded_carry(columns: ColumnSums, threshold: float) -> Mapping[str, Functio
 
 
 def _local_remainder(columns: ColumnSums, threshold: float) -> Mapping[str, Function]:
-    """Bit t is the parity of ``total``, the column and c rounded, within the range that right prefixes give."""
+    """Bit t is the parity of ``total``: the column sum plus rounded c, clipped to its range after right prefixes."""
     round_up = 1 - threshold
     return {
         "column_sum": columns,
@@ -176,6 +176,6 @@ POST_HOC = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.pos
 
 
 def algorithm_kind(name: str) -> str:
-    """The kind of the algorithm that a hand-coded network runs, also a decoy; empty for others."""
+    """The kind of the algorithm that a hand-coded network or its decoy runs; empty for other names."""
     algorithm = ALGORITHMS.get(name.removesuffix("_decoy"))
     return algorithm.kind if algorithm else ""

@@ -2,7 +2,7 @@
 
 A hypothesis about an algorithm is a graph. Its roots are the digits of the operands, its nodes are variables, and its
 output is the answer. An *interchange* takes one variable from another run, the source, and everything else from the
-base. ``3 + 5`` has xor 1 and carry 1 at bit 1, so its bit 1 is 0; with the carry of ``1 + 4``, which is 0, it is 1.
+base. ``3 + 5`` has xor 1 and carry 1 at bit 1, so its bit 1 is 0. The carry of ``1 + 4`` is 0; with it, bit 1 is 1.
 """
 
 import inspect
@@ -43,11 +43,11 @@ class CausalModel:
 
     Args:
         variables: name -> function, in any order; by default those of ``task.variables()``.
-        output: the variable that is the answer, as digits (N, width) or as integers (N,), which count modulo
-            ``base**width``; by default ``answer``, else the last of ``variables`` that is always right.
+        output: the variable that holds the answer, as digits (N, width) or as integers (N,) modulo ``base**width``.
+            By default it is ``answer``, else the last of ``variables`` that is always right.
 
     Attributes:
-        variables: the operands' digits, then those given; without one called ``answer``.
+        variables: the operands' digits, then the given variables except one called ``answer``.
         parents: name -> names of the variables and operands from which it is computed.
 
     Raises:
@@ -114,7 +114,7 @@ class CausalModel:
         for name, root, column, limit in names:
             operand = _in_range(name, fixed_values.get(name, column), limit)
             values[root] = _in_range(root, fixed_values.get(root, to_digits(operand, width, base)), base)
-            spelled = from_digits(values[root], base)  # digits that are set may spell more than the limit, 7 mod 5
+            spelled = from_digits(values[root], base)  # digits that are set may spell 7 where the limit is 5
             values[name] = fixed_values.get(name, _in_range(name, spelled, base**self.task.bits))
         values[OPERANDS] = np.stack([values[name] for name in self.task.operand_names], axis=1)
         for name in self._functions:
@@ -138,8 +138,8 @@ class CausalModel:
     def interchange(self, base: Operands, source: Operands, variable: str, digit: int | None = None) -> Array:
         """Digits (N, width) of the answers to ``base`` with one variable taken from ``source``.
 
-        If the variable has columns, only column ``digit`` is taken; None takes all of them. A warning says if answers
-        without digits appear, such as negative ones, which count modulo ``base**width``.
+        If the variable has columns, only column ``digit`` is taken; None takes all of them. An answer out of range,
+        such as a negative one, gives a warning and counts modulo ``base**width``.
         """
         self.require_variables([variable])
         value, before = self.values(source)[variable], self.values(base)
@@ -155,7 +155,7 @@ class CausalModel:
         if self._is_in_range(before) and not self._is_in_range(after):
             limit = self.task.base**self.task.width
             outside = f"{self.output} is not always from 0 to {limit - 1}"
-            warn(f"interchange of {variable}: {outside}: it counts modulo {limit}")
+            warn(f"interchange of {variable}: {outside}; it counts modulo {limit}")
         try:
             return self.answers(after)
         except UserError as error:
@@ -169,8 +169,8 @@ class CausalModel:
     def co_parents(self, variable: str) -> tuple[str, ...]:
         """The variables that affect the answer together with this one, as ``xor`` does with ``carry``.
 
-        They are the other parents of its children: the child ``sum`` of ``carry`` has the other parent ``xor``. Parents
-        of its later descendants are included if they do not depend on it.
+        They are the other parents of its children: ``sum`` is a child of ``carry``, and its other parent is ``xor``.
+        They include parents of its later descendants, unless these parents depend on it.
         """
         descendants, of_children, of_others = {variable}, set[str](), set[str]()
         for name, parents in ((name, set(self.parents[name])) for name in self._functions):  # parents before children
@@ -191,7 +191,7 @@ class CausalModel:
 
     @cached_property
     def examples(self) -> Examples:
-        """All combinations of operands, the first operand slowest; a `UserError` if they are too many."""
+        """All combinations of operands; the first operand varies slowest. Raises a `UserError` if they are too many."""
         self.task.require_enumerable("a test of a causal model")
         return self.task.examples()
 
@@ -223,12 +223,12 @@ class CausalModel:
         return value.astype(np.int64)
 
     def _find_output(self, candidates: Sequence[str]) -> str:
-        """The first candidate that is the answer to all operands, or to a sample of a large task; or a `UserError`."""
+        """The first candidate that equals the answer on all operands (a sample of a large task), or a `UserError`."""
         task = self.task
         examples = task.examples() if task.size <= NUM_CHECKED else task.sample(NUM_CHECKED)
         values, answer = self.values(examples), to_digits(examples.answer, task.width, task.base)
         right = [name for name in candidates if np.array_equal(self._digits(values[name]), answer)]
-        # `_digits` drops the higher digits of numbers that are too large, so those that need not are preferred.
+        # `_digits` drops the higher digits of numbers that are too large. Candidates that lose none come first.
         exact = [name for name in right if values[name].ndim == 2 or np.array_equal(values[name], examples.answer)]
         if right:
             return (exact or right)[0]
@@ -236,7 +236,7 @@ class CausalModel:
         first = int((self._digits(values[name]) != answer).any(axis=1).argmax())
         at = ", ".join(f"{n}={x}" for n, x in zip(task.operand_names, examples.operands[first], strict=True))
         received = f"{name} is {from_digits(self._digits(values[name])[first], task.base)} for {at}"
-        accepted = f"the answer {examples.answer[first]}, or another variable that is"
+        accepted = f"the answer {examples.answer[first]}, or another output"
         raise UserError(f"causal model of {task.name}: its output {received}; expected {accepted}")
 
 
@@ -249,6 +249,6 @@ def _in_range(name: str, value: Array, limit: int) -> Array:
 def _argument_names(name: str, function: Function) -> tuple[str, ...]:
     try:
         parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # of some functions written in C
+    except ValueError:  # some functions written in C have no signature
         raise UserError(f"variable {name}: {function!r} has no signature; expected a function of variables") from None
     return tuple(p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD)

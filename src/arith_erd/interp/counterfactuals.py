@@ -1,8 +1,8 @@
 """Counterfactual pairs: a base, and a source whose activations replace the base's.
 
-A family says which variables base and source share and in which they differ, at one digit t of the answer or at all.
+A family says which variables base and source share, and in which they differ, at one digit of the answer or at all.
 If they share a_t xor b_t and differ in the carry into t, an interchange that changes bit t has transferred the carry.
-Pairs are rows of ``CausalModel.examples``, all combinations of operands.
+Base and source are row numbers of ``CausalModel.examples``, which holds all combinations of operands.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from .causal_model import CausalModel
 
 MAX_ROUNDS = 200  # attempts to draw a source that differs in every variable of ``vary``
 SOURCES_PER_BASE = 8  # sources drawn for each base of a balanced dataset
-MIN_DISTINCT = 50  # fewer distinct pairs of base and source give a warning
+MIN_DISTINCT = 50  # a dataset with fewer distinct pairs gives a warning
 
 FamilySpec: TypeAlias = Mapping[Literal["vary", "keep"], str | Sequence[str]]
 """A `Family` as an option: ``{"vary": "carry", "keep": ["xor"]}``."""
@@ -29,8 +29,8 @@ FamilySpec: TypeAlias = Mapping[Literal["vary", "keep"], str | Sequence[str]]
 class Family:
     """Variables in which base and source differ (``vary``), and those that they share (``keep``).
 
-    `sample_sources` applies this at one digit; without a digit, ``keep`` holds at every digit and ``vary`` at one or
-    more. A variable without columns has one value for all digits. Base and source are never the same operands.
+    `sample_sources` applies both at one digit. Without a digit, ``keep`` holds at every digit, and ``vary`` at one or
+    more. A variable without columns has one value for all digits. Base and source always have different operands.
     """
 
     vary: tuple[str, ...] = ()
@@ -49,10 +49,10 @@ ANY_PAIR = Family()
 
 
 def default_families(causal_model: CausalModel, variables: Sequence[str] | None = None) -> dict[str, Family]:
-    """Families by name for a causal model: of addition ``xor``, .., ``carry``, ``same sum``, ``random``.
+    """Families by name for a causal model. For addition: ``xor``, .., ``carry``, ``same sum``, ``random``.
 
-    A variable's family keeps the variables that act together with it (`CausalModel.co_parents`). ``same sum`` has
-    different operands with the same sum, ``random`` any two examples.
+    A variable's family keeps the variables that act together with it (`CausalModel.co_parents`). In ``same sum``
+    different operands have the same sum; ``random`` pairs any two examples.
     """
     if variables is None:
         variables = [name for name in distinguishable_variables(causal_model) if name not in causal_model.roots]
@@ -83,8 +83,8 @@ def distinguishable_variables(
 
     Args:
         among: variables of the model; None for all.
-        digits: digits that are read, each with only its column interchanged; an entry None reads all at once. By
-            default every digit.
+        digits: digits of the answer to compare, each with only its column interchanged; None in this list compares
+            all digits, with all columns interchanged. By default each digit.
         n: number of random pairs on which predictions are compared.
     """
     rng = np.random.default_rng(0)
@@ -126,9 +126,9 @@ def sample_sources(
     rng: np.random.Generator,
     pool: Array | None = None,
 ) -> Array:
-    """Draw a source for each base (n,), uniform over its family at a digit, or at all; -1 if there is none.
+    """Draw a source for each base (n,), uniformly among those that fit the family at a digit (None: at all); else -1.
 
-    Sources are drawn from ``pool``, ascending rows (M,) with the bases among them; None for all.
+    ``pool`` holds the rows (M,) to draw from, in ascending order and with all bases; None for all rows.
     """
     for key, names in (("vary", family.vary), ("keep", family.keep)):
         causal_model.require_variables([name for name in names if name != causal_model.output], key)
@@ -151,7 +151,7 @@ def sample_sources(
         drawn = order[group_start[group_id] + (rng.random(len(pending)) * group_size[group_id]).astype(np.int64)]
         differs = (varied[:, drawn] != varied[:, base_index[pending]]).all(axis=0)
         sources[pending[differs]] = pool[drawn[differs]]
-    # Few members of a base's group fit, or none: look at all, unless a varied variable has one value in the group.
+    # Search the whole group of each base that still lacks a source, unless a varied variable is constant in the group.
     counts = [np.bincount(np.unique(np.stack([group, values]), axis=1)[0]) for values in varied]
     for i in np.flatnonzero((sources < 0) & np.all([x[group[base_index]] > 1 for x in counts], axis=0)):
         start, size = (x[group[base_index[i]]] for x in (group_start, group_size))
@@ -172,10 +172,10 @@ def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class CounterfactualDataset:
-    """n pairs of runs of one family, drawn with ``seed``: by `sample`, or your own by `of`.
+    """n pairs of runs of one family: `sample` draws them with ``seed``, and `of` takes your own.
 
-    ``base`` and ``source`` (n,) are row numbers of ``task.examples()``, taken from those in ``pool``. ``digit`` is the
-    digit t of the answer, counted from the lowest, at which the family holds; None for all.
+    ``base`` and ``source`` (n,) are row numbers of ``task.examples()``, drawn from the rows in ``pool``. ``digit`` is
+    the digit t of the answer, counted from the lowest, at which the family holds; None for all digits.
     """
 
     causal_model: CausalModel
@@ -184,7 +184,7 @@ class CounterfactualDataset:
     family: Family = ANY_PAIR
     digit: int | None = None
     pool: Array | None = None
-    seed: int | None = None  # None for pairs of one's own
+    seed: int | None = None  # None for your own pairs
 
     def __post_init__(self) -> None:
         pairs, size = (self.base, self.source), self.causal_model.task.size
@@ -193,7 +193,7 @@ class CounterfactualDataset:
             base.dtype.kind in "iu" and source.dtype.kind in "iu" and base.ndim == 1 and base.shape == source.shape
         )
         if not integers or not ((base >= 0) & (base < size) & (source >= 0) & (source < size)).all():
-            problem = f"base, source: expected row numbers below {size}, as many of each"
+            problem = f"base, source: expected row numbers below {size}, equally many of each"
             raise UserError(f"{problem}; .sample(..) draws pairs, .of(..) takes your own")
         object.__setattr__(self, "base", base)
         object.__setattr__(self, "source", source)
@@ -247,9 +247,9 @@ class CounterfactualDataset:
         True
 
         Args:
-            vary, keep: variables of the causal model in which base and source differ, and which they share.
-            digit: the digit of the answer, counted from the lowest, at which this holds; None: ``keep`` holds at every
-                digit, ``vary`` at one or more.
+            vary, keep: variables of the causal model in which base and source differ, and those that they share.
+            digit: the digit of the answer, counted from the lowest, at which this holds. With None ``keep`` holds at
+                every digit, ``vary`` at one or more.
             pool: rows to draw from, in any order; None for all.
 
         Raises:
@@ -273,7 +273,7 @@ class CounterfactualDataset:
         source = sample_sources(causal_model, family, digit, base, rng, rows)
         usable = np.flatnonzero(source >= 0)
         if not len(usable):
-            where = "with vary at some digit and keep at every digit" if digit is None else f"at digit {digit}"
+            where = "(vary at some digit, keep at every digit)" if digit is None else f"at digit {digit}"
             raise UserError(f"{family}: no pair of operands has this {where}; keep or vary other variables")
         usable = np.resize(usable, n)  # repeated where bases with a source are rare
         return cls(causal_model, base[usable], source[usable], family, digit, pool, seed)
@@ -290,23 +290,23 @@ class CounterfactualDataset:
         return self.causal_model.examples[self.source]
 
     def expected(self, variable: str) -> Array:
-        """Digits (n, width) of the predicted answers: those of the bases, with the sources' variable at ``digit``."""
+        """Digits (n, width) of the predicted answers to the bases, with the variable at ``digit`` from the sources."""
         return self.causal_model.interchange(self.base_examples, self.source_examples, variable, self.digit)
 
     def part(self, rows: slice | Array) -> "CounterfactualDataset":
         return replace(self, base=self.base[rows], source=self.source[rows])
 
     def split(self, shares: Sequence[float] = (0.5, 0.5)) -> "tuple[CounterfactualDataset, ...]":
-        """Split into parts that share no operand. Their sizes are the given shares of the dataset's, which sum to 1.
+        """Split into parts that share no operand. Their sizes are these shares of the dataset's size; they sum to 1.
 
-        Each value of an operand belongs to one part. Few of the old pairs lie within a part, so each part gets new
-        pairs of the same family: in a small task some of them many times. A warning says if fewer than 50 differ.
+        Each value of an operand belongs to one part. Few of the old pairs lie within a part, so each part draws new
+        pairs of the same family. In a small task pairs repeat, and fewer than 50 distinct ones give a warning.
 
         Raises:
             UserError: for shares that do not sum to 1, or if a part has too few operands for the family.
         """
         if self.seed is None:
-            raise UserError("split: draws pairs of the same family again; for your own pairs use part(rows)")
+            raise UserError("split: needs pairs of `sample`, to draw more; for your own pairs use part(rows)")
         accepted = "shares above 0 that add up to 1, such as (0.8, 0.2)"
         try:
             shares = tuple(np.atleast_1d(np.asarray(shares, dtype=float)).tolist())
@@ -342,20 +342,20 @@ def sample_balanced_pairs(
     candidates = pool[rng.integers(len(pool), size=(SOURCES_PER_BASE, len(base)))]
     change = rng.integers(2, size=len(base)).astype(bool)  # whether the answer should change
     source = candidates[-1].copy()
-    for candidate in candidates[:-1][::-1]:  # the first that fits, else the last one drawn
+    for candidate in candidates[:-1][::-1]:  # the first that fits, else the last candidate
         predicted = CounterfactualDataset(causal_model, base, candidate, digit=digit).expected(variable)
         fits = (predicted != causal_model.table["answer"][base])[:, digits].any(axis=1) == change
         fits &= candidate != base
         source[fits] = candidate[fits]
     pairs = CounterfactualDataset(causal_model, base, source, Family(vary=(variable,)), digit, pool)
     if pairs.num_distinct < min(MIN_DISTINCT, len(pairs) // 2):
-        problem = f"{causal_model.task}: sets of pairs have fewer than {MIN_DISTINCT} distinct ones"
+        problem = f"{causal_model.task}: some datasets have fewer than {MIN_DISTINCT} distinct pairs"
         warn(f"{problem}; more bits give more")
     return pairs
 
 
 def split_operands(task: Task, shares: npt.ArrayLike, rng: np.random.Generator) -> list[Array]:
-    """Rows of all examples in pools that share no operand: each value goes to one pool, with the pairs of its values.
+    """Pools of rows of all examples that share no operand: each value is in one pool, with all pairs of its values.
 
     ``(0.5, 0.25, 0.25)`` at seven bits gives 64, 32 and 32 values, hence 4,096, 1,024 and 1,024 pairs.
     """

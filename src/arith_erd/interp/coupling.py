@@ -1,4 +1,4 @@
-"""An invertible network, with which `fit_das` searches for variables that no linear subspace carries."""
+"""An invertible network. With it `fit_das` can search for variables that no linear subspace carries."""
 
 import torch
 from torch import Tensor, nn
@@ -8,14 +8,14 @@ from .erasure import finite_matrix
 
 
 class CouplingLayers(nn.Module):
-    """A fixed rotation, and layers that add a learned function of one half of the numbers to the other half.
+    """A fixed rotation, then layers that add a learned function of one half of the features to the other half.
 
-    Each is undone by subtraction, so the whole is invertible (RevNet: Gomez et al., 2017, 1707.04585). It starts as the
-    rotation, drawn from PyTorch's global generator.
+    Subtraction undoes each layer, so the whole is invertible (RevNet: Gomez et al., 2017, 1707.04585). At the start it
+    is just the rotation, drawn from PyTorch's global generator.
 
     Args:
-        size: of the activations, d; at all positions together, positions times channels.
-        directions: orthonormal columns (d, r): where the first r features start, such as ``subspace.directions``.
+        size: the size d of the activations; for all positions together, positions times channels.
+        directions: orthonormal columns (d, r), such as ``subspace.directions``; the first r features start as these.
     """
 
     def __init__(self, size: int, num_layers: int = 4, hidden: int = 128, directions: Tensor | None = None) -> None:

@@ -1,7 +1,7 @@
 """Distributed alignment search: the subspace that carries a causal variable (Geiger et al., 2023).
 
 Its directions are orthonormal and lie in the span of real activations. A search beyond that span could find states that
-no input produces (Makelov et al., 2023). `interp.das_controls` measures what such a search must be compared with.
+no input produces (Makelov et al., 2023). `interp.das_controls` measures the controls for such a search.
 """
 
 import copy
@@ -35,7 +35,7 @@ Space = TypeVar("Space", Subspace, Features)
 
 @dataclass(frozen=True)
 class DASConfig:
-    """Numbers of counterfactual pairs; the three sets share no operand."""
+    """Sizes of a search. Its three sets of counterfactual pairs share no operand."""
 
     num_train: int = 1000
     num_validation: int = 500
@@ -43,7 +43,7 @@ class DASConfig:
     steps: int = 50
     batch_size: int = 128  # pairs per step
     num_controls: int = 20  # random subspaces, and as many sign-flipped ones
-    num_control_pairs: int = 200  # test pairs on which these are scored
+    num_control_pairs: int = 200  # test pairs that score the controls
 
 
 @isolated()
@@ -61,22 +61,21 @@ def fit_das(
     seed: int = 0,
     featurizer: nn.Module | None = None,
 ) -> Subspace | Features:
-    """Find the subspace whose interchange acts most like that of a variable.
+    """Find the subspace whose interchange acts most like the interchange of a variable.
 
-    Its accuracy on the pairs that it learned from says little, least of all with a ``featurizer``, which can make an
-    untrained network follow any variable there (Sutter et al., 2025). Compare it with that on pairs of other operands:
-    ``train, test = data.split()``, and `interchange_accuracy` of both. A gap means that the search has fitted
-    its pairs alone.
+    Accuracy on the training pairs says little. With a ``featurizer`` even an untrained network can follow any variable
+    on them (Sutter et al., 2025). So compare it with the accuracy on pairs of other operands: split the pairs with
+    ``train, test = data.split()`` and call `interchange_accuracy` on both. A gap means that the search overfits.
 
     Args:
         train: pairs to learn from, also used to choose the best of several starts. Each of the ``steps`` takes at least
             ``batch_size`` pairs, or all if there are fewer.
-        position: an index or a name, as in `Replace`, of the prompt too; None or ``all`` for all positions of the site
-            together, which in a decoder-only network are those of the answer.
+        position: an index or a name, as in `Replace`, also of the prompt. None or ``all`` takes all positions of the
+            site together, in a decoder-only network those of the answer.
         variable: a variable of the causal model; by default the one that the pairs vary.
-        featurizer: an invertible module for a non-linear search, such as `CouplingLayers`: it maps activations (N, d)
-            to features (N, d), and its method ``inverse`` maps them back. A copy is trained so that the interchange of
-            its first ``rank`` features acts like that of the variable, and returned as `Features`.
+        featurizer: an invertible module for a non-linear search, such as `CouplingLayers`. It maps activations (N, d)
+            to features (N, d), and its method ``inverse`` maps them back. The search trains a copy, so that the
+            interchange of its first ``rank`` features acts like that of the variable, and returns it as `Features`.
 
     Raises:
         UserError: for an unknown site, position or variable, a position where no answer should change, a rank beyond
@@ -92,17 +91,17 @@ def fit_das(
     search = DASSearch(model, causal_model, site, position, rows, config, seed)
     if rank > search.whitened.rank:
         at = "all positions" if position is None else f"position {position}"
-        accepted = f"at most {search.whitened.rank}, the directions in which {site} varies at {at}"
+        accepted = f"at most {search.whitened.rank}, the rank of {site}'s activations at {at}"
         raise bad_value("rank", rank, accepted)
     if math.isnan(search.evaluation(train, variable).no_intervention()):
-        where = "" if train.digit is None else f", as {model.task.answer_positions[train.digit]} is"
+        where = "" if train.digit is None else f", such as {model.task.answer_positions[train.digit]}"
         accepted = f"one where the interchange of {variable} changes an answer of these pairs{where}"
         raise bad_value("position", position, accepted)
     if featurizer is None:
         return search.fit(train, train, variable, rank)
     _require_invertible(Features(featurizer, rank), search.activations)
     if not [*featurizer.parameters()]:
-        raise UserError("featurizer: has no parameters to train; Features(featurizer, rank) interchanges as it is")
+        raise UserError("featurizer: has no parameters to train; without a search use Features(featurizer, rank)")
     return search.fit_features(train, variable, rank, featurizer)
 
 
@@ -110,7 +109,7 @@ def fit_das(
 class DASSearch:
     """Searches at a site and position of a network, in the span of its activations on the examples ``rows`` (N,).
 
-    ``activations`` (N, d) are these, all positions concatenated if ``position`` is None.
+    ``activations`` (N, d) are the activations on these rows; without a ``position`` all positions are concatenated.
     """
 
     model: Hooked
@@ -143,7 +142,7 @@ class DASSearch:
         return self._best(candidates, validation, variable)
 
     def fit_features(self, train: CounterfactualDataset, variable: str, rank: int, featurizer: nn.Module) -> Features:
-        """The better one on the same pairs of an invertible module, trained and as it is."""
+        """An invertible module, trained or unchanged, whichever is more accurate on the training pairs."""
         batches = self._batches(train, variable)
         candidates = [self.optimise_features(batches, rank, featurizer, steps) for steps in (self.config.steps, 0)]
         return self._best(candidates, train, variable)
@@ -159,7 +158,7 @@ class DASSearch:
     def optimise_subspace(self, batches: list[PairEvaluation], rank: int, start: Tensor, steps: int) -> Subspace:
         """Train a subspace in the span of real activations, so that its interchange has the predicted outcomes.
 
-        It starts from directions (d, j): random ones are added if j < rank, the last are dropped if j > rank.
+        It starts from directions (d, j). If j < rank, random ones are added; if j > rank, the last ones are dropped.
         """
         source = batches[0].source
         axes = self.whitened.axes.to(source.device, torch.promote_types(source.dtype, torch.float32))  # (d, r)
@@ -184,7 +183,7 @@ class DASSearch:
         return found.eval().requires_grad_(False)
 
     def variable_values(self, variable: str) -> Tensor:
-        """The variable (N, k) on the same examples; if one token is scored, only the column of its digit."""
+        """The variable's values (N, k) on ``rows``; if only one token is scored, just the column of its digit."""
         values = torch.as_tensor(self.causal_model.table[variable][self.rows]).to(self.whitened.white)
         if values.dim() == 1:
             return values[:, None]
@@ -193,8 +192,8 @@ class DASSearch:
     def initial_directions(self, variable: str, rank: int) -> list[Tensor]:
         """The directions that covary with the variable and, if it has many values, with the answer.
 
-        The part of the variable that the prefix predicts linearly is subtracted first: a position also holds the prefix
-        tokens that it has read, and they covary with the sum. A position of the prompt has read none.
+        First we subtract the part of the variable that the prefix predicts linearly: a position also holds the prefix
+        tokens that it has read, and they covary with the sum. Prompt positions have read no prefix.
         """
         tokens = self.model.task.to_tokens(self.causal_model.table["answer"][self.rows])
         answer = torch.as_tensor(tokens, device=self.model.device).double()
@@ -217,7 +216,7 @@ def _optimise(
     steps: int,
     learning_rate: float,
 ) -> None:
-    """Train a module, by which ``space()`` is made. Each step of Adam takes the next batch; the rate falls to 0."""
+    """Train the module behind ``space()``. Each step of Adam takes the next batch; the learning rate falls to 0."""
     optimizer = torch.optim.Adam(module.parameters(), lr=learning_rate)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
     for step in range(steps):
@@ -231,7 +230,7 @@ def _optimise(
 
 @torch.no_grad()
 def _require_invertible(features: Features, x: Tensor) -> None:
-    """Raise a `UserError` unless the module gives activations x (N, d) back, up to 1% of their largest number."""
+    """Raise a `UserError` unless the module restores activations x (N, d), within 1% of their largest number."""
     try:
         error = float((features.interchange(x, x) - x).abs().max() / x.abs().max())
         received = "" if error <= 0.01 else f"its inverse misses activations by up to {error:.0%}"

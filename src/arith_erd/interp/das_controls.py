@@ -26,14 +26,14 @@ from .interventions import Position, Subspace
 
 SPLIT_SHARES = (0.5, 0.25, 0.25)  # shares of the operands' values, for training, validation and test pairs
 IIA_TOLERANCE = 0.02  # the chosen rank is the smallest whose score is at most this far below the best
-MIN_ANGLE = 45.0  # smallest angle, in degrees, between every direction of a control and the found subspace
+MIN_ANGLE = 45.0  # every direction of a control is at least this many degrees away from the found subspace
 MAX_SIGN_DRAWS = 50  # attempts for each sign-flipped control
-NUM_RANDOM_ANGLES = 200  # number of random subspaces behind the range of their angles
+NUM_RANDOM_ANGLES = 200  # random subspaces from which the range of random angles is estimated
 ANGLE_COLUMNS = ("angle_least_squares", "angle_leace", "angle_random_low", "angle_random_high")
 DECOY_NETWORKS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
 DECOY_NETWORKS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
-"""Variable -> a decoy and its variant, which store the variable, or its inputs, but compute the answer from others."""
-DECOY_SITE = "dec.4"  # after it all decoys store their variables; they write the answer in layer 6
+"""Variable -> a decoy and its variant: it stores the variable or its inputs, but computes the answer from others."""
+DECOY_SITE = "dec.4"  # here all decoys already store their variables; they write the answer in layer 6
 
 
 @dataclass(eq=False)
@@ -56,7 +56,7 @@ class ControlledDAS(DASSearch):
 
     @cached_property
     def untrained_search(self) -> "ControlledDAS | None":
-        """The same search in the network before training, with this seed; None if it cannot be made."""
+        """The same search in the untrained network of this seed; None if that network cannot be made."""
         untrained = untrained_copy(self.model, self.seed)
         return replace(self, model=untrained) if untrained else None
 
@@ -64,17 +64,17 @@ class ControlledDAS(DASSearch):
         """For each rank yield the best ``subspace`` for a variable, and the effect of its interchange.
 
         ``train``, ``validation`` and ``iia`` (test) are balanced accuracies (`balanced_accuracy`) on the three sets,
-        which share no operand, and ``gap`` is train - iia. ``no_intervention`` and ``full_patch`` are those on the
-        test set if nothing, or the whole activation, is interchanged. ``chosen`` marks the smallest rank within 0.02
-        of the best on the validation set. ``span`` is the number of axes along which real activations vary; if
-        span <= rank, every subspace is the whole space. Then follow the columns of `score_controls`, of
-        `angles_to_probes` and, for the chosen rank, of `score_negative_controls`.
+        which share no operand, and ``gap`` is train - iia. ``no_intervention`` and ``full_patch`` are test accuracies
+        too: nothing, or the whole activation, is interchanged. ``chosen`` marks the smallest rank within 0.02 of the
+        best on the validation set. ``span`` is the number of axes along which real activations vary; if span <= rank,
+        every subspace is the whole space. The columns of `score_controls` and `angles_to_probes` follow and, for the
+        chosen rank, those of `score_negative_controls`.
         """
         span, site, datasets = self.whitened.rank, self.site, self.sample_pairs(variable)
         if not span:
             raise bad_value("probe.site", site, f"a site that depends on the operands at position {self.position}")
         if min(ranks) > span:
-            raise bad_value("probe.rank", min(ranks), f"at most {span}, the directions in which {site} varies")
+            raise bad_value("probe.rank", min(ranks), f"at most {span}, the rank of {site}'s activations")
         train, test = (self.evaluation(data, variable) for data in datasets[::2])
         subspaces, scores, best = self.fit_ranks(variable, ranks)
         for rank, subspace in subspaces.items():
@@ -94,12 +94,12 @@ class ControlledDAS(DASSearch):
         evaluation, possible = self.evaluation(validation, variable), (r for r in ranks if r <= self.whitened.rank)
         subspaces = {rank: self.fit(train, validation, variable, rank) for rank in possible}
         scores = {rank: evaluation.accuracy(subspace) for rank, subspace in subspaces.items()}
-        scores_or_zero = {rank: np.nan_to_num(x) for rank, x in scores.items()}  # NaN if few pairs change no answer
+        scores_or_zero = {rank: np.nan_to_num(x) for rank, x in scores.items()}  # NaN if no answer should change
         best = min(rank for rank, x in scores_or_zero.items() if x >= max(scores_or_zero.values()) - IIA_TOLERANCE)
         return subspaces, scores, best
 
     def score(self, variable: str, rank: int) -> float:
-        """Test accuracy of the best subspace of a rank, or of the largest possible rank."""
+        """Test accuracy of the best subspace of this rank, or of the largest possible rank if that is smaller."""
         train, validation, test = self.sample_pairs(variable)
         subspace = self.fit(train, validation, variable, min(rank, self.whitened.rank))
         return self.evaluation(test, variable).accuracy(subspace)
@@ -108,7 +108,7 @@ class ControlledDAS(DASSearch):
         """Scores of interchanges that cannot transfer the variable.
 
         ``iia_random`` (and ``_max``): random subspaces of the same rank in the span of real activations.
-        ``iia_flipped`` (and ``_max``): the subspace with random signs; NaN if there are none.
+        ``iia_flipped`` (and ``_max``): sign-flipped copies of the subspace; NaN if there are none.
         """
         row, count = dict[str, float](), self.config.num_controls
         evaluation = self.evaluation(test.part(slice(self.config.num_control_pairs)), variable)
@@ -142,9 +142,9 @@ class ControlledDAS(DASSearch):
     def score_negative_controls(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should find nothing.
 
-        ``iia_untrained``: in the network before training, NaN if it cannot be made. ``iia_decoy``: in a network
-        written by hand that computes the answer from other variables, if there is one. The decoy's is an upper
-        bound: it also stores the variables that it does use, and a search may recombine them.
+        ``iia_untrained``: in the network before training; NaN if it cannot be made. ``iia_decoy``: in a handwritten
+        network that computes the answer from other variables, if there is one. ``iia_decoy`` overestimates: the decoy
+        stores those variables, and a search can rebuild this one from them.
         """
         scores = {"iia_untrained": self.untrained_search.score(variable, rank) if self.untrained_search else math.nan}
         values, task = self.causal_model.table[variable], self.causal_model.task
@@ -191,7 +191,7 @@ def principal_angles(a: Tensor, b: Tensor) -> "np.ndarray[Any, np.dtype[np.float
 
 
 def untrained_copy(model: Hooked, seed: int) -> Hooked | None:
-    """The network with the initial weights of a seed and the same sites; None without `Provenance.make_network`."""
+    """The same network and sites with the initial weights of a seed; None without `Provenance.make_network`."""
     if model.provenance.make_network is None:
         return None
     network = initialise(model.provenance.make_network, seed).to(model.device)

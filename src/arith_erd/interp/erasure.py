@@ -49,7 +49,7 @@ class Eraser:
         size = x.shape[-1] if x.dim() else 0
         if size != len(self.mean):
             problem = f"an eraser of {len(self.mean)} dimensions does not fit activations of size {size}"
-            raise UserError(f"{problem}; fit it at the positions where it erases; None means all, concatenated")
+            raise UserError(f"{problem}; expected one that was fitted at the same positions (None: all, concatenated)")
         change = (x.to(self.mean) - self.mean) @ self.right @ self.left.T  # (N, d)
         return (x.to(self.mean) - change).to(x)
 
@@ -96,7 +96,7 @@ def leace(x: Tensor | Whitened, z: npt.ArrayLike) -> Eraser:
     `LeaceEraser` of concept-erasure gives the same for a standardised z without shrinkage.
 
     Args:
-        x: (N, d); (N, k, C), a cached site, whose positions are taken together; or whitened already.
+        x: embeddings (N, d), a cached site (N, k, C), whose positions are concatenated, or `whiten` of one of these.
         z: (N,) or (N, k), a tensor or an array, with a number or a bit in each column, in any unit. Constant columns
             are ignored.
     """
@@ -119,10 +119,10 @@ def mean_projection(x: Tensor | Whitened, z: npt.ArrayLike) -> Eraser:
 
 @isolated(False)
 def inlp(x: Tensor | Whitened, z: npt.ArrayLike, iterations: int = 2) -> Eraser:
-    """Iterative nullspace projection (Ravfogel et al., 2020) of a least-squares probe; the paper has two iterations.
+    """Iterative nullspace projection (Ravfogel et al., 2020) of a least-squares probe; the paper uses two iterations.
 
     Fit a linear probe with intercept, of least norm; project onto the nullspace of its weights; fit the next probe on
-    the projected embeddings. Unlike the other two, INLP need not hide z: other directions may hold it too.
+    the projected embeddings. Unlike LEACE and mean projection, INLP need not hide z: other directions can hold it.
     """
     require_integer("iterations", iterations, 0)
     x = _whitened(x)
@@ -176,7 +176,7 @@ def flip_signs(x: Tensor | Whitened, eraser: Eraser, seed: int | torch.Generator
     x = _whitened(x)
     if eraser.mean.shape != x.mean.shape:
         received = f"an eraser of {len(eraser.mean)} dimensions for embeddings of {len(x.mean)}"
-        raise UserError(f"flip_signs: received {received}; expected those on which it was fitted")
+        raise UserError(f"flip_signs: received {received}; expected the embeddings on which it was fitted")
     signs = 2.0 * torch.randint(0, 2, (x.rank,), generator=seed, dtype=torch.float64) - 1
     left, right = (x.axes @ (signs[:, None] * (x.axes.T @ side)) for side in (eraser.left, eraser.right))
     return Eraser(eraser.mean, left, right)
@@ -208,7 +208,7 @@ def _whitened(x: Tensor | Whitened) -> Whitened:
 def as_reals(key: str, value: object) -> Tensor:
     """A tensor or an array of real numbers as a floating-point tensor; anything else is a `UserError`."""
     with suppress(TypeError, ValueError, RuntimeError):
-        x = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))  # of a view too
+        x = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))  # copies views
         if x.layout == torch.strided and not (x.is_complex() or x.is_meta):
             return x if x.is_floating_point() else x.double()
     raise UserError(f"{key}: received {type(value).__name__}; expected a tensor or an array of real numbers")
@@ -217,7 +217,7 @@ def as_reals(key: str, value: object) -> Tensor:
 def finite_matrix(
     key: str, value: object, accepted: str, dims: Container[int] = range(2, 9), rows: int | None = None
 ) -> Tensor:
-    """A tensor or an array of one example or more as a matrix (N, d) of finite numbers; a `UserError` if it is none."""
+    """Convert a tensor or an array of N >= 1 examples to a matrix (N, d) of finite numbers, or raise a `UserError`."""
     x = as_reals(key, value)
     if x.dim() not in dims or not x.numel() or len(x) != (rows or len(x)):
         raise UserError(f"{key}: received shape {tuple(x.shape)}; expected {accepted}, with one example or more")

@@ -19,9 +19,9 @@ from ..models.network import position_axis
 def edit_outputs(
     modules: Mapping[str, nn.Module], edits: Mapping[str, Callable[[Tensor], Tensor | None]], prepend: bool = True
 ) -> Iterator[None]:
-    """Within the context a forward pass continues with edited outputs (B, T, ...) of sites; None changes nothing.
+    """Within the context, a forward pass continues with the edited outputs of sites. Edits take outputs (B, T, ...).
 
-    With ``prepend``, hooks registered earlier see the edited output.
+    An edit that returns None changes nothing. With ``prepend``, hooks registered earlier see the edited output.
     """
     ran = set[str]()
 
@@ -67,7 +67,7 @@ def cache_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Ite
 
 @contextmanager
 def record_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, list[Any]]]:
-    """Within the context: site -> copies of its outputs, one for each run; sites in the order in which they end."""
+    """Within the context, collect copies of each site's outputs, one for each call; sites in order of completion."""
     outputs: dict[str, list[Any]] = defaultdict(list)
 
     def hook(site: str, module: nn.Module, inputs: Any, output: Any) -> None:

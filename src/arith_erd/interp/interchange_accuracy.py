@@ -17,7 +17,7 @@
 
 Base and source are teacher forced, each with its own right answer. Only the base's activations at a site change. An
 interchange at answer position t is scored by token t of the answer. At positions of the prompt, and at all positions of
-a site together, all tokens are scored. In a decoder-only network all means the answer's positions.
+a site together, all tokens are scored. In a decoder-only network "all positions" are those of the answer.
 """
 
 import math
@@ -56,9 +56,9 @@ def interchange_accuracy(
     Args:
         causal_model: the hypothesis; it need not be the causal model with which the data were drawn.
         intervention: the site, position and subspace; its source is taken from the data.
-        sites: instead of ``intervention``: interchange whole activations of each site, ``all`` for the layers, at all
-            positions together and at every single one, the prompt's too. If the data vary one digit, the only position
-            of the answer is that of the digit.
+        sites: sites to test instead of ``intervention``; ``all`` for the layers. Whole activations are interchanged, at
+            all positions together and at each single one, also of the prompt. If the data vary one digit, only its
+            position is tested in the answer.
         variable: by default the one that the data vary.
 
     Returns:
@@ -82,7 +82,7 @@ def interchange_accuracy(
     predicted = data.expected(variable)
     others = []
     for other in causal_model.variables:
-        with suppress(UserError):  # an interchange of a variable that is not asked for need not give an answer
+        with suppress(UserError):  # other variables may have interchanges without a valid answer
             others += [other] if other != variable and np.array_equal(data.expected(other), predicted) else []
     cache = finite_cache(model, data.source_examples, [intervention.site] if intervention else sites, True)
     answer_names = model.task.answer_names
@@ -119,9 +119,9 @@ def interchange_accuracy(
 def prepare_pairs(
     model: Hooked, causal_model: CausalModel, data: CounterfactualDataset, variable: str | None
 ) -> tuple[CounterfactualDataset, str]:
-    """Pairs with the answers of a causal model, and the variable to interchange, by default the one that they vary.
+    """The pairs with this causal model, and the variable to interchange, by default the one that the pairs vary.
 
-    A `UserError` says if their task is not the network's, or the variable changes no answer.
+    Raises a `UserError` if their task is not the network's, or if the variable changes no answer.
     """
     require_type("model", model, Hooked)
     require_type("causal_model", causal_model, CausalModel)
@@ -149,8 +149,8 @@ class PairEvaluation:
 
     Attributes:
         scored_positions: the j answer positions whose tokens are scored.
-        source: activations (n, T, ...) of the source runs at the site, of the prompt too; measured here unless given.
-        expected, base_tokens: predicted tokens (n, j), and the right ones of the bases.
+        source: the source runs' activations (n, T, ...) at the site, prompt included; measured here unless given.
+        expected, base_tokens: the predicted tokens (n, j), and the bases' right tokens (n, j).
         forward: the resumed forward pass on the bases, up to the last scored token; made here unless given.
     """
 
@@ -200,17 +200,17 @@ class PairEvaluation:
 
 
 def balanced_accuracy(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> float:
-    """Interchange-intervention accuracy: the mean of the accuracies on tokens that should change and that should not.
+    """Interchange-intervention accuracy: the mean of two accuracies, on tokens that should change and on the others.
 
-    The arguments are tokens (n, k): the network's, the causal model's, and the right ones of the bases. A network that
-    is always right scores 0.5 without an intervention. NaN if no token should change.
+    The arguments are tokens (n, k): the network's, the causal model's, and the bases' right tokens. A network that is
+    always right scores 0.5 without an intervention. NaN if no token should change.
     """
     changed, kept = changed_and_kept(tokens, expected, base_tokens)
     return changed if math.isnan(kept) else (changed + kept) / 2
 
 
 def balanced_outcomes(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> Tensor:
-    """Right tokens of each pair (n,), so weighted that their mean is the `balanced_accuracy`, up to rounding."""
+    """A weighted count of each pair's right tokens (n,). Up to rounding, its mean is the `balanced_accuracy`."""
     right, should_change = (tokens == expected).double(), (expected != base_tokens).double()
     changed, kept = ((right * group).sum(1) * len(tokens) / group.sum() for group in (should_change, 1 - should_change))
     return changed if should_change.all() else (changed + kept) / 2
@@ -232,7 +232,7 @@ def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], includ
 
 
 def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
-    """Activations x (n, T, ...) of a site at one position, or at all of its own, as vectors (n, d)."""
+    """Activations x (n, T, ...) of a site at one position, or at all that it owns, as vectors (n, d)."""
     positions = model.site_positions(site, x)
     own = x[:, positions.num_prompt :]
     return (own if position is None else x[:, positions.num_prompt + positions.index(position, model.task)]).flatten(1)

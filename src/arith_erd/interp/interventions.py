@@ -1,8 +1,8 @@
 """Interventions: changes of a site's output while a network runs (`Hooked.run`).
 
-Each names a site and a position, as ``Replace("dec.2", "r1", other["dec.2"])``. A position is an index among those that
-the site owns (`interp.sites`), a name such as ``a0`` or ``r1``, or None or ``all`` for all of them. Answer position t
-predicts ``r_t``. `Replace` says which values fit.
+Each names a site and a position: ``Replace("dec.2", "r1", other["dec.2"])``. A position is an index among those that
+the site owns (`interp.sites`), or a name such as ``a0`` or ``r1``; None or ``all`` means all that it owns. Answer
+position t predicts ``r_t``. `Replace` says which values fit.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ Position = int | str | None
 
 @dataclass(frozen=True, eq=False)
 class Subspace:
-    """Orthonormal directions (d, r) of activations, at one position (d = C) or all concatenated (d = k * C)."""
+    """Orthonormal directions (d, r) of activations at one position (d = C), or at all, concatenated (d = k * C)."""
 
     directions: Tensor
 
@@ -50,10 +50,10 @@ class Subspace:
 
 
 class Features(nn.Module):
-    """The first ``rank`` features of an invertible module, which an interchange can take as it takes a `Subspace`.
+    """The first ``rank`` features of an invertible module. `Interchange` takes them in place of a `Subspace`.
 
-    ``featurizer`` maps activations (N, d), of all positions concatenated if the interchange is at all, to features
-    (N, d); its method ``inverse`` maps them back. A rotation gives the interchange of a `Subspace`.
+    ``featurizer`` maps activations (N, d) to features (N, d), and its method ``inverse`` maps them back. To interchange
+    all positions, it gets them concatenated. A rotation gives the same interchange as a `Subspace`.
     """
 
     def __init__(self, featurizer: nn.Module, rank: int) -> None:
@@ -65,7 +65,7 @@ class Features(nn.Module):
         self.featurizer, self.rank = featurizer, rank
 
     def interchange(self, base: Tensor, source: Tensor) -> Tensor:
-        """The base with these features of the source, (N, d), (N, d) -> (N, d)."""
+        """The base with these features taken from the source: (N, d), (N, d) -> (N, d)."""
         inverse: Any = self.featurizer.inverse
         like = next(self.featurizer.parameters(), base)
         of_base, of_source = (self.featurizer(x.to(like)) for x in (base, source))
@@ -87,13 +87,13 @@ class InterventionContext:
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a `UserError` if none fits."""
         value = as_reals("value", value)
-        if value.dim() == x.dim() + (self.position is not None):  # a cached site, of a run that may be longer
+        if value.dim() == x.dim() + (self.position is not None):  # a cached site; its run may be longer
             cached, prompt, num_own = value.shape[1], self.positions.num_prompt, self.positions.num_own
             own = {num_own, num_own if self.positions.owned == "prompt" else max(num_own, self.answer_length)}
             one_for_all = cached == 1 and self.position is None
             if not one_for_all and cached not in (lengths := sorted(own | {prompt + length for length in own})):
                 accepted = " or ".join(map(str, lengths))
-                raise UserError(f"a value of {counted(cached, 'position')}: expected {accepted}, as this site has")
+                raise UserError(f"a value of {counted(cached, 'position')}: expected {accepted} at this site")
             first = 0 if one_for_all or cached in own else prompt
             if self.position is None:
                 value = value[:, first : first + num_own]
@@ -105,7 +105,7 @@ class InterventionContext:
         several = "positions" if self.position is None else "heads"
         if x.dim() > 2 and x.shape[1] > 1 and value.dim() == x.dim() - 1:  # (N, C) and (k, C) look alike
             received, wanted = f"a value of shape {tuple(value.shape)} at several {several}", tuple(value.shape)
-            accepted = f"{(1, *wanted)} for every example alike, or {(wanted[0], 1, *wanted[1:])} for one each"
+            accepted = f"{(1, *wanted)} for all examples alike, or {(wanted[0], 1, *wanted[1:])} for one value each"
             raise UserError(f"{received}: expected {accepted}")
         per_example = value.dim() == x.dim() and value.shape[0] == self.num_examples
         value = value[self.rows] if per_example else value
@@ -119,9 +119,9 @@ class InterventionContext:
 
 @dataclass(frozen=True, eq=False)
 class Intervention:
-    """Base class: changes the output of a site at one position, or at all that the site owns.
+    """Base class: changes the output of a site at one position, or at all positions that the site owns.
 
-    With ``head``, from 0, only this head of ``attn.pattern``, ``attn.z`` or ``attn.result`` changes.
+    With ``head``, counted from 0, only this head of ``attn.pattern``, ``attn.z`` or ``attn.result`` changes.
     """
 
     site: str
@@ -132,7 +132,7 @@ class Intervention:
         require_type("site", self.site, str)
         if self.head is not None:
             require_integer("head", self.head, 0)
-        if self.position == "all":  # as tables of results call it
+        if self.position == "all":  # the name in tables of results
             object.__setattr__(self, "position", None)
 
     def change(self, x: Tensor, context: InterventionContext) -> Tensor:
@@ -140,7 +140,7 @@ class Intervention:
         raise NotImplementedError
 
     def apply(self, x: Tensor, context: InterventionContext) -> Tensor:
-        """The result of `change`, but with all heads except ``head`` as they were."""
+        """The result of `change`. With ``head``, the other heads keep their activations."""
         changed = self.change(x, context)
         if self.head is None:
             return changed
@@ -156,9 +156,9 @@ class Replace(Intervention):
     """Replace the output of a site by ``value``.
 
     Args:
-        value: (N, C) at one position, (N, k, C) at all, or a whole cached site, of which its own position is taken.
-            A value (C,) applies to every example and position, (1, k, C) to every example, such as the mean
-            ``cache[site].mean(0, keepdim=True)``, and (N, 1, C) to every position.
+        value: (N, C) at one position, (N, k, C) at all, or a whole cached site, from which the same position is taken.
+            A value (C,) applies to every example and position, (N, 1, C) to every position, and (1, k, C) to every
+            example, such as the mean ``cache[site].mean(0, keepdim=True)``.
     """
 
     value: Tensor
@@ -192,7 +192,7 @@ class Interchange(Intervention):
         if isinstance(self.subspace, Tensor | np.ndarray):
             object.__setattr__(self, "subspace", Subspace(self.subspace))
         if self.subspace is not None and not isinstance(self.subspace, Features):
-            require_type("Interchange: subspace", self.subspace, Subspace)  # or a tensor or array, made one above
+            require_type("Interchange: subspace", self.subspace, Subspace)  # tensors and arrays are subspaces by now
 
     def with_source(self, cache: Mapping[str, Tensor]) -> Self:
         """A copy with the source runs' activations at the site."""
@@ -212,7 +212,7 @@ class Interchange(Intervention):
 
 @dataclass(frozen=True, eq=False)
 class Erase(Intervention):
-    """Apply ``eraser``, such as one of `leace`, to the output of a site, with positions concatenated to (N, k * C)."""
+    """Apply ``eraser``, such as that of `leace`, to a site's output, with its positions concatenated to (N, k * C)."""
 
     eraser: Callable[[Tensor], Tensor]
 

@@ -1,7 +1,7 @@
-"""Activation patching: an activation of the clean run, at one position of a site, goes into a corrupted run.
+"""Activation patching: run a corrupted input with the clean run's activation at one position of a site.
 
-``recovered`` is (patched - corrupted) / (clean - corrupted) of a metric: 0 if the patch changes nothing, 1 if it gives
-the clean run's.
+``recovered`` is (patched - corrupted) / (clean - corrupted) of a metric: 0 if the patch changes nothing, 1 if it
+restores the clean run's metric.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ from .interventions import Replace
 from .sites import expand_sites
 
 Metric = Callable[[Tensor], Any]
-"""Logits (N, m, V) -> one number, or one for each example (N,), whose mean counts."""
+"""Maps logits (N, m, V) to one number, or to a number for each example (N,); `patch` takes their mean."""
 
 PICTURE = HeatMaps(
     *("recovered", "position", "site", "stack"),
@@ -39,12 +39,12 @@ PICTURE = HeatMaps(
 
 @dataclass(frozen=True)
 class PatchResult:
-    """What `patch` found.
+    """The result of `patch`.
 
     Attributes:
-        rows: ``site``, ``position``, ``value`` of the metric in the patched run, and what it has ``recovered``.
+        rows: ``site``, ``position``, ``value`` (the metric of the patched run) and ``recovered``.
         clean: the metric of the clean run.
-        corrupted: that of the corrupted run, without a patch.
+        corrupted: the metric of the corrupted run without a patch.
     """
 
     rows: pd.DataFrame
@@ -52,12 +52,12 @@ class PatchResult:
     corrupted: float
 
     def table(self) -> pd.DataFrame:
-        """What is recovered, by site (rows) and position."""
+        """``recovered``, by site (rows) and position (columns)."""
         return self.rows.pivot_table(index="site", columns="position", values="recovered", sort=False)
 
     @own_style()
     def figure(self) -> Figure:
-        """A heat map of what is recovered, with panels for sites that hold other positions."""
+        """A heat map of ``recovered``, with a panel for each group of sites that have the same positions."""
         held = self.rows.groupby("site", sort=False)["position"].transform(lambda names: ", ".join(map(str, names)))
         panels = {names: f"{names.split(', ')[0]} .. {names.split(', ')[-1]}" for names in held.unique()}
         figure = PICTURE.draw(self.rows.assign(stack=held.map(panels)))
@@ -82,14 +82,14 @@ def patch(
     (6, 23)
 
     Args:
-        clean: examples (N); ``corrupted`` has as many, row by row.
+        clean: N examples. Row i is paired with row i of ``corrupted``.
         sites: names and patterns, such as ``dec.*.attn.z``; ``all`` stands for the layers.
         metric: a number from logits (N, m, V). By default the logit of the clean token minus that of the corrupted one,
             over the answer tokens in which the two differ.
 
     Raises:
-        UserError: for unknown sites, examples that do not pair, a metric that returns something else, or one that is
-            the same in both runs.
+        UserError: for unknown sites, unequal numbers of examples, a metric that returns something else, or one that is
+            equal in both runs.
     """
     require_type("patch: model", model, Hooked)
     require_type("patch: clean", clean, Examples)
@@ -119,11 +119,11 @@ def patched_runs(
 
 
 def logit_difference(model: Hooked, clean: Examples, corrupted: Examples) -> Metric:
-    """The metric of clean tokens' logits minus corrupted tokens', in the mean over tokens in which the two differ."""
+    """The metric: the clean token's logit minus the corrupted token's, for the answer tokens that differ."""
     pair = [torch.as_tensor(x.completion, device=model.device) for x in (clean, corrupted)]
     differ = pair[0] != pair[1]  # (N, m)
     if not differ.any():
-        raise UserError("patch: clean and corrupted examples have the same answers; expected others, or a metric")
+        raise UserError("patch: clean and corrupted have the same answers; expected different answers, or a metric")
     return lambda logits: token_differences(logits, *pair)[differ]
 
 

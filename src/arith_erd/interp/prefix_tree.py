@@ -33,8 +33,8 @@ Digits = npt.NDArray[np.uint8]
 def answers_after_prefixes(model: Hooked, examples: Examples) -> list[Digits]:
     """The digit t that a network writes after each prefix of t digits, for t = 0, 1, ..: arrays (N, base^t).
 
-    Columns are the numbers that the prefixes spell, first digit lowest: ``1 0`` is 1 and ``0 1`` is 2. A digit is the
-    likeliest one, whatever other tokens get.
+    Columns are the numbers that the prefixes spell, first digit lowest: ``1 0`` is 1 and ``0 1`` is 2. We take the most
+    likely digit, even if another token is likelier.
 
     Raises:
         UserError: for a network other than our Transformer and nanoGPT, a task whose answers have several lengths or
@@ -63,7 +63,7 @@ def answers_after_prefixes(model: Hooked, examples: Examples) -> list[Digits]:
 def answers_along(model: Hooked, examples: Examples, numbers: Array) -> list[Digits]:
     """The digit t that a network writes after the first t digits of numbers (N, K), for t = 0, 1, ..: arrays (N, K).
 
-    The k-th forward pass reads the k-th number of each example as its answer. So this takes any network.
+    The k-th forward pass reads the k-th number of each example as its answer. So this works for any network.
     """
     task = model.task
     _require_digits_only(task)
@@ -82,9 +82,9 @@ def _require_digits_only(task: Task) -> None:
 
 
 def _tree(base: int, before: int, width: int) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
-    """The length (K,) of each node's prefix and its last digit, and whether node j is i or an ancestor of it, (K, K).
+    """Each node's prefix length (K,) and last digit (K,), and whether node j is node i or its ancestor, (K, K).
 
-    The first ``before`` digits are the same at all nodes, so their own last digits are 0 here.
+    The last digits of the nodes before the tree are 0 here: `_run` fills in the first ``before`` digits.
     """
     levels = [np.arange(base ** max(0, t - before)) for t in range(width)]  # numbers that the further digits spell
     lengths, numbers = np.repeat(np.arange(width), [*map(len, levels)]), np.concatenate(levels)

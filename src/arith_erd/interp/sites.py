@@ -35,22 +35,22 @@ def layer_of(sites: Iterable[str], site: str) -> str | None:
 
 
 def require_sites(available: Iterable[str], sites: Iterable[str], key: str = "site") -> None:
-    """Raise a `UserError`, with a list of the network's sites, if it lacks one of the wanted."""
+    """Raise a `UserError` that lists the network's sites, if it lacks one of these."""
     available = list(available)
     if unknown := [site for site in sites if not isinstance(site, str) or site not in available]:
         whole_layers = layers(available)
         inner = sorted({site.removeprefix(f"{layer_of(available, site)}.") for site in available} - {*whole_layers})
         listed = ", ".join(available) or "none"
         if whole_layers:
-            listed = f"{', '.join(whole_layers)}; in layers and beside them: {', '.join(inner) or 'none'}"
+            listed = f"{', '.join(whole_layers)}; in layers or outside them: {', '.join(inner) or 'none'}"
         hint = did_you_mean(our_site(str(unknown[0])), available)
         raise UserError(f"{key}={', '.join(map(str, unknown))}: this model has {listed}{hint}")
 
 
 def expand_sites(available: Iterable[str], wanted: str | Iterable[str], key: str = "site") -> list[str]:
-    """The sites of names and patterns; ``all`` stands for the layers, or for every site of a network without layers.
+    """The sites that names and patterns select. ``all`` selects the layers, or every site of a network without layers.
 
-    In a pattern ``*`` stands for any part between two dots. A name or a pattern without a site is a `UserError`.
+    In a pattern ``*`` stands for any part between two dots. A name or a pattern that selects no site is a `UserError`.
 
     >>> expand_sites(["enc.1", "dec.1", "dec.1.attn.z", "dec.2", "dec.2.attn.z"], ["dec.*.attn.z", "enc.1"])
     ['dec.1.attn.z', 'dec.2.attn.z', 'enc.1']
@@ -67,7 +67,7 @@ def expand_sites(available: Iterable[str], wanted: str | Iterable[str], key: str
 
 
 def our_site(name: str) -> str:
-    """A name of TransformerLens or PyTorch, whose layers count from 0, in our words.
+    """Translate a site name of TransformerLens or PyTorch, whose layers count from 0, into ours.
 
     >>> our_site("blocks.2.hook_resid_post"), our_site("blocks.0.attn.hook_pattern"), our_site("hook_embed")
     ('dec.3', 'dec.1.attn.pattern', 'dec.embed')
@@ -81,9 +81,9 @@ def our_site(name: str) -> str:
 
 @dataclass(frozen=True)
 class SitePositions:
-    """The positions T of a site's output (B, T, ...): ``num_prompt`` of the prompt, then ``num_own`` that it owns.
+    """The T positions of a site's output (B, T, ...): ``num_prompt`` of the prompt, then ``num_own`` that it owns.
 
-    ``owned`` says whether its own are those of the ``prompt`` or of the ``answer``; empty where T alone tells.
+    ``owned`` says whether it owns positions of the ``prompt`` or of the ``answer``; empty if T alone decides.
     """
 
     site: str
@@ -93,7 +93,7 @@ class SitePositions:
 
     @classmethod
     def from_lengths(cls, site: str, length: int, prompt: int, answer: int, owned: str = "") -> Self:
-        """``length`` is T; the network has read ``prompt`` tokens and then ``answer``: P, and m or fewer."""
+        """``length`` is T. The network has read ``prompt`` = P prompt tokens, then ``answer`` <= m answer tokens."""
         of_answer = owned == "answer"
         owned = owned or {"enc": "prompt", "dec": "answer"}.get(site.partition(".")[0], "")
         owns_all = owned == "prompt" or length < answer or (length == prompt and not of_answer)
@@ -101,15 +101,15 @@ class SitePositions:
         return cls(site, length - own, own, owned)
 
     def hold_only_prompt(self, task: "Task") -> bool:
-        """Whether they are those of the prompt alone, as in an encoder."""
+        """Whether all positions belong to the prompt, as in an encoder."""
         as_many = self.num_own == task.prompt_length and self.num_own != task.answer_length
         return self.owned == "prompt" or (as_many and not self.owned)
 
     def by_name(self, task: "Task") -> dict[int | str, int]:
-        """Name -> index among all T: of the prompt (in an encoder), of the answer, or of both (decoder-only).
+        """Name -> index among all T. Names are those of the prompt (encoder), the answer, or both (decoder-only).
 
-        If T is another number, the last m are the answer's. If it is below m, the tokens are not known, and positions
-        are numbered.
+        If T is some other number, the last m positions are the answer's. If T < m, the tokens are unknown, and the
+        names are numbers.
         """
         length = self.num_prompt + self.num_own
         names: list[int | str] = [*(task.prompt_names if self.hold_only_prompt(task) else task.answer_names)]
@@ -122,8 +122,8 @@ class SitePositions:
     def index(self, position: int | str, task: "Task | None" = None) -> int:
         """The index of a position among the site's own: 2 for ``r2`` at ``dec.*``, 0 for ``a0`` at ``enc.*``.
 
-        Positions of the prompt before them are negative: -1 is its last token. A name needs the task. Any other
-        position is a `UserError`.
+        Prompt positions before them are negative: -1 is the last prompt token. A name needs the task. Other positions
+        raise a `UserError`.
         """
         if isinstance(position, Integral) and not isinstance(position, bool):  # numpy's too
             if position < 0:
@@ -146,7 +146,7 @@ class SitePositions:
         return index
 
     def scored(self, position: int | str | None, task: "Task") -> list[int]:
-        """The answer positions whose tokens score an interchange at a position, or at all for None."""
+        """The answer positions whose tokens score an interchange at a position (None: at all positions)."""
         task.require_token_names()
         every = list(range(task.width))
         if position is None or self.hold_only_prompt(task) or self.num_own != task.width:

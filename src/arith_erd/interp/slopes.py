@@ -1,4 +1,4 @@
-"""How a site depends on variables and tokens: least-squares slopes, per carry or unit of the answer, and means."""
+"""How a site depends on variables and tokens: least-squares slopes per carry and per unit of the answer, and means."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,8 +20,8 @@ def slope_estimator(columns: Sequence[npt.NDArray[Any]]) -> Tensor:
 def regressors(model: CausalModel, values: Mapping[str, Array], t: int) -> list[npt.NDArray[Any]]:
     """Regressors (N,) for the stream at digit t: 1, the carry (if the task has one), the answer, then those held fixed.
 
-    Regressors that are linear in the others are left out: at t = 1, a_0 + b_0 = r_0 + 2 c_1; the highest digit of a sum
-    is its own carry. The answer is in units of its highest digit.
+    We leave out regressors that are linear in the others. For example, a_0 + b_0 = r_0 + 2 c_1 at t = 1, and the
+    highest digit of a sum is its own carry. The answer is in units of its highest digit.
     """
     base, top, digits = model.task.base, model.task.width - 1, model.answers({**values})
     lower_first = model.task.completion_order == "reverse"
@@ -48,7 +48,7 @@ def answer_slope_estimators(model: CausalModel, values: Mapping[str, Array]) -> 
 
 
 def token_means(x: Tensor, tokens: Tensor, vocab_size: int) -> Tensor:
-    """Mean activations (P, V, C) by position and token, from x (N, P, C) and tokens (N, P); 0 without an example."""
+    """Mean activations (P, V, C) by position and token, from x (N, P, C) and tokens (N, P); 0 for unseen tokens."""
     means = x.new_zeros(x.shape[1], vocab_size, x.shape[2])
     for position in range(x.shape[1]):
         for token in tokens[:, position].unique():

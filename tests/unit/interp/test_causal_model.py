@@ -88,7 +88,7 @@ def test_what_is_no_causal_model_is_refused_in_a_line(variables, message) -> Non
 
 def test_balanced_pairs_differ_and_few_distinct_ones_give_a_warning() -> None:
     rng, pool = np.random.default_rng(0), np.array([0, 1, 2, 3, 8, 9, 10, 11])  # 0 and 1, plus 0 to 3
-    with pytest.warns(UserWarning, match=r"^Add\(bits=3\): sets of pairs have fewer than 50 distinct ones; more bits"):
+    with pytest.warns(UserWarning, match=r"^Add\(bits=3\): some datasets have fewer than 50 distinct pairs; more bits"):
         pairs = sample_balanced_pairs(CausalModel(Add(3)), "sum", rng.choice(pool[1:4], 200), pool, rng, range(4))
     assert (pairs.base == pairs.source).mean() < 0.05  # where none of eight sources fits
 
@@ -156,7 +156,7 @@ def test_what_does_not_fit_a_causal_model_or_its_pairs_is_one_line(call, message
 def test_answers_that_leave_the_range_count_modulo_with_a_warning(function, answers) -> None:
     adder = CausalModel(Add(3), {"excess": lambda a, b: a - b, "total": function})
     with pytest.warns(
-        UserWarning, match=r"^interchange of excess: total is not always from 0 to 15: it counts modulo 16"
+        UserWarning, match=r"^interchange of excess: total is not always from 0 to 15; it counts modulo 16"
     ):
         digits = adder.interchange([[7, 0], [7, 1]], [[0, 7], [0, 0]], "excess")
     assert from_digits(digits).tolist() == [answer % 16 for answer in answers]

@@ -75,7 +75,7 @@ def test_smallest_sufficient_rank_is_chosen(search: ControlledDAS) -> None:
 
 
 def test_search_where_there_is_no_subspace_of_the_rank_is_refused(search: ControlledDAS) -> None:
-    with pytest.raises(UserError, match=rf"^probe\.rank=9: expected at most {CHANNELS}, the directions"):
+    with pytest.raises(UserError, match=rf"^probe\.rank=9: expected at most {CHANNELS}, the rank"):
         list(search.evaluate("carry", [9, 99]))
     constant = InDirections(TASK)
     constant.noise.zero_()

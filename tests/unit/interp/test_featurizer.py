@@ -105,7 +105,7 @@ def test_module_that_cannot_be_used_is_refused() -> None:
             Rotation(torch.eye(3)),
             r"^featurizer: RuntimeError: mat1 and mat2 .*; expected an invertible module",
         ),
-        (Still(), r"^featurizer: has no parameters to train; Features"),
+        (Still(), r"^featurizer: has no parameters to train; without a search"),
     ):
         with pytest.raises(UserError, match=said):
             ae.fit_das(model, ADDER, DATA, "dec.1", 2, featurizer=featurizer)

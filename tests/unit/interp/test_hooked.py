@@ -302,7 +302,7 @@ def test_a_cache_whose_positions_are_not_those_of_the_site_is_refused(position: 
         *(("transformer", "dec.2", 7, "4"), ("transformer", "enc.2", 4, "7")),
     ):
         with pytest.raises(
-            UserError, match=f"^Replace at {site}: a value of {received} positions: expected {accepted}, as"
+            UserError, match=f"^Replace at {site}: a value of {received} positions: expected {accepted} at"
         ):
             hooked(kind).run(CLEAN, Replace(site, position, torch.zeros(64, received, 16)))
 

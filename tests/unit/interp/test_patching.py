@@ -55,7 +55,7 @@ def test_tokens_that_differ_are_recovered_by_their_own_position_in_the_last_laye
     ("corrupted", "metric", "message"),
     [
         (CORRUPTED[:2], None, "patch: 3 clean and 2 corrupted examples"),
-        (CLEAN, None, "patch: clean and corrupted examples have the same answers"),
+        (CLEAN, None, "patch: clean and corrupted have the same answers"),
         (CORRUPTED, lambda logits: 1.0, "patch: the metric is 1 in both runs"),
         (CORRUPTED, lambda logits: logits.absent, "patch: metric: AttributeError"),
         (CORRUPTED, lambda logits: np.nan, "patch: metric: is nan"),
