@@ -1,9 +1,9 @@
-"""Certificates: what a network answers to every pair, after every prefix, at every bit, beside what algorithms answer.
+"""Certificates: a network's answer to every pair, after every prefix, at every bit, beside the answers of algorithms.
 
-The rule that the networks are held against is ``local_remainder``: bit t is 1 if a_t + b_t + c, rounded to a whole
-number from 0 to 3, is odd, with the c of `interp.algorithms`. (The last bit rounds c to 0 or 1; the rule without bounds
-is ``remainder``.) The *distance* of an answer is that of a_t + b_t + c to the nearest rounding point, 1/2, 3/2, ..:
-near 0 the slightest noise decides, and 1/2 is as clear as it gets.
+We compare networks with one rule, ``local_remainder``: bit t is 1 if a_t + b_t + c, rounded to a whole number from 0 to
+3, is odd, with the c of `interp.algorithms`. (The last bit rounds c to 0 or 1; without bounds the rule is called
+``remainder``.) The *distance* of an answer is that of a_t + b_t + c from the nearest rounding point, 1/2, 3/2, ..:
+near 0 the slightest noise decides, and 1/2 is the clearest case.
 """
 
 import zlib
@@ -31,7 +31,7 @@ RULE, RIVAL = "local_remainder", "graded_carry"
 CONTRASTS = ((RULE, RIVAL), (RULE, "remainder"), (RULE, "prefix_carry"), (RULE, "erd"), (RIVAL, "prefix_carry"))
 """Where two algorithms answer differently, exactly one of them is right."""
 CLEAR = 0.25
-"""Answers at least so far from a rounding point are clear: noise in c below a quarter changes none of them."""
+"""Answers at least this far from a rounding point are clear: noise below a quarter in c changes none of them."""
 CURVE_STEP = 1 / 16
 MAX_COUNTEREXAMPLES = 100
 PAIRS_PER_BLOCK = 1024
@@ -39,7 +39,7 @@ MIN_SIGMA, MAX_SIGMA = 1e-3, 10.0
 
 
 class Block(NamedTuple):
-    """The answers of bit t to some pairs after all prefixes: arrays (N,), one element for each pair and prefix."""
+    """Some pairs with all their prefixes of t bits: arrays (N,), one element for each pair and prefix."""
 
     pairs: slice
     inputs: PrefixedExamples
@@ -48,17 +48,17 @@ class Block(NamedTuple):
     models: dict[str, CausalModel]
 
     def predicted(self, name: str) -> Array:
-        """What the causal model of this name answers."""
+        """The answers (N,) of the causal model of this name."""
         return self.inputs.predict_by(self.models[name])
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The answers of one network, and the tables that are counted from them.
+    """The answers of one network, and tables that count them.
 
     ``answers[t]`` has bit t of the answer to each pair (rows) after each prefix of t bits (columns), in the order of
-    ``task.examples()`` and of the numbers that the prefixes spell. If there are ``completions`` (N, K), the prefixes
-    are only their first t bits.
+    ``task.examples()`` and of the numbers that the prefixes spell. With ``completions`` (N, K), the only prefixes
+    are their first t bits.
     """
 
     task: Task
@@ -71,14 +71,14 @@ class Certificate:
         return self._table.query("against == ''").drop(columns="against").reset_index(drop=True)
 
     def contrasts(self) -> pd.DataFrame:
-        """The share ``right`` of the ``n`` answers on which an ``algorithm`` and the one ``against`` it differ."""
+        """Where ``algorithm`` and ``against`` differ: the share ``right`` of ``n`` answers that ``algorithm`` gives."""
         return self._table.query("against != ''").reset_index(drop=True)
 
     def precision(self) -> pd.DataFrame:
-        """For each ``bit`` a probit of rounding up on the fraction of a_t + b_t + c: ``threshold`` and ``sigma``.
+        """For each ``bit``, a probit fit of rounding up to the fraction of a_t + b_t + c: ``threshold`` and ``sigma``.
 
-        A network that computes the rule with a noise of sigma in c has the threshold 1/2. Answers that are all equal
-        have neither.
+        A network that computes the rule with noise sigma in c has the threshold 1/2. Both are NaN if all answers are
+        equal.
         """
         counts: dict[int, Any] = defaultdict(int)  # t -> answers rounded up, and all (2, 2^t), by fraction
         for block, bits in self._blocks():
@@ -92,8 +92,8 @@ class Certificate:
     def curve(self) -> pd.DataFrame:
         """The share ``ones`` of the ``n`` answers that are 1, by ``bit`` and ``total``.
 
-        The total is a_t + b_t + c, rounded down to a multiple of `CURVE_STEP`. A network that rounds it draws a square
-        wave.
+        The total is a_t + b_t + c, rounded down to a multiple of `CURVE_STEP`. If a network rounds the total, its curve
+        is a square wave.
         """
         counts: dict[Any, Any] = defaultdict(int)  # t, total -> answers that are 1, and all
         for block, bits in self._blocks():
@@ -105,7 +105,7 @@ class Certificate:
         return pd.DataFrame(rows, columns=["bit", "total", "ones", "n"])
 
     def counterexamples(self) -> pd.DataFrame:
-        """Up to `MAX_COUNTEREXAMPLES` clear answers that the rule does not give, the farthest from a rounding point."""
+        """Up to `MAX_COUNTEREXAMPLES` clear answers that differ from the rule's, most distant first."""
         found = []
         for block, bits in self._blocks():
             x = block.inputs
@@ -116,7 +116,7 @@ class Certificate:
         return pd.concat(found).sort_values("distance", ascending=False, kind="stable").head(MAX_COUNTEREXAMPLES)
 
     def to_bytes(self) -> bytes:
-        """The answers, compressed: a bit for each, 1 where the rule answers otherwise."""
+        """The answers, compressed: one bit each, 1 where the rule gives the other answer."""
         differ = [bits != block.predicted(RULE) for block, bits in self._blocks()]
         return zlib.compress(np.packbits(np.concatenate(differ)).tobytes(), level=9)
 
@@ -138,7 +138,7 @@ class Certificate:
 
     @cached_property
     def _table(self) -> pd.DataFrame:
-        """The rows of `contrasts`, and those of `shares`, which are ``against`` none."""
+        """The rows of `contrasts` and of `shares`; in those of `shares`, ``against`` is empty."""
         counts: dict[Any, Any] = defaultdict(int)  # algorithm, against, t -> its answers, and all (2, 2^t + 1)
         for block, bits in self._blocks():
             t = block.inputs.t
@@ -163,12 +163,12 @@ def certificate(
     """Ask a network that adds or multiplies for every bit of every pair after every prefix: `answers_after_prefixes`.
 
     Args:
-        num_completions: a number of random completions of each pair, uniform and the same for every network, in place
-            of every prefix. Bit t is asked after their first t bits.
+        num_completions: take this many random completions of each pair in place of every prefix. They are uniform and
+            the same for every network. Bit t is asked after their first t bits.
 
     Raises:
-        UserError: for other tasks and networks, a million pairs or more, and without ``num_completions`` for a
-            multiplication of more than five bits.
+        UserError: for other tasks and networks, for a million pairs or more, and for a multiplication of more than
+            five bits without ``num_completions``.
     """
     require_type("certificate: model", model, Hooked)
     ColumnSums(task := model.task)
@@ -181,7 +181,7 @@ def certificate(
 
 
 def random_completions(task: Task, count: int) -> Array:
-    """Numbers (N, count), the same at every call, that an answer may spell."""
+    """Random numbers (N, count) that an answer can spell; every call returns the same ones."""
     return np.random.default_rng(0).integers(0, 2**task.width, (task.size, count))
 
 

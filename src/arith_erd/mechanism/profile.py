@@ -1,4 +1,4 @@
-"""The report on the algorithm of a network: the verdict, and which variables each bit follows."""
+"""The report on a network's algorithm: the verdict, and which variables each bit follows."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -73,7 +73,7 @@ class NetworkProfile:
             return f"{self.verdict}, since {NO_VERDICT}"
         right = f"{self.accuracy:.1%} of its answers are right"
         fits = "it fits" if self.distance <= MAX_DISTANCE else "it does not fit"
-        distance = f"at a distance of {self.distance:.2f}, and {fits}, since {MAX_DISTANCE:g} is the largest that does"
+        distance = f"at a distance of {self.distance:.2f}; {fits}, since the limit is {MAX_DISTANCE:g}"
         return f"{self.verdict}; {right}. The nearest algorithm is {self.nearest}, {distance}"
 
     def row(self) -> dict[str, str]:
@@ -114,7 +114,7 @@ def round_or_none(value: float) -> float | None:
 
 
 def _describe_changes(bits: Sequence[BitResponse], key: str) -> str:
-    """The bits in which at least a share of `MIN_PREFIX_EFFECT` of the answers change, and the range of the shares."""
+    """The bits for which a share of at least `MIN_PREFIX_EFFECT` answers changes, and the range of these shares."""
     measured = {bit.position: share for bit in bits if (share := getattr(bit, key)) is not None}
     changed = {t: share for t, share in measured.items() if share >= MIN_PREFIX_EFFECT}
     if not changed:

@@ -49,8 +49,8 @@ PREFIXES_PER_EXAMPLE = 2  # random prefixes for each example
 class PrefixedExamples:
     """N pairs of operands, each with a prefix of t bits as a number: arrays (N,).
 
-    ``c`` is the number of the hypothesis that position t gets its own carry by subtraction: it subtracts the prefix
-    from the operand bits below t. The rules that round it are those of `interp.algorithms`.
+    ``c`` is the carry into bit t under the hypothesis that position t computes it by subtraction: it subtracts the
+    prefix from the operand bits below t. Some algorithms in `interp.algorithms` round ``c``.
     """
 
     column_sums: ColumnSums
@@ -103,7 +103,7 @@ class ProfileRow(NamedTuple):
 
 
 class PrefixResponse(NamedTuple):
-    """The likeliest tokens at a position after its prefix is changed."""
+    """The most likely tokens at a position after a change of its prefix."""
 
     position: int
     change: str
@@ -111,13 +111,13 @@ class PrefixResponse(NamedTuple):
     prefix: Array | None  # bits (N, t); None for ``mean_ablation``
 
 
-STORED_SUMS = {"value": "erd", "value_of_remainder": "remainder"}  # component -> the algorithm that reads the sum so
+STORED_SUMS = {"value": "erd", "value_of_remainder": "remainder"}  # component -> the algorithm that reads this sum
 STEERING_COMPONENTS = ("carry", *STORED_SUMS)
 STEERING_STRIDE = 4  # positions of the answer that are steered together
 
 
 def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple[Array, list[PrefixResponse]]:
-    """The likeliest tokens (N, m) after right prefixes, and each position's responses to changes of its prefix."""
+    """The most likely tokens (N, m) after right prefixes, and each position's responses to changes of its prefix."""
     prompt, answer_in = model.inputs(examples)
     width = answer_in.shape[1]
     bit_tokens = torch.tensor([[ZERO], [ONE]], device=prompt.device).expand(2, width)
@@ -159,9 +159,9 @@ def causal_models(task: Task, user_model: CausalModel | None = None) -> dict[str
 
 
 def predict_bits(models: Mapping[str, CausalModel], inputs: PrefixedExamples) -> dict[str, Array]:
-    """Algorithm -> bit t (N,) that it predicts; -1 for a tie: where it rounds a half-integral c.
+    """Algorithm -> bit t (N,) that it predicts; -1 for a tie, where it rounds a half-integral c.
 
-    That is so after a single inverted r_(t-1).
+    If only r_(t-1) is inverted, c is always half-integral.
     """
     ties = inputs.c % 1 == 0.5
     return {
@@ -174,11 +174,11 @@ def predict_bits(models: Mapping[str, CausalModel], inputs: PrefixedExamples) ->
 
 
 def steering_estimators(causal_model: CausalModel, values: dict[str, Array], encoder: bool) -> Tensor:
-    """Matrices (T, 2, m, N), one for each position of a stack, that fit slopes to activations x (N, C) there.
+    """Matrices (T, 2, m, N), one for each position of a stack, that fit slopes to its activations x (N, C).
 
-    The product with x, (2, m, C), is the slopes on the carry into each bit t, and on one unit of the sum. They are zero
-    where a position is not steered for bit t: in the decoder at all positions but t. The encoder has one slope on the
-    sum. It is stored at t = 0, and other t are zero.
+    The product with x, (2, m, C), holds the slopes on the carry into each bit t and on one unit of the sum. Slopes are
+    zero if the position is not steered for bit t; the decoder steers only position t. The encoder has one slope on the
+    sum, stored at t = 0; for other t it is zero.
     """
     if not encoder:
         return torch.diag_embed(answer_slope_estimators(causal_model, values).permute(2, 1, 0)).permute(3, 1, 2, 0)
@@ -187,7 +187,7 @@ def steering_estimators(causal_model: CausalModel, values: dict[str, Array], enc
     slope_estimators = torch.zeros(task.prompt_length, 2, task.width, count, dtype=torch.float64)
     for place in range(task.prompt_length):
         index = task.prompt_places[place][1]
-        if index < 0:  # at the operator, the operand bits next to it on the left
+        if index < 0:  # the operator uses the operand bits on its left
             index = task.prompt_places[place - 1][1]
         own_bits = [values["a_bit"][:, index], values["b_bit"][:, index]]
         for t in range(task.width):
@@ -197,7 +197,7 @@ def steering_estimators(causal_model: CausalModel, values: dict[str, Array], enc
 
 
 def largest_shift(bits: int) -> int:
-    """The largest number that is added to a sum, or subtracted: 64 at seven bits and more."""
+    """The largest number that steering adds to a sum or subtracts from it: 64 at seven bits and more."""
     return int(min(64, 2 ** (bits - 1)))
 
 
@@ -212,7 +212,7 @@ def sample_shifts(sums: Array, bits: int, rng: np.random.Generator) -> Array:
 def shifted_bits(models: Sequence[CausalModel], operands: Array, delta: Array) -> Array:
     """Bit t (N, m) of the answer after the sum that a model stores is increased by delta[:, t], (N, m).
 
-    -1 where the models disagree: two that round at other thresholds show where one decides narrowly.
+    -1 where the models disagree. Models with different thresholds disagree where rounding is a close call.
     """
     stored = models[0].values(operands)["sum"]
     bits = [

@@ -1,4 +1,4 @@
-"""A network's signature, and those that known algorithms would have.
+"""A network's signature, and the signatures that known algorithms would have.
 
 A signature describes how each answer bit responds to wrong prefixes and to steering. Its components are arrays (m,)
 over the bits t of the answer::
@@ -7,19 +7,19 @@ over the bits t of the answer::
     erd, prefix_carry, remainder        share of answers that each algorithm predicts after random prefixes
     carry, value, value_of_remainder    informedness (`responses`) of steering at the best site
 
-The signature that an algorithm would have comes from running its causal model (`interp.algorithms`): its variable
-``prefix`` is set, ``carry`` inverted, ``sum`` shifted. A variable that a model lacks changes nothing. Your own causal
-model is a candidate too. ``erd`` stands for ``lookahead_carry`` after prefixes: neither reads them.
+To get an algorithm's signature we run its causal model (`interp.algorithms`): we set its variable ``prefix``, invert
+``carry`` and shift ``sum``. If the model lacks a variable, nothing changes. Your own causal model is a candidate, too.
+After prefixes ``erd`` also stands for ``lookahead_carry``, since neither reads them.
 
 `EXTRA_COMPONENTS` are measured too, but no distance uses them::
 
     mean_ablation, far      share of answers that change if r_(t-1) is ablated, or an earlier token is inverted
-    X_over_Y                where X and Y predict different answers after a random prefix: how often X is right
+    X_over_Y                how often X is right where X and Y predict different answers after a random prefix
     ties                    share of random prefixes after which an algorithm ties; the agreements leave these out
     X_of_all                agreement over all random prefixes, where a tie counts one half
 
-NaN stands where a component is undefined: bit 0 has no prefix; the carry into bit 1 equals a_0 b_0 and cannot be
-distinguished from it; nor can the last two bits of the sum from their columns.
+NaN marks undefined components: bit 0 has no prefix; the carry into bit 1 cannot be distinguished from a_0 b_0, which is
+equal to it; nor can the last two bits of the sum be distinguished from their columns.
 """
 
 from collections import defaultdict
@@ -48,7 +48,7 @@ from .responses import (
     summing_models,
 )
 
-NUM_SIMULATED = 4096  # examples behind an expected signature
+NUM_SIMULATED = 4096  # examples for an expected signature
 COMPARED = ("erd", "prefix_carry", "remainder")
 PREFIX_COMPONENTS = ("flip_propagate", "flip_settled", *COMPARED)
 COMPONENTS = (*PREFIX_COMPONENTS, *STEERING_COMPONENTS)
@@ -68,7 +68,7 @@ Signature = dict[str, np.ndarray]
 class MeasuredSignature:
     """The signature of a network.
 
-    ``accuracy`` is the share of examples right in all bits; ``steering`` are the scores at all sites.
+    ``accuracy`` is the share of examples with all bits right; ``steering`` holds the scores at all sites.
     """
 
     accuracy: float
@@ -149,7 +149,7 @@ def compared_predictions(expected: Mapping[str, Array]) -> Iterator[tuple[str, A
 
 
 def expected_signatures(task: Add, user_model: CausalModel | None = None) -> dict[str, Signature]:
-    """The signature of an ideal network that runs each algorithm for addition, and of one that runs ``user_model``.
+    """The signatures of ideal networks: one for each algorithm for addition, and one for ``user_model``.
 
     Bits that tie have NaN in ``flip_propagate`` and ``flip_settled``. Only `POST_HOC` algorithms and ``user_model``
     have components of their own.
@@ -189,11 +189,11 @@ def _expected_steering(
     shifted = {key: shifted_bits(pair, operands, delta) for key, pair in summing_models(task).items()}
     dims = {name: {key: x.ndim for key, x in model.table.items()} for name, model in models.items()}
     own_bits = {name: shifted_bits([m], operands, delta) for name, m in models.items() if dims[name].get("sum") == 1}
-    own_bits |= {STORED_SUMS[key]: bits for key, bits in shifted.items()}  # with -1 where they decide narrowly
+    own_bits |= {STORED_SUMS[key]: bits for key, bits in shifted.items()}  # -1 where rounding is a close call
     expected: dict[str, Signature] = {}
     for name, model in models.items():
         signature = expected[name] = {component: np.full(width, np.nan) for component in STEERING_COMPONENTS}
-        inverts = dims[name].get("carry") == 2  # a user's may be another thing than a carry into each bit
+        inverts = dims[name].get("carry") == 2  # a user's ``carry`` may have no column for each bit
         for t in distinguishable_bits("carry", width):
             inverted = invert_carry(model, operands, t) if inverts else answer
             signature["carry"][t] = (inverted != answer)[:, t].mean()

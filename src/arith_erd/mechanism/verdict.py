@@ -36,7 +36,7 @@ Squares = dict[str, np.ndarray]  # part -> (components, m)
 
 @dataclass(frozen=True)
 class Classification:
-    """A verdict, which is an algorithm's name, ``mixed``, ``none`` or ``undecided``, and the distances behind it.
+    """A verdict (an algorithm's name, ``mixed``, ``none`` or ``undecided``), and the distances that it rests on.
 
     ``distance`` is to the ``nearest`` algorithm or mixture. ``post_hoc`` has the distances to `POST_HOC` algorithms:
     NaN if their agreements after random prefixes were not measured.
@@ -63,8 +63,8 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
     algorithm is the larger of the two; near means at most 1. A mixture is one algorithm below a border bit and another
     from there on: the verdict is ``mixed`` if a mixture is near and no single algorithm is. It is ``none`` if the
     network answers wrong or is far from every algorithm; ``undecided`` if prefixes fit an algorithm but steering has no
-    effect, if two algorithms are equally near, or if ``expected`` is empty. A user's model that is as near as one of
-    ours does not decide: the verdict is ours.
+    effect, if two algorithms are equally near, or if ``expected`` is empty. If a user's model is as near as one of our
+    algorithms, the verdict names our algorithm.
     """
     if not expected:
         return Classification("undecided", np.nan, "", {}, {}, [])
