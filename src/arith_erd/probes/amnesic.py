@@ -65,18 +65,18 @@ class Amnesic(NetworkProbe):
     """Erase concepts from the embeddings at a site, and measure how often the whole answer is still right.
 
     Erasers are fitted under teacher forcing. The layers above the site then run on the erased embeddings. An answer is
-    right if all its tokens are, each after the right prefix. The columns:
+    right if all its tokens are right, each after the right prefix. The columns:
 
-    - ``iterations``: of INLP; 1 for the other two methods. ``rank``: number of directions erased.
+    - ``iterations``: how often INLP iterates; 1 for the other two methods. ``rank``: number of directions erased.
     - ``variance_removed``: E|x - r(x)|^2 / tr Cov(x).
     - ``probe_error_before``, ``_after``: error of a linear probe of the concept, refitted after the erasure. For
       numbers it is the root mean squared error over all columns, in units of the number; for bits the error rate.
       ``baseline_operand_bits``: error of the same probe on the operands' digits instead of the embedding.
-    - ``seq_acc_before``, ``_after``: fitted and measured on all pairs, as in the paper. ``seq_acc_after_unseen``:
-      fitted on a random half, measured on the other.
-    - Controls, with mean and worst accuracy on 1,024 pairs, which are held-out ones of ``RandomSplit(seed=seed)``:
-      ``control_rank_*`` erases ``rank`` random orthonormal directions; ``control_variance_*`` erases as many as remove
-      the same variance, the last one in part; ``control_signs_*`` erases a random concept in the same way
+    - ``seq_acc_before``, ``_after``: accuracy of whole answers, fitted and measured on all pairs, as in the paper.
+      ``seq_acc_after_unseen``: fitted on a random half of the pairs, measured on the other half.
+    - Controls have mean and worst accuracy on 1,024 pairs, held out by ``RandomSplit(seed=seed)``. ``control_rank_*``
+      erases ``rank`` random orthonormal directions. ``control_variance_*`` erases random directions until the same
+      variance is removed, the last one in part. ``control_signs_*`` erases a random concept in the same way
       (`flip_signs`).
     """
 
@@ -185,7 +185,7 @@ class Amnesic(NetworkProbe):
 
 
 def label_erasures(rows: pd.DataFrame, published: bool) -> pd.DataFrame:
-    """The rows with names of the erasures, and with the paper's number where it is ``published``."""
+    """Add labels of the erasures and, if ``published``, the paper's number to the rows."""
     in_paper = published & (rows["site"] == "dec.3") & (rows["concept"] == "value") & (rows["method"] == "inlp")
     return rows.assign(erasure=rows["concept"] + ", " + rows["method"], published=np.where(in_paper, 0.0013, np.nan))
 
@@ -203,7 +203,7 @@ def accuracy_after(model: Hooked, site: str, pairs: Tensor) -> Callable[..., flo
 
 
 def probe_error(z: Tensor, predicted: Tensor) -> float:
-    """Error of predictions (N, k): root mean squared for numbers, error rate for bits, where a tie counts as 0."""
+    """Error of predictions (N, k): root mean squared for numbers, error rate for bits (a prediction of 1/2 is 0)."""
     if ((z == 0) | (z == 1)).all():
         return float((z != (predicted > 0.5 + TIE_TOLERANCE)).double().mean())
     return float((z - predicted).square().mean().sqrt())

@@ -16,10 +16,10 @@ from .probe import IN_FILE, Count, Natural, NetworkProbe
 class Attention(NetworkProbe):
     """The mean attention pattern of every head over a sample of pairs, under teacher forcing.
 
-    A row is the attention from position ``query`` to position ``key``. A query is named by its token in the prompt, and
-    by the token that it predicts in the answer. The column ``head`` is that of `Intervention.head`. ``weight`` is the
-    mean over the pairs, and ``spread`` the standard deviation, which is large if a head's pattern depends on the
-    operands. Weights sum to 1 over the keys.
+    A row is the attention from position ``query`` to position ``key``. A query in the prompt has its token's name; one
+    in the answer has the name of the token that it predicts. ``head`` counts from 0, as in `Intervention.head`.
+    ``weight`` is the mean over the pairs, and ``spread`` the standard deviation, which is large if a head's pattern
+    depends on the operands. Weights sum to 1 over the keys.
     """
 
     picture = HeatMaps(
@@ -58,7 +58,7 @@ class Attention(NetworkProbe):
         return [*prompt, *answer][-queries:], prompt if "cross" in site else inputs[-keys:]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """For each head and answer token the key with most weight, if that is at least a quarter."""
+        """The key with the largest weight for each head and answer token, if that weight is at least a quarter."""
         mean = rows.groupby(["site", "head", "query", "key"], sort=False)["weight"].mean().reset_index()
         best = mean.loc[mean.groupby(["site", "head", "query"], sort=False)["weight"].idxmax()]
         text = best["key"].where(best["weight"] >= 0.25, "-")

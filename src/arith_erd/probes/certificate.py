@@ -17,23 +17,23 @@ from .probe import IN_FILE, Count, NetworkProbe, format_cells, weighted_means
 
 
 class CertificateProbe(NetworkProbe):
-    """Ask a network for every bit of the answer to every pair after every prefix, and count who answers the same.
+    """Ask a network for every bit of the answer to every pair after every prefix, and count which algorithms agree.
 
-    A row is the share ``right`` of the ``n`` answers of a ``bit`` that an ``algorithm`` gives. ``distance`` is that of
-    a_t + b_t + c to the nearest rounding point, 0 to 1/2 (`mechanism.certificate`). ``erd`` ignores the prefix, as
-    ``lookahead_carry`` does; your own model is ``user_model``. For networks that add or multiply. A multiplication of
-    more than five bits has too many prefixes, and takes ``num_completions``.
+    A row has the share ``right`` of the ``n`` answers of a ``bit`` that an ``algorithm`` gives. ``distance`` is that of
+    a_t + b_t + c from the nearest rounding point, 0 to 1/2 (`mechanism.certificate`). ``erd`` ignores the prefix, as
+    ``lookahead_carry`` does; your own model is ``user_model``. The networks must add or multiply. A multiplication of
+    more than five bits has too many prefixes, and needs ``num_completions``.
 
-    More files: ``contrasts.csv`` (of answers on which two algorithms differ, the share that the first one gives),
-    ``precision.csv`` (threshold and noise of c), ``curve.csv`` (how many answers are 1, by a_t + b_t + c),
-    ``counterexamples.csv`` (clear answers that the rule does not give), and ``answers-seed=K.bin`` (all answers, for
+    More files: ``contrasts.csv`` (the share that the first of two algorithms gives, among answers on which they
+    differ), ``precision.csv`` (threshold and noise of c), ``curve.csv`` (how many answers are 1, by a_t + b_t + c),
+    ``counterexamples.csv`` (clear answers that differ from the rule's), and ``answers-seed=K.bin`` (all answers, for
     `Certificate.from_bytes`).
     """
 
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
     picture = Lines(
         *("right", "distance", "algorithm", "panel"),
-        title="whose answers does the network give?",
+        title="which algorithm gives the network's answers?",
         xlabel="distance to the nearest rounding point",
         ylabel="answers that the algorithm gives",
         percent=True,
@@ -44,7 +44,7 @@ class CertificateProbe(NetworkProbe):
 
     def __post_init__(self) -> None:
         user_model = build_prefix_model(self.task, self.causal_model, "probe.causal_model")
-        # each network once: for rows and files
+        # measure each network once, for rows and files
         self.certificate = cache(lambda model: certificate(model, user_model, self.num_completions))
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
@@ -77,8 +77,8 @@ class CertificateProbe(NetworkProbe):
         return EpochCurves.of(rows[rows["distance"] >= CLEAR], "right", ["algorithm"], unit="accuracy")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Left the rule, a line for each network; right the other algorithms, means over networks."""
-        steps = rows.assign(distance=(rows["distance"] * 16).round() / 16)  # the fine ones hold few answers
+        """On the left the rule, with a line for each network; on the right means over networks for other algorithms."""
+        steps = rows.assign(distance=(rows["distance"] * 16).round() / 16)  # finer steps hold few answers
         means = weighted_means(steps, ["seed", "algorithm", "distance"], ["right"]).reset_index()
         of_rule = means["algorithm"] == RULE
         networks = means[of_rule].assign(algorithm=means["seed"].map("seed {}".format), panel=f"{RULE}, by network")
@@ -93,5 +93,5 @@ class CertificateProbe(NetworkProbe):
 
 
 def mean_over_bits(shares: pd.DataFrame) -> float:
-    """The mean over bits of the share of their answers: every bit counts the same."""
+    """The mean over bits of each bit's share, so that every bit counts equally."""
     return float(weighted_means(shares, ["bit"], ["right"])["right"].mean())

@@ -31,7 +31,7 @@ CONTROL_LABELS = {"no_intervention": "no intervention", "random": "random steps 
 
 
 class Dose(NetworkProbe):
-    """Steer all positions of a site along the value, the answer as a number, and read the whole answer.
+    """Steer all positions of a site along the value (the answer as a number), and read the whole answer.
 
     In ``3 + 5`` at three bits, steering by 1 should give the answer ``1001``, 9. A network that stores one number
     follows every delta. A network that stores carries cannot follow, because a linear step triggers no carry.
@@ -39,7 +39,7 @@ class Dose(NetworkProbe):
     Directions are fitted on at most 4,096 examples: ``slope`` is ``Cov(x, S) / Var(S)``; ``leace`` is the same
     direction, with a step that changes a linear reading by delta; ``centroids`` is the step between the mean
     activations of both values. The prefix consists of the tokens of value + delta: greedy decoding gives that number
-    if and only if each of its tokens is the likeliest after those before it.
+    if and only if each of its tokens is the most likely one after the tokens before it.
 
     A row has the share of ``n`` answers that become value + delta: ``followed`` after the step, ``no_intervention``
     without it, and ``random`` after steps of the same length in five random directions.
@@ -79,7 +79,7 @@ class Dose(NetworkProbe):
         # Only values of fitted examples have a centroid. In a small task the largest value may have none.
         known_values = np.unique(examples.answer[fitted] if "centroids" in self.methods else examples.answer)
         example_of_value = np.full(examples.answer.max() + 1, -1)
-        example_of_value[examples.answer] = np.arange(task.size)  # any one with that answer
+        example_of_value[examples.answer] = np.arange(task.size)  # any example with that answer
         prompts, completions = (torch.as_tensor(x, device=model.device) for x in (examples.prompt, examples.completion))
         for site, cached in finite_cache(model, examples[fitted], self.sites).items():
             x, values = cached.flatten(1), torch.as_tensor(examples.answer[fitted], device=cached.device)
@@ -120,7 +120,7 @@ def slope(x: Whitened, values: Tensor) -> Tensor:
 def leace_step(x: Whitened, values: Tensor) -> Tensor:
     """A step (d,) along the direction that LEACE erases, after which a linear probe reads one unit more.
 
-    The direction is that of `slope`. The step is longer by 1 / R^2, with R^2 of a linear probe of the value.
+    The direction is that of `slope`. The step is 1 / R^2 times as long, with the R^2 of a linear probe of the value.
     """
     eraser = leace(x, values[:, None])
     reading = x.white @ (x.scale * (x.axes.T @ eraser.right[:, 0]))  # (N,)

@@ -21,15 +21,13 @@ class EncoderTable(NetworkProbe):
     """Replace all positions of a site by the mean for their token. How many answers stay right?
 
     A row is a site and a ``token`` of the answer; ``all`` is the whole answer. The means are over the training pairs,
-    or over all pairs if the split is unknown. ``accuracy`` is the share of right answers with them, ``no_intervention``
-    that of the network itself, both of ``n`` answers. A network that keeps its accuracy with such a table in place of
-    its encoder, 29 vectors in ``a + b`` of 7 bits, needs no information that the encoder mixes across positions.
+    or over all pairs if the split is unknown. ``accuracy`` is the share of ``n`` answers that are right with the means,
+    ``no_intervention`` the share without them. For ``a + b`` of 7 bits the table has 29 vectors. A network that keeps
+    its accuracy with it needs no information that the encoder mixes across positions.
     """
 
     units: ClassVar[dict[str, str]] = dict.fromkeys(("accuracy", "no_intervention"), "accuracy")
-    picture = HeatMaps(
-        "accuracy", "token", "site", title="right answers with the mean for each token in place of a site"
-    )
+    picture = HeatMaps("accuracy", "token", "site", title="right answers after replacing a site by its token means")
 
     site: OneOrMore[str] | None = IN_FILE
     num_examples: Count | None = IN_FILE
@@ -45,13 +43,13 @@ class EncoderTable(NetworkProbe):
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         table, split = self.task.examples(), model.provenance.split
         examples = table.sample(self.num_examples, self.seed)
-        rows = np.ravel_multi_index(tuple(examples.operands.T), self.task.shape)  # in the table, which the split splits
+        rows = np.ravel_multi_index(tuple(examples.operands.T), self.task.shape)  # of the table that the split divides
         in_training = ~np.asarray(split(table))[rows] if split else np.ones(len(rows), dtype=bool)
         logits, cache = model.run_with_cache(examples, self.sites)
         prompt, completion = (torch.as_tensor(x, device=logits.device) for x in (examples.prompt, examples.completion))
         for site, x in cache.items():
             if not model.site_positions(site, x).hold_only_prompt(self.task):
-                raise UserError(f"probe.site={site}: expected a site that holds the prompt alone")
+                raise UserError(f"probe.site={site}: expected a site that holds only the prompt")
             means = token_means(x[in_training], prompt[in_training], self.task.vocab_size)  # (P, V, C)
             x = means[torch.arange(prompt.shape[1]), prompt]  # (N, P, C)
             correct = [y.argmax(-1) == completion for y in (model.run(examples, Replace(site, None, x)), logits)]

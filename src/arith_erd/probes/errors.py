@@ -32,7 +32,7 @@ class Errors(NetworkProbe):
     ``value_error`` is the decoded answer minus the right one; ``hamming_error`` counts wrong tokens. A model that
     answers ``3 + 5`` with ``1110`` instead of ``0001`` is wrong by -1 and in four tokens. ``longest_carry`` is the
     longest run of carries, here 3; empty for a task without carries. ``wrong_tokens`` names the tokens that are wrong
-    after the right prefix too, so not because of an earlier error. ``subset`` is ``train`` or ``validation``, or
+    even after the right prefix, that is, not because of an earlier error. ``subset`` is ``train`` or ``validation``, or
     ``all`` if the split is unknown.
 
     ``shares.csv`` counts, for each seed and subset, wrong answers, wrong tokens after the right prefix, and wrong
@@ -44,7 +44,7 @@ class Errors(NetworkProbe):
         *("share", "name", "subset", "by"),
         title="wrong answers, and wrong tokens after the right prefix",
         xlabel=" ",
-        ylabel="share that is wrong",
+        ylabel="wrong share",
         percent=True,
     )
     units: ClassVar[dict[str, str]] = {"value_error": "value", "hamming_error": "tokens", "share": "accuracy"}
@@ -56,7 +56,7 @@ class Errors(NetworkProbe):
             *("seed", "subset", *self.task.operand_names, "answer", "decoded"),
             *("value_error", "hamming_error", "longest_carry", "wrong_tokens"),
         )
-        self.decode = cache(self._decode)  # each network once: for rows and shares
+        self.decode = cache(self._decode)  # decode each network once, for rows and shares
 
     def _decode(self, model: Hooked) -> tuple[Array, Array]:
         """The greedy tokens (N, m), and whether each token is wrong after the right prefix."""
@@ -79,7 +79,7 @@ class Errors(NetworkProbe):
 
     @cached_property
     def shares(self) -> pd.DataFrame:
-        """The content of ``shares.csv``, and the ``share`` that is wrong."""
+        """The rows of ``shares.csv``, with the ``share`` of wrong answers or tokens."""
         columns = ["seed", "subset", "by", "name", "examples", "wrong", "majority", "stuck"]
         table = pd.DataFrame([row for model in self.models for row in self._counts(model)], columns=columns)
         return table.assign(stuck=table["stuck"].fillna(""), share=table["wrong"] / table["examples"])
@@ -122,7 +122,7 @@ class Errors(NetworkProbe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         if not self._none_is_wrong:
-            return super().figure(self.shares)  # which has every seed, while rows have those that answer wrong
+            return super().figure(self.shares)  # rows lack the seeds without a wrong answer
         figure, ax = style.subplots(6.4, 0.6)
         ax.axis("off")
         style.set_figure_title(figure, self.task.name, self._none_is_wrong, pd.DataFrame())
@@ -139,14 +139,14 @@ class Errors(NetworkProbe):
         ]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Counts of wrong answers, and for each token the share that is wrong after the right prefix."""
+        """Counts of wrong answers, and how often each token is wrong after the right prefix."""
         shares, keys = self.shares, ["seed", "subset"]
         tokens = shares[shares["by"] == "token"].pivot(index=keys, columns="name", values="share")
         counts = shares.loc[shares["by"] == "answer", [*keys, "examples", "wrong"]]
         return counts.merge(tokens[self.task.answer_names].map("{:.1%}".format), on=keys)
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The shares; the name of a token that is stuck says so."""
+        """The shares, with the status of a stuck token in its name."""
         shares = self.shares
         statuses = shares[shares["stuck"] != ""].groupby("name")["stuck"].unique()
         labels = {name: "\n".join([name, *which]).replace(" ", "\n") for name, which in statuses.items()}

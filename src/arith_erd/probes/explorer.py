@@ -15,10 +15,10 @@ from .probe import IN_FILE, Count, NetworkProbe, as_list
 
 
 class Explorer(NetworkProbe):
-    """Write a page of at most ``most`` replicas, and of the hand-coded networks ``beside`` if their task is the same.
+    """Write a page with at most ``most`` replicas, and with the references ``beside`` if they perform the same task.
 
-    A row is a network: bits of a weight in the page, 16 or 32, and its accuracy on ``num_examples`` random examples, or
-    on all if there are no more.
+    A row is a network. It has the bits of a weight in the page, 16 or 32, and the accuracy on ``num_examples`` random
+    examples, or on all if there are no more.
     """
 
     picture = Bars("right", "name", "", title="right answers", xlabel="network", percent=True)
@@ -32,8 +32,8 @@ class Explorer(NetworkProbe):
         given, names = {model.name for model in self.models}, as_list(self.beside)
         handcoded = [load_handcoded(name, [0], self.task)[0] for name in names if is_handcoded_task(self.task)]
         self.left_out = len(self.models[self.most :])
-        self.models = [*self.models[: self.most], *(one for one in handcoded if one.name not in given)]
-        # Each network once, for rows and page.
+        self.models = [*self.models[: self.most], *(one for one in references if one.name not in given)]
+        # Measure each network once, for rows and page.
         self.export = cache(lambda model: export_network(model, self.num_examples))
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:

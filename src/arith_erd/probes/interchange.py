@@ -32,11 +32,11 @@ class VariablePatching(NetworkProbe):
     """Replace the activation at a position of a site by that of a source run. How does the answer change?
 
     A row is a site, a position, a ``family`` of pairs and the ``token`` of the answer that is read, as in `Patching`.
-    Base and source are a pair of the family; those of ``carry`` differ in the carry alone. At a site with the answer's
-    positions the token that the position predicts is read, elsewhere each token. ``n`` answers count. ``flipped`` is
-    the share of answers that change. ``iia_VARIABLE`` (interchange intervention accuracy) is the share of answers that
-    a variable of the causal model predicts. A high ``iia_carry`` means that the position passed on only the carry into
-    t; ``iia_sum``, everything that determines bit t; ``iia_none``, nothing; ``iia_token`` (at sites with the prompt),
+    Base and source are a pair of the family; a pair of ``carry`` differs only in the carry. At an answer position we
+    read the token that it predicts, elsewhere every token. ``n`` counts the answers. ``flipped`` is the share of
+    answers that change. ``iia_VARIABLE`` (interchange intervention accuracy) is the share of answers that a variable of
+    the causal model predicts. It says what the position passed on: a high ``iia_carry`` only the carry into t,
+    ``iia_sum`` everything that determines bit t, ``iia_none`` nothing, and ``iia_token`` (at sites with the prompt)
     its token.
     """
 
@@ -76,7 +76,7 @@ class VariablePatching(NetworkProbe):
             key, expected = "families" if own else "variable", "another one, or more probe.num_examples"
             raise UserError(f"probe.{key}={wanted[0]}: {self.missing[wanted[0]]}; expected {expected}")
         if not own:
-            alone = "no other variable affects the answer beside it, so there is nothing to keep equal"
+            alone = "no other variable affects the answer together with it, so there is nothing to keep equal"
             self.missing |= {name: alone for name in requested if name not in self.drawn_families}
 
     def _draw_sources(
@@ -84,7 +84,7 @@ class VariablePatching(NetworkProbe):
     ) -> Iterator[tuple[str, CounterfactualDataset, dict[str, Array]]]:
         """The pairs of each family at each digit, and tokens (N, m) that the answers may equal, by measure.
 
-        A base without a source is paired with itself, and not counted. Digits at which no base has one are left out.
+        A base without a source is paired with itself and not counted. Digits without any source are left out.
         """
         model, task = self.hypothesis, self.task
         for name, family in self.drawn_families.items():
@@ -129,7 +129,7 @@ class VariablePatching(NetworkProbe):
         return task.to_tokens(model.interchange(self.base, source, model.roots[operand], digit))
 
     def notes(self) -> list[str]:
-        limit = "patching a whole activation cannot distinguish a variable from others that give it together"
+        limit = "patching a whole activation cannot distinguish a variable from others that together determine it"
         can = "probe=subspaces and dose" if self.hypothesis.answer_variable else "probe=subspaces"
         return [*(f"no family for {name}: {why}" for name, why in self.missing.items()), f"{limit}; {can} can"]
 

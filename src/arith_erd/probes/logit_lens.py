@@ -54,7 +54,7 @@ class LogitLens(NetworkProbe):
                 yield {"site": site, "position": position} | shares
 
     def _require_whole_states(self, model: Hooked) -> None:
-        """Raise a `UserError` if a layer is a branch: the logits depend on a layer below it by another way too."""
+        """Raise a `UserError` if a layer is only a branch: another path leads from a lower layer to the logits."""
         few = self.task.examples().sample(8, self.seed)
         logits, cache = model.run_with_cache(few, self.sites)
         generator = torch.Generator().manual_seed(0)
@@ -62,8 +62,8 @@ class LogitLens(NetworkProbe):
             noise = torch.randn(cache[below].shape, generator=generator).to(cache[below]) * cache[below].std()
             held = model.run(few, [Steer(below, None, noise), Replace(site, None, cache[site])])
             if not torch.allclose(held, logits, rtol=1e-3, atol=1e-3):
-                problem = f"is not the whole state of {model.name}: with {site} held, its logits follow {below}"
-                raise UserError(f"site={site}: {problem}; expected a module whose output all later ones read")
+                problem = f"is not the whole state of {model.name}: with {site} fixed, its logits still follow {below}"
+                raise UserError(f"site={site}: {problem}; expected a module that everything later depends on")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         return rows.assign(token=rows["position"].map(dict(enumerate(self.task.answer_names))))

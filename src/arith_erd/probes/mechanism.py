@@ -39,17 +39,17 @@ CURVE_NAMES = {"": "right", "carry": "follow an inverted carry", "value": "follo
 class Mechanism(NetworkProbe):
     """Compare a network with each known algorithm, bit by bit, and name the nearest one.
 
-    Three tests are made for every bit (`mechanism.signature`): does it follow a wrong prefix? An inverted carry? A
-    shifted sum?
+    Three tests for every bit (`mechanism.signature`) ask whether it follows a wrong prefix, an inverted carry and a
+    shifted sum.
 
     The algorithms are those of `interp.algorithms`: ``erd`` (the sum as one number), ``remainder`` (the sum minus the
     prefix's number), ``prefix_carry`` and ``lookahead_carry`` (carries from the prefix, or from the operands). The
     verdict is ``mixed`` if one fits the low bits and another the high bits, ``none`` if none fits, and ``undecided`` if
-    the tests cannot decide. Distances to ``graded_carry`` and ``local_remainder`` are reported too. These were written
-    after trained networks had been seen, so the verdict cannot name them.
+    the tests cannot decide. Distances to ``graded_carry`` and ``local_remainder`` are reported too. We wrote these two
+    after we had seen trained networks, so the verdict cannot name them.
 
     Your own causal model of an addition is a candidate too, called ``user_model``, if it has the variable ``prefix``.
-    What a network that runs it would answer comes from running it; its variables ``carry`` and ``sum`` are set as well.
+    We run it to learn how a network with this algorithm would answer, and set its variables ``carry`` and ``sum``, too.
     The row ``user_model`` is the share of answers after random prefixes that it predicts, where no algorithm ties.
 
     A row is one number. ``test`` is ``verdict`` (the component is its name, the value the distance to the nearest
@@ -82,7 +82,7 @@ class Mechanism(NetworkProbe):
             require_sites(model.sites, ["dec.embed", "dec.1"], "probe=mechanism: site")
         self.user_model = build_prefix_model(task, self.causal_model, "probe.causal_model")
         self.expected = expected_signatures(task, self.user_model) if isinstance(task, Add) else {}
-        self.classify = cache(self._classify)  # each network once: for rows and profile
+        self.classify = cache(self._classify)  # measure each network once, for rows and profile
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         signature, classification = self.classify(model)
@@ -123,7 +123,7 @@ class Mechanism(NetworkProbe):
         return EpochCurves.of(shown, "value", ["line"], "seed", "share of the answers, mean over bits")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The shares of each question: of the networks, and below them of each algorithm."""
+        """The shares for each question: first those of the networks, then those expected of each algorithm."""
         measured = {one.seed: f"seed {one.seed}: {one.verdict}" for one in self.profiles}
         components = {measured[model.seed]: self.classify(model)[0].components for model in self.models}
         components |= {f"{algorithm}, expected": signature for algorithm, signature in self.expected.items()}

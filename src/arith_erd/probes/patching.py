@@ -16,7 +16,7 @@ from ..plots.curves import EpochCurves
 from ..tasks import Examples, Task
 from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, format_cells, select_sites, weighted_means
 
-MIN_CLEAN_ACCURACY = 0.5  # accuracy on clean examples below which a note is printed
+MIN_CLEAN_ACCURACY = 0.5  # a lower accuracy on clean examples gives a note
 
 
 class Patching(NetworkProbe):
@@ -24,8 +24,8 @@ class Patching(NetworkProbe):
 
     A row is a site, a position, the ``corruption`` and the ``token`` of the answer that is read.
     Positions are named after the tokens of the prompt that they hold, or after those of the answer that they predict.
-    Only the ``n`` answers count whose clean and corrupted tokens differ. Their logit difference is that of the clean
-    token minus that of the corrupted one. ``recovered`` is sum(patched - corrupted) / sum(clean - corrupted) of these
+    Only the ``n`` answers whose clean and corrupted tokens differ count. Their logit difference is the clean token's
+    logit minus the corrupted token's. ``recovered`` is sum(patched - corrupted) / sum(clean - corrupted) of these
     differences: 0 if the patch changes nothing, 1 if it restores the clean difference. ``flipped`` is the share of
     answers that become the clean ones.
     """
@@ -63,9 +63,9 @@ class Patching(NetworkProbe):
         right = {model.seed: model.accuracy(self.clean) for model in self.models}
         why = "of the clean answers are right; clean and corrupted runs hardly differ, so recovered means little"
         names, last = self.task.answer_names, layers(self.models[0].sites, "dec")[-1:]
-        own = "in the last layer a position carries its own token only, so"
+        own = "in the last layer a position carries only its own token, so"
         return [
-            "a number is a mean over the answer's tokens",
+            "each number is a mean over the answer's tokens",
             *(f"{own} {names[0]} to {names[-1]} sum to about 100% there" for site in last if site in self.sites),
             *(f"seed {seed}: {share:.0%} {why}" for seed, share in right.items() if share < MIN_CLEAN_ACCURACY),
         ]
@@ -95,7 +95,7 @@ def change_digit(task: Task, clean: Examples, generator: np.random.Generator) ->
 
 
 def other_operands(task: Task, clean: Examples, generator: np.random.Generator) -> Examples:
-    """For each example a different one, drawn at random."""
+    """Another example for each example, drawn at random."""
     shift = generator.integers(1, task.size, size=len(clean))  # never the operands themselves
     index = np.ravel_multi_index(tuple(clean.operands.T), task.shape)
     return task.examples(*np.unravel_index((index + shift) % task.size, task.shape))
@@ -105,7 +105,7 @@ CORRUPTIONS = {"bit": change_digit, "pair": other_operands}
 
 
 def position_panels(task: Task, rows: pd.DataFrame, pairs: str, measure: str) -> pd.DataFrame:
-    """Means over tokens, a panel for each value of the column ``pairs`` and kind of site: prompt, answer or other."""
+    """Means over tokens; a panel for each value of the column ``pairs`` and kind of site (prompt, answer or other)."""
     means = weighted_means(rows, ["seed", pairs, "site", "position"], [measure]).dropna().reset_index()
     known = [*task.prompt_names, *task.answer_names]
 

@@ -27,8 +27,8 @@ else:
     Hooked = Any
 
 IN_FILE: Any = object()
-"""Default of an option: what the probe's file in ``conf/probe/`` says, which has the name of the module."""
-RUNTIME_ARGUMENTS = ("task", "split", "models")  # arguments that are no options
+"""The default of an option: its value in the probe's file in ``conf/probe/``, which is named after the module."""
+RUNTIME_ARGUMENTS = ("task", "split", "models")  # arguments that are not options
 Natural = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 Option = TypeVar("Option")
@@ -47,17 +47,17 @@ class Probe(ABC):
         a  b  answer   prompt completion      subset
     29  3  5       8  110+101       0001  validation
 
-    Every probe is a dataclass. Its fields are the arguments that its YAML file lists under ``needs``, any of ``task``,
-    ``split`` and ``models`` (trained networks), and then the options in the file, whose defaults it has: `IN_FILE`.
-    Their annotations say which values an option takes: others raise a `UserError` that names ``probe.OPTION``. A probe
-    knows neither logger nor path.
+    Every probe is a dataclass. Its first fields are the arguments that its YAML file lists under ``needs``: any of
+    ``task``, ``split`` and ``models`` (trained networks). Then come the options, with the file's values as defaults
+    (`IN_FILE`). Annotations say which values an option takes; other values raise a `UserError` that names
+    ``probe.OPTION``. A probe knows no logger and no path.
     """
 
     task: Task
     columns: Sequence[str] = ()
     """Keys of `rows`, in order, for a probe that may give no rows."""
     picture: Picture | None = None
-    """What figure, terminal and curves over epochs show of the rows; a probe without one draws its own `figure`."""
+    """How the figure, the terminal and curves over epochs show the rows. Without it, a probe draws its own `figure`."""
     units: ClassVar[Mapping[str, str]] = {}
     """Units of measures, such as ``accuracy``; a column of floats without a unit holds plain numbers."""
     across: ClassVar[tuple[str, ...]] = ()
@@ -87,11 +87,11 @@ class Probe(ABC):
         """Measurements, one plain dictionary each, all with the same keys."""
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """What ``picture`` shows of the rows: those to draw, with columns for labels."""
+        """The rows that ``picture`` draws, with columns for its labels."""
         return rows
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        """Draw the rows: ``picture``, titled."""
+        """Draw the rows with ``picture``, and add a title."""
         require_figure(self)
         assert self.picture is not None
         figure = self.picture.draw(self.shown(rows))
@@ -101,8 +101,8 @@ class Probe(ABC):
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """One epoch's points of the curves that ``epoch=all`` draws.
 
-        By default the measure of ``picture``, its lines and panels; or else the first measure, a line for each value of
-        the first column that tells rows apart.
+        By default they show the measure of ``picture``, with its lines and panels. Without a picture they show the
+        first measure, with a line for each value of the first column that distinguishes rows.
         """
         if self.picture is not None:
             value, panel, rows = self.picture.value, self.picture.panel, self.shown(rows)
@@ -153,7 +153,7 @@ class NetworkProbe(Probe):
 
 def require_figure(probe: Probe) -> None:
     if probe.picture is None and type(probe).figure is Probe.figure:
-        raise UserError(f"{type(probe).__name__}: expected a picture or a method figure, which draw its rows")
+        raise UserError(f"{type(probe).__name__}: expected a picture, or a method figure that draws its rows")
 
 
 def as_list(chosen: Any) -> list[Any]:
@@ -162,7 +162,7 @@ def as_list(chosen: Any) -> list[Any]:
 
 
 def select_sites(models: Sequence[Hooked], site: str | Sequence[str] | None) -> list[str]:
-    """The sites of ``probe.site``, as `expand_sites` takes them; None for the decoder's middle layer."""
+    """The sites that ``probe.site`` selects, as in `expand_sites`; None selects the decoder's middle layer."""
     known = models[0].sites
     if site is None:
         decoder = layers(known, "dec")

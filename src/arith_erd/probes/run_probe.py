@@ -1,4 +1,4 @@
-"""Run a probe: from Python with `probe`, or a job that writes files and prints a table without cutting numbers."""
+"""Run a probe: from Python with `probe`, or as a job that writes files and prints a table with complete numbers."""
 
 import json
 import sys
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..interp.hooked import Hooked
 
 MAX_PRINTED_ROWS = 40
-PROGRESS_INTERVAL = 30.0  # seconds between lines where there is no terminal
+PROGRESS_INTERVAL = 30.0  # seconds between progress lines without a terminal
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class ProbeResult:
 
     probe: Probe
     rows: pd.DataFrame
-    curves: EpochCurves | None = None  # over several epochs of training: table and figure show it instead
+    curves: EpochCurves | None = None  # over several epochs of training; table and figure show these curves
     name: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)  # on which the rows depend, beside the networks
+    settings: Mapping[str, Any] = field(default_factory=dict)  # the rows depend on these, and on the networks
 
     def __repr__(self) -> str:
         return f"ProbeResult({self.name}: {len(self.rows)} rows of {', '.join(map(str, self.rows))})"
@@ -101,7 +101,7 @@ def _measure(probe: Probe, title: str) -> list[dict[str, Any]]:
         task.require_token_names()
         if task.min_bits is not None:
             lengths = f"{task.min_bits} to {task.bits} {task.digit_noun}"
-            raise UserError(f"task={task.name}: has operands of {lengths}; expected one length, for any probe")
+            raise UserError(f"task={task.name}: has operands of {lengths}; expected one length, as in every probe")
     for model in models:
         model.require_causal()
     return collect_rows(probe.rows(), title, len(models))
@@ -160,8 +160,8 @@ def _require_same_task(name: str, models: "Sequence[Hooked]") -> None:
 def run_job(job: ProbeJob) -> None:
     """Run the probe of a job: on a task, on given weights, or on every run that ``run=`` names.
 
-    Each run's result goes into its own directory, unless ``out=`` names another. ``handcoded=list`` instead lists the
-    networks that are written by hand.
+    Each run's result goes into the run's directory, unless ``out=`` names another. ``handcoded=list`` lists the
+    handwritten networks instead.
     """
     if job.handcoded == "list":
         from ..models.handcoded import describe_programs  # loads torch
@@ -185,18 +185,18 @@ def run_job(job: ProbeJob) -> None:
     for target in targets:
         try:
             run_probe(job, target)
-        except Exception as error:  # whatever is wrong with one, the others are measured
+        except Exception as error:  # one failure must not stop the others
             if len(targets) == 1:
                 raise
             failed += 1
             print(f"error: {target.folder}: {line_and_status(error)[0]}", file=sys.stderr)
     if failed:
-        raise UserError(f"run={job.run}: {failed} of {len(targets)} results failed, as said above")
+        raise UserError(f"run={job.run}: {failed} of {len(targets)} results failed; the errors are above")
 
 
 @dataclass(frozen=True)
 class ProbeTarget:
-    """A probe of one run, of given weights or of a task, and the folder of its result."""
+    """A probe of one run, of a file of weights or of a task, and the folder for its result."""
 
     probe: Probe
     folder: Path
@@ -204,7 +204,7 @@ class ProbeTarget:
     run: Run | None = None
     epochs: Sequence[int] = ()  # empty for the last weights
     weights: Mapping[str, str] = field(default_factory=dict)
-    """The provenance of the weights; empty for a run's final ones and the authors'. Reports ignore the other rows."""
+    """The provenance of the weights. Reports read only rows without one: a run's final weights, and the authors'."""
 
 
 def run_probe(job: ProbeJob, target: ProbeTarget) -> None:
@@ -217,7 +217,7 @@ def run_probe(job: ProbeJob, target: ProbeTarget) -> None:
     digest = short_hash([name, _settings(job), source, target.epochs])
     file = folder / "probe.json"
     if job.out and file.is_file() and f'"hash": "{digest}"' not in file.read_text(encoding="utf-8", errors="replace"):
-        raise bad_value("out", folder, "a folder without the result of another probe, run or other options")
+        raise bad_value("out", folder, "a folder that holds no result of another probe, run or set of options")
     result = _over_epochs(job, run, target.epochs) if run and target.epochs else ProbeResult.of(target.probe)
     settings = _settings(job) | ({"weights": target.weights} if target.weights else {})
     settings |= {"hash": digest} if job.out else {}
@@ -261,7 +261,7 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
         raise UserError(f"{job.overrides[0]}: {problem}")
     runs = [Run(path) for path in require_runs(str(job.run))]
     if job.out and len({run.name for run in runs}) < len(runs):
-        raise UserError(f"out={job.out}: several of {job.run} have one name; expected out=null, or runs of one folder")
+        raise UserError(f"out={job.out}: runs of {job.run} share a name; expected out=null, or runs of one folder")
     left_out = 0
     for run in runs:
         try:
@@ -275,7 +275,7 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
             if job.epoch is None and not run.finished:
                 done = models[0].provenance.epoch or max((row["epoch"] for row in run.metrics()), default=0)
                 weights["unfinished"] = f"after epoch {done} of {job_of_run(run).trainer.max_epochs}"
-        except Exception as error:  # whatever is wrong with one run of a glob
+        except Exception as error:  # one bad run must not stop a glob
             left_out += 1
             if left_out == len(runs):
                 raise
@@ -306,7 +306,7 @@ def _target_of_weights(job: ProbeJob) -> ProbeTarget:
 
 
 def _settings(job: ProbeJob) -> dict[str, Any]:
-    """The settings on which the rows depend: options of the probe and, without a run, of the task and the network."""
+    """The settings that determine the rows: the probe's options and, without a run, those of task and network."""
     groups = ["probe"]
     if job.run is None:
         groups += ["task"] if "models" in job.needs else job.needs
@@ -325,7 +325,7 @@ def _folder_without_run(job: ProbeJob, groups: Sequence[str]) -> Path:
 
 
 def collect_rows(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:
-    """Collect the rows of a probe; a line of standard error says how many: always on a terminal, else every 30 s."""
+    """Collect the rows of a probe. Show their number on standard error, always on a terminal, else every 30 s."""
     measured: list[dict[str, Any]] = []
     seeds = set[Any]()
     console = Console(stderr=True, force_jupyter=False)  # a notebook or a script may have replaced the stream

@@ -39,9 +39,9 @@ class Subspaces(NetworkProbe):
 
     A row is a variable at one position of a site, and a subspace of one rank. Positions of the answer are indices or
     names (``r4``); those of the prompt, in a decoder-only network, are names (``a4``). ``iia`` is the balanced
-    interchange-intervention accuracy on test pairs, which share no operand with the training pairs, and ``gap`` is how
-    much lower it is than on these. The other columns are those of `interp.das_controls.ControlledDAS.evaluate`. Angles
-    are in degrees, between the subspace and the directions that probes read.
+    interchange-intervention accuracy on test pairs, which share no operand with the training pairs. ``gap`` is the
+    accuracy on training pairs minus ``iia``. `interp.das_controls.ControlledDAS.evaluate` describes the other columns.
+    Angles are in degrees, between the subspace and the directions that probes read.
 
     ``sum`` at position t predicts bit t of the source's sum, so a late layer that holds only this bit scores high at
     rank 1. A number is stored only if `probe=dose` succeeds too. ``sum_mod`` predicts the same bit, but its search
@@ -55,8 +55,8 @@ class Subspaces(NetworkProbe):
 
     picture = Dots(
         *("iia", "", "variable", "panel"),
-        title="does interchanging a few directions act as interchanging the variable?",
-        xlabel="answers as the variable predicts",
+        title="does interchanging a few directions act like interchanging the variable?",
+        xlabel="answers that the variable predicts",
         marks=MARK_STYLES,
         bars=BAR_STYLES,
     )
@@ -120,7 +120,7 @@ class Subspaces(NetworkProbe):
         return format_cells(means.rename(columns=TABLE_COLUMNS), ".3g")
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        chosen = rows[rows["chosen"] == 1]  # the rank may be another one after each epoch
+        chosen = rows[rows["chosen"] == 1]  # the rank can change from epoch to epoch
         return EpochCurves.of(chosen, "iia", ("variable", "position"), "site", "interchange accuracy")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:

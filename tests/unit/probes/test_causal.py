@@ -92,7 +92,7 @@ def test_notes_say_what_holds_for_the_task(task: Task, words: tuple[str, ...], o
 def test_variable_without_pairs_of_its_own_is_named() -> None:
     probe = VariablePatching([untrained(Add(2), NanoGPT)], variable=["sum", "carry"], num_examples=4)
     assert set(measured(probe)["family"]) == {"carry", "same sum", "random"}
-    assert probe.notes()[0].startswith("no family for sum: no other variable affects the answer beside it")
+    assert probe.notes()[0].startswith("no family for sum: no other variable affects the answer together with it")
     probe = OWN([untrained(ADD)], site="dec.1")
     assert set(measured(probe)["family"]) == {"low", "high", "same total", "random"}
     assert probe.notes()[0] == "no family for low_carry: none of 64 bases has a pair with vary=low_carry keep=low,high"

@@ -99,7 +99,7 @@ def test_epochs_that_are_not_there_are_refused(whole: Run, tmp_path: Path) -> No
         run_job(compose("probe", ["probe=errors", f"run={whole.path}", "epoch=[0,9]", f"out={tmp_path}/out"]))
     for place in ("a", "b"):
         shutil.copytree(whole.path, tmp_path / place / whole.name)
-    with pytest.raises(UserError, match=r"out=\S+: several of .* have one name"):
+    with pytest.raises(UserError, match=r"out=\S+: runs of .* share a name"):
         run_job(compose("probe", ["probe=errors", f"run={tmp_path}/?/*", f"out={tmp_path}/out"]))
     assert not (tmp_path / "out").exists()
 
@@ -142,7 +142,7 @@ def test_probe_without_a_figure_is_refused_before_it_measures(
 ) -> None:
     monkeypatch.setattr(LogitLens, "picture", None)
     monkeypatch.setattr(LogitLens, "measure", lambda self, model: 1 / 0)
-    with pytest.raises(UserError, match=r"^LogitLens: expected a picture or a method figure"):
+    with pytest.raises(UserError, match=r"^LogitLens: expected a picture, or a method figure"):
         run_job(compose("probe", ["probe=logit_lens", f"run={whole.path}", f"out={tmp_path}/out"]))
     assert not (tmp_path / "out").exists()
 
@@ -187,7 +187,7 @@ def test_result_in_out_is_replaced_by_the_same_command_alone(whole, tmp_path):
     run_job(compose("probe", asked))
     before = (out / "rows.csv").read_bytes()
     for change in ("probe=logit_lens", f"run={other.path}", "epoch=2"):
-        with pytest.raises(UserError, match=r"^out=\S+: expected a folder without the result of another probe, run"):
+        with pytest.raises(UserError, match=r"^out=\S+: expected a folder that holds no result of another probe"):
             run_job(compose("probe", [*asked, change]))
     assert (out / "rows.csv").read_bytes() == before
     run_job(compose("probe", asked))

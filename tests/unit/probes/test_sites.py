@@ -166,7 +166,7 @@ class Branch(NanoGPT):
 
 def test_logit_lens_refuses_a_layer_that_is_not_the_whole_state():
     branch = Hooked(untrained(TASK, Branch).network, task=TASK)
-    with pytest.raises(UserError, match=r"^site=dec.2: is not the whole state of Branch: with dec.2 held, .* dec.1"):
+    with pytest.raises(UserError, match=r"^site=dec.2: is not the whole state of Branch: with dec.2 fixed, .* dec.1"):
         measured(LogitLens([branch], num_examples=8))
 
 
