@@ -15,7 +15,7 @@ from .positions import Rotary
 
 
 def variant(x: Tensor) -> str:
-    """How attention is computed, by name: without compilation always by the ``library``, `attend` itself."""
+    """The name of the variant that computes attention: without compilation always ``library``, which is `attend`."""
     if not torch.compiler.is_compiling():
         return "library"
     return CHOSEN or ("innermost" if x.device.type == "cpu" else "library")
@@ -24,15 +24,15 @@ def variant(x: Tensor) -> str:
 def batch_innermost(x: Tensor) -> bool:
     """Whether attention keeps examples side by side in memory, by default when compiled for a CPU.
 
-    A product of 15 x 8 with 8 x 15 is too small for any library. As sums of products over neighbouring examples it
-    becomes a loop that the compiler vectorises, and a layer takes 0.8 of the time. Without compilation a sum of
-    products would store every product.
+    A product of 15 x 8 with 8 x 15 is too small for any library. The compiler instead vectorises a loop over
+    neighbouring examples, and a layer takes 0.8 of the time. Without compilation a sum of products would store every
+    product.
     """
     return variant(x) == "innermost"
 
 
 def project_in(linear: nn.Linear, x: Tensor) -> Tensor:
-    """``linear(x)``, (B, T, C) -> (B, T, F), in memory (F, T, B) if `batch_innermost`."""
+    """``linear(x)``, (B, T, C) -> (B, T, F). If `batch_innermost`, the result lies in memory as (F, T, B)."""
     if not batch_innermost(x):
         return linear(x)
     columns = x.transpose(0, 1).flatten(0, 1).T  # (C, T B)
@@ -105,8 +105,8 @@ def attend_innermost(
 def attend_triton(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: Dropout | None = None
 ) -> Tensor:
-    """`attend` by a kernel of our own, for CUDA; long sequences and masks that differ by example are left to loops."""
-    from .triton_attention import MAX_LENGTH, attention  # not at the top: Triton is a part of torch for CUDA only
+    """`attend` by our own CUDA kernel. Long sequences and masks that differ by example use loops."""
+    from .triton_attention import MAX_LENGTH, attention  # not at the top: only torch for CUDA includes Triton
 
     if max(q.shape[-2], k.shape[-2]) > MAX_LENGTH or (mask is not None and mask.dim() > 2):
         return attend_innermost(q, k, v, mask, dropout)
@@ -119,10 +119,10 @@ def attend_triton(
 ATTENTION: dict[str, Callable[..., Tensor]] = {"innermost": attend_innermost}
 if find_spec("triton"):
     ATTENTION["triton"] = attend_triton
-"""Variants of `attend` for compiled packs, by name: equal up to rounding, with the same dropout masks."""
+"""Variants of `attend` for compiled packs, by name. They are equal up to rounding, with the same dropout masks."""
 
 CHOSEN = os.environ.get("ARITH_ERD_ATTENTION")
-"""The variant of compiled attention, for measurements; None for the device's default. It is no part of a run's name."""
+"""The variant of compiled attention, for measurements; None for the device's default. Run names do not contain it."""
 if CHOSEN not in (None, "library", *ATTENTION):
     raise bad_value("ARITH_ERD_ATTENTION", CHOSEN, f"library, {', '.join(ATTENTION)}, or no such variable")
 

@@ -25,7 +25,7 @@ class MLP(Network):
     Args:
         prompt_length, answer_length: tokens, P and m.
         d_model: channels C of an embedding; hidden layers have H = 4 C units, as in the Transformers.
-        num_layers: hidden layers, with ReLU.
+        num_layers: number of hidden layers, each with a ReLU.
         dropout: after each hidden layer.
     """
 

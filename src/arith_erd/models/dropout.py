@@ -1,6 +1,6 @@
 """Dropout without a generator: a mask is a pure function of (seed, step, site in the network, element).
 
-So a replica drops the same activations whether it is trained alone or in a pack, on any device, and after a resume.
+So a replica drops the same activations alone or in a pack, on any device, and after a resume.
 """
 
 import torch
@@ -18,14 +18,14 @@ def _xor_shift(x: Tensor, bits: int) -> Tensor:
 
 
 def hash32(x: Tensor, key: Tensor | int = 0) -> Tensor:
-    """Hash int32 numbers; each ``key`` gives another bijection. Overflow wraps alike on every device."""
+    """Hash int32 numbers; each ``key`` gives another bijection. Overflow wraps the same way on every device."""
     x = _xor_shift(x, 16) * MULTIPLIERS[0]
     x = _xor_shift(x ^ key, 15) * MULTIPLIERS[1]
     return _xor_shift(x, 16)
 
 
 def drop_threshold(p: float) -> int:
-    """Of random int32 numbers, of which the upper half counts, the smallest that keeps an element."""
+    """The smallest random int32 number that keeps an element; only the upper 16 bits of a random number count."""
     return (min(round(p * (1 << 16)), (1 << 16) - 1) - (1 << 15)) << 16
 
 
@@ -41,8 +41,8 @@ def keep_mask(key: Tensor, shape: torch.Size, p: float, batch_axis: int = 0) -> 
     half = (count + 1) // 2
     threshold = drop_threshold(p)
     if torch.compiler.is_compiling():
-        # The same, element by element: Inductor does not vectorise concatenation, and hashes are cheap. The numbers
-        # are permuted before they are hashed, so that Inductor writes the mask in the order in which it is read.
+        # The same mask, element by element: Inductor does not vectorise concatenation, and hashes are cheap. Permute
+        # the numbers before hashing them, so that Inductor writes the mask in the order in which it is read.
         index = torch.arange(count, dtype=torch.int32, device=key.device).view(batch_first).movedim(0, batch_axis)
         second = index >= half
         random = hash32(torch.where(second, index - half, index) + key[0], key[1]) ^ SIGNS
@@ -55,7 +55,7 @@ def keep_mask(key: Tensor, shape: torch.Size, p: float, batch_axis: int = 0) -> 
 
 
 class Dropout(nn.Module):
-    """Inverted dropout whose mask is a function of ``key``, a buffer to be set before each training step."""
+    """Inverted dropout whose mask is a function of ``key``, a buffer that is set before each training step."""
 
     key: Tensor | None  # (2,) int32
 

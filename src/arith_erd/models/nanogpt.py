@@ -45,7 +45,7 @@ class CausalSelfAttention(nn.Module):
         self.out = nn.Linear(d_model, d_model, bias=False)
 
     def forward(self, x: Tensor, mask: Tensor, ids: Tensor | None = None, *, num_last: int) -> Tensor:
-        """x (B, T, C) -> updates (B, L, C) of the last L positions; mask: see `attend`; ids: see `Rotary`."""
+        """x (B, T, C) -> updates (B, L, C) of the last L positions; `attend` explains mask, `Rotary` ids."""
         qkv = project_in(self.qkv, x).chunk(3, dim=-1)
         q, k, v = (split_heads(y, self.heads.num_heads) for y in qkv)  # (B, nh, T, hs)
         if self.rotary is not None:
@@ -77,7 +77,7 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, *context: Tensor, num_last: int | None = None) -> Tensor:
-        """Embeddings (B, T, C) -> those of the last L positions (B, L, C), by default of all."""
+        """Embeddings (B, T, C) -> embeddings of the last L positions (B, L, C), by default of all positions."""
         if num_last is None:
             return x + self.dropout(self.sublayer(self.norm(x), *context))
         return x[..., -num_last:, :] + self.dropout(self.sublayer(self.norm(x), *context, num_last=num_last))
@@ -95,7 +95,7 @@ class Block(nn.Module):
         self.feed_forward = Residual(FeedForward(d_model), d_model, dropout) if feed_forward else None
 
     def forward(self, x: Tensor, *context: Tensor, num_last: int) -> Tensor:
-        """Embeddings (B, T, C) -> those of the last L positions (B, L, C); arguments as in `CausalSelfAttention`."""
+        """Embeddings (B, T, C) -> embeddings (B, L, C) of the last L positions; context as in `CausalSelfAttention`."""
         x = x[..., -num_last:, :] if self.attention is None else self.attention(x, *context, num_last=num_last)
         return x if self.feed_forward is None else self.feed_forward(x)
 
@@ -135,7 +135,7 @@ class NanoGPT(Network):
         self.position_encoding = positions if positional_encoding else "none"
         self.padded = layout is not None and layout.padded
         self.embedding = nn.Embedding(vocab_size, d_model)
-        # One position more than is ever read, because the authors count the last answer token too.
+        # One position is never read: the authors count the last answer token, too.
         self.positions = added_positions(self.position_encoding, length + 1, d_model, layout, math.sqrt(2) * INIT_STD)
         self.dropout = Dropout(dropout)
         rotary = length * (self.position_encoding == "rope")
@@ -165,7 +165,7 @@ class NanoGPT(Network):
         *lower, last = self.blocks
         for block in lower:
             x = block(x, *context, num_last=length)
-        x = last(x, *context, num_last=answer_in.shape[-1])  # (B, t, C): no weight reads its output at the prompt
+        x = last(x, *context, num_last=answer_in.shape[-1])  # (B, t, C): nothing reads its output at the prompt
         return self.logits(F.linear(self.norm(x), self.embedding.weight))
 
     def sites(self) -> dict[str, nn.Module]:

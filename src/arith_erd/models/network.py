@@ -34,7 +34,7 @@ class Network(nn.Module):
     """
 
     task_sizes: tuple[int | None, int | None, int | None] = (None, None, None)
-    """P, m and V of the tasks that the network fits, None for any: `Hooked` takes no others."""
+    """P, m and V that a task must have for this network; None for any. `Hooked` refuses other tasks."""
 
     @property
     def num_parameters(self) -> int:
@@ -85,9 +85,9 @@ class HookPoint(nn.Module):
 def stack_sites(
     stack: str, embedding: nn.Module, dropout: nn.Module, layers: nn.ModuleList, inside: Mapping[str, str]
 ) -> dict[str, nn.Module]:
-    """The sites of a stack, ``enc`` or ``dec``: its embedding, and what each layer reads, has inside, and gives.
+    """The sites of a stack, ``enc`` or ``dec``: its embedding, and each layer's input, inner sites and output.
 
-    The paths of those ``inside`` are as ``{"attn_out": "attention.sublayer"}``. Ablated components are left out.
+    ``inside`` has the paths of inner sites, as in ``{"attn_out": "attention.sublayer"}``. Ablated ones are left out.
     """
     sites = {f"{stack}.embed": embedding}
     for i, (layer, below) in enumerate(zip(layers, [dropout, *layers], strict=False), 1):
@@ -98,7 +98,7 @@ def stack_sites(
 
 
 def position_axis(module: nn.Module) -> int:
-    """The axis of positions in a module's output: 1, unless it is a `HookPoint` with another."""
+    """The axis of positions in a module's output: 1, unless the module is a `HookPoint` with another axis."""
     return module.position_axis if isinstance(module, HookPoint) else 1
 
 
@@ -113,7 +113,7 @@ def shift_right(completion: Tensor) -> Tensor:
 
 @torch.no_grad()
 def is_causal(run: Callable[[Tensor], Tensor], answer_in: Tensor) -> bool:
-    """Whether only the last logits change with the last token of the decoder's input (..., t); ``run`` computes all."""
+    """Whether a change of the last decoder input (..., t) changes only the last logits; ``run`` computes all logits."""
     if answer_in.shape[-1] < 2:
         return True
     other, logits = answer_in.clone(), list[Tensor]()
@@ -125,7 +125,7 @@ def is_causal(run: Callable[[Tensor], Tensor], answer_in: Tensor) -> bool:
 
 
 def require_logits(name: str, logits: object, answer_in: Tensor) -> Tensor:
-    """Return what a network computed; a `UserError` unless it is a tensor (B, t, V) for the decoder's input (B, t)."""
+    """Return the logits; a `UserError` unless they are a tensor (B, t, V) for the decoder's input (B, t)."""
     if isinstance(logits, Tensor) and logits.dim() == 3 and logits.shape[:2] == answer_in.shape:
         return logits
     received = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
@@ -153,17 +153,17 @@ def greedy_decode(network: nn.Module, prompt: Tensor, length: int) -> Tensor:
 
 @torch.no_grad()
 def teacher_forced_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
-    """The likeliest tokens (N, m) under teacher forcing, from (N, P) and (N, m). Padding stays."""
+    """The most likely tokens (N, m) under teacher forcing, from (N, P) and (N, m). Padding stays padding."""
     parts = zip(prompt.split(DECODING_BATCH_SIZE), completion.split(DECODING_BATCH_SIZE), strict=True)
     return keep_padding(torch.cat([network(p, shift_right(c)).argmax(dim=-1) for p, c in parts]), completion)
 
 
 @torch.no_grad()
 def greedy_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Tensor:
-    """The result of `greedy_decode`, but decoding only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m).
+    """The result of `greedy_decode`, but decode only where teacher forcing fails: (N, P), (N, m) -> tokens (N, m).
 
-    Greedy decoding gives the right sequence if and only if every token is the likeliest one after the right prefix. So
-    one teacher-forced pass gives the exact sequence accuracy of decoding. Only the sequences that fail are decoded, to
+    Greedy decoding gives the right sequence if and only if every token is the most likely one after the right prefix.
+    So one teacher-forced pass gives the exact sequence accuracy of decoding. Only sequences that fail are decoded, to
     get the wrong answers.
     """
     result = completion.clone()
@@ -173,15 +173,15 @@ def greedy_tokens(network: nn.Module, prompt: Tensor, completion: Tensor) -> Ten
 
 
 def sequence_correct(predicted: Tensor, completion: Tensor) -> Tensor:
-    """A mask (..., N) of answers that are right in all tokens but padding, from (..., N, m) and completions (N, m)."""
+    """A mask (..., N) of answers with all tokens right except padding, from (..., N, m) and completions (N, m)."""
     return ((predicted == completion) | (completion == PAD)).all(dim=-1)
 
 
 def sequence_accuracy(logits: Tensor, completion: Tensor) -> float:
-    """The share of completions (N, m) whose tokens are all the likeliest of logits (N, m, V)."""
+    """The share of completions (N, m) whose tokens all have the highest logits (N, m, V)."""
     return float(sequence_correct(logits.argmax(-1), completion).double().mean())
 
 
 def keep_padding(predicted: Tensor, completion: Tensor) -> Tensor:
-    """Predicted tokens (N, m) without those on the padding of completions (N, m), which follows the answer."""
+    """Predicted tokens (N, m), with padding where the completions (N, m) have padding after the answer."""
     return predicted.where(completion != PAD, completion)

@@ -2,9 +2,9 @@
 
 ``learned`` and ``sinusoidal`` number the tokens of a sequence. ``rope`` (Su et al. 2021) rotates queries and keys by
 angles that grow with the token's number. ``abacus`` (McLeish et al. 2024) and ``coupled`` (Cho et al. 2024, "position
-coupling") give digits of equal place in operands and answer the same learned vector. If operands have several lengths,
-training shifts the places of an example by a random number, within those of the longest operands, so that all vectors
-are trained. ``coupled`` also shifts the operator and ``<start>``, ``abacus`` does not. At one length they are equal.
+coupling") add the same learned vector to all digits of one place, in operands and answer. If operands have several
+lengths, training shifts an example's places by a random number, up to the places of the longest operands, so that all
+vectors are trained. ``coupled`` also shifts operator and ``<start>``; ``abacus`` does not. At one length they agree.
 """
 
 import math
@@ -33,7 +33,7 @@ def position_ids(tokens: Tensor) -> Tensor:
 
 
 def without_padding(mask: Tensor, tokens: Tensor) -> Tensor:
-    """Mask padding too, except for a query at the same position: mask (T, T), tokens (B, T) -> (B, 1, T, T)."""
+    """Also mask padding, except for the query at the same position: mask (T, T), tokens (B, T) -> (B, 1, T, T)."""
     itself = torch.eye(len(mask), dtype=torch.bool, device=mask.device)
     return mask | ((tokens == PAD)[:, None, None, :] & ~itself)
 
@@ -82,7 +82,7 @@ class DigitPlaceEmbedding(nn.Module):
         self.register_buffer("places", torch.tensor(layout.places) + 1, persistent=False)
         self.shift = RandomOffset() if layout.padded else None
         self.shifts_all_tokens = shifts_all_tokens
-        # A shifted place can be one larger: that of the answer's last digit, predicted but never read at full length.
+        # A shifted place can be one larger: the place of the answer's last digit, which full length never reads.
         rows = max(layout.places) + 2 + layout.padded
         self.weight = nn.Parameter(nn.init.normal_(torch.empty(rows, d_model)))
 

@@ -102,7 +102,7 @@ class Transformer(Network):
             Without the encoder the decoder attends to the embedded prompt. Without attention the decoder sees no
             prompt at all; the norms stay. Without feed-forward its norm goes too, as in the authors' code.
         positions: one of `tasks.POSITION_ENCODINGS`, in both stacks; ``rope`` is not applied in cross-attention.
-        layout: places of the task's tokens. Operands of several lengths are refused, as `decode` cannot see padding.
+        layout: places of the task's tokens. Operands must have one length, since `decode` cannot see padding.
     """
 
     causal_mask: Tensor  # (m, m) bool

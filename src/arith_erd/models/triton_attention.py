@@ -28,7 +28,7 @@ SIGN_BITS = tl.constexpr(SIGNS & 0xFFFFFFFF)
 
 @triton.jit
 def load_rows(base, stride, rows, channels, LENGTH: tl.constexpr, SIZE: tl.constexpr, DOUBLE: tl.constexpr):
-    """A matrix (LENGTH, SIZE) with zeros around it, in 32 bits unless it has 64."""
+    """Load a matrix (LENGTH, SIZE), padded with zeros to the block, as 32-bit numbers, or 64-bit ones if DOUBLE."""
     inside = (rows < LENGTH)[:, None] & (channels < SIZE)[None, :]
     block = tl.load(base + rows[:, None] * stride + channels[None, :], mask=inside, other=0.0)
     return block.to(tl.float64 if DOUBLE else tl.float32)
@@ -50,7 +50,7 @@ def weights_and_dropout(
     q, k, mask, key, rows, columns, first, count, scale, keep_scale, threshold,
     T: tl.constexpr, S: tl.constexpr, MASKED: tl.constexpr, DROPOUT: tl.constexpr, TF32: tl.constexpr,
 ):  # fmt: skip
-    """One head's pattern (T, S) without dropout, and `dropout.keep_mask` of it; ``first`` numbers its first element."""
+    """One head's pattern (T, S) without dropout, and its `dropout.keep_mask`; ``first`` numbers its first element."""
     inside = (rows < T)[:, None] & (columns < S)[None, :]
     offsets = rows[:, None] * S + columns[None, :]
     used = inside
@@ -82,7 +82,7 @@ def forward_kernel(
     BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_C: tl.constexpr,
     MASKED: tl.constexpr, DROPOUT: tl.constexpr, TF32: tl.constexpr, DOUBLE: tl.constexpr,
 ):  # fmt: skip
-    """z (N, T, HEADS, SIZE), contiguous, for N examples of all replicas; ``examples`` of each, with its key (2,)."""
+    """z (N, T, HEADS, SIZE), contiguous, for the N examples of all replicas: ``examples`` for each, and a key (2,)."""
     n = (tl.program_id(0) // (HEADS // GROUP)).to(tl.int64)
     rows, columns, channels = tl.arange(0, BLOCK_T), tl.arange(0, BLOCK_S), tl.arange(0, BLOCK_C)
     for i in range(GROUP):
@@ -107,7 +107,7 @@ def backward_kernel(
     BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_C: tl.constexpr,
     MASKED: tl.constexpr, DROPOUT: tl.constexpr, TF32: tl.constexpr, DOUBLE: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of q, k and v from that of z, all contiguous; else as `forward_kernel`."""
+    """The gradients of q, k and v from the gradient of z, all contiguous; other arguments as in `forward_kernel`."""
     n = (tl.program_id(0) // (HEADS // GROUP)).to(tl.int64)
     rows, columns, channels = tl.arange(0, BLOCK_T), tl.arange(0, BLOCK_S), tl.arange(0, BLOCK_C)
     for i in range(GROUP):
@@ -133,7 +133,7 @@ def backward_kernel(
 def launch(
     kernel: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, keys: Tensor | None, p: float, *others: Tensor
 ) -> None:
-    # Heads lie beside each other, channels of a head too: `q` may be a part of one projection's output.
+    # Heads, and channels within a head, must be adjacent in memory; `q` may be a slice of one projection's output.
     q, k, v = (x if x.stride()[2:] == (x.shape[3], 1) else x.contiguous() for x in (q, k, v))
     (n, t, heads, size), s = q.shape, k.shape[1]
     group = math.gcd(heads, HEADS_PER_PROGRAM)
@@ -167,7 +167,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, keys: Tensor
 def attention_backward(
     dz: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, keys: Tensor | None, p: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of q, k and v from that of z."""
+    """The gradients of q, k and v from the gradient of z."""
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     launch(backward_kernel, q, k, v, mask, keys, p, dz.contiguous(), dq, dk, dv)
     return dq, dk, dv
