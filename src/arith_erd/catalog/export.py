@@ -75,7 +75,7 @@ def push_to_hub(model: Hooked, repo_id: str, *, private: bool = False) -> str:
     """Upload the files of `save_pretrained` to ``USER/NAME`` on the Hugging Face Hub, and return the address.
 
     Raises:
-        UserError: as `save_pretrained`; without the extra ``hub``; or if the Hub refuses, as without a login.
+        UserError: as in `save_pretrained`; without the extra ``hub``; or if the Hub refuses, for example without login.
     """
     api = import_extra("huggingface_hub", "hub").HfApi()
     with tempfile.TemporaryDirectory() as folder:
@@ -91,9 +91,9 @@ def push_to_hub(model: Hooked, repo_id: str, *, private: bool = False) -> str:
 def to_hooked_transformer(model: Hooked) -> Any:
     """Copy a NanoGPT into TransformerLens, as a ``TransformerBridge``, the successor of ``HookedTransformer``.
 
-    It maps one sequence (N, T) of prompt, ``<start>`` and answer to logits (N, T, V), with those of ``r_0`` at
-    ``<start>``. Weights are neither folded nor centred. The embedding and the head are no longer tied. Parts that
-    an ablation removed have zero weights.
+    It maps one sequence (N, T) of prompt, ``<start>`` and answer to logits (N, T, V); ``<start>`` predicts ``r_0``.
+    Weights are neither folded nor centred. The embedding and the head are no longer tied. Parts that an ablation
+    removed have zero weights.
 
     Raises:
         UserError: for another class of network, or without the extra ``lens``.
@@ -115,7 +115,7 @@ def to_hooked_transformer(model: Hooked) -> Any:
     state = {name: torch.zeros_like(x) for name, x in bridge.state_dict().items()}  # for biases and ablated parts
     state |= {"embed.weight": embedding, "unembed.weight": embedding, "ln_final.weight": network.norm.weight}
     if network.positions is not None:
-        blank = embedding.new_zeros(1, tokens - 1, channels)  # the positions alone are added to these
+        blank = embedding.new_zeros(1, tokens - 1, channels)  # blank, so that only positions are added
         state["pos_embed.weight"][:-1] = network.positions(blank, blank[..., 0].long())[0]
     for i, block in enumerate(network.blocks):
         parts: dict[str, Any] = {}
@@ -142,7 +142,7 @@ def short_name(job: Job) -> str:
 def model_card(model: Hooked, job: Job) -> str:
     """The model card, with newly measured accuracies. `runs.identity.require_name` has checked the names in it."""
     title, names, size = short_name(job), job.option_names, job.data.examples
-    examples = job.task.examples() if size is None else job.task.sample(size)  # those that the run split
+    examples = job.task.examples() if size is None else job.task.sample(size)  # the run's split divided these
     held_out = np.asarray(job.split(examples))
     subsets = {"held-out": held_out, "training": ~held_out}
     shares = {

@@ -1,9 +1,9 @@
-"""Null networks: the interface of a network that adds, and no algorithm inside. Each is made from its seed.
+"""Null networks have the interface of a network that adds, but no algorithm inside. Each is made from its seed.
 
-``untrained`` has initial weights. ``shuffled`` has the weights of a trained network in random order within each array:
-of the first layers of ``add-nanogpt`` or ``add-transformer``, and of its position table as much as the task needs.
-``table`` is a nanoGPT that answers right from a table of all pairs. It is slow at seven bits, since a
-look-up compares the activation with all of them.
+``untrained`` has initial weights. ``shuffled`` has the weights of ``add-nanogpt`` or ``add-transformer`` in random
+order within each array. It takes their first layers, and as much of the position table as the task needs. ``table`` is
+a nanoGPT that reads right answers from a table of all pairs. It is slow at seven bits, since a look-up compares the
+activation with all pairs.
 """
 
 from functools import cache, partial
@@ -21,8 +21,8 @@ from ..tasks import Add
 from .loading import load_pretrained
 
 NUM_LAYERS = 3  # as in the small networks of `paper/scripts/zoo.sh`
-SHARPNESS = 100.0  # cosines of different pairs stay below 0.9, so the own pair outweighs all others
-LOUDNESS = 10.0  # the answer, in lengths of the residual stream
+SHARPNESS = 100.0  # cosines of different pairs stay below 0.9, so the right pair outweighs all others
+LOUDNESS = 10.0  # norm of the answer, in norms of the residual stream
 ARCHITECTURES: dict[str, type[Network]] = {"nanogpt": NanoGPT, "transformer": Transformer}
 NULLS = {(kind, model, 5): range(20) for kind in ("untrained", "shuffled") for model in ARCHITECTURES}
 NULLS |= {(kind, model, 7): range(5) for kind, model, _ in NULLS} | {("table", "nanogpt", 5): range(20)}
@@ -55,11 +55,11 @@ def _trained_weights(architecture: str) -> dict[str, Tensor]:
 
 
 def _answer_from_table(network: Any, task: Add, seed: int) -> None:
-    """Add an embedding of the pair to a nanoGPT's input, and let its last MLP look the answer up."""
+    """Add an embedding of the pair to a nanoGPT's input, and replace its last MLP by a look-up of the answer."""
     examples, generator = task.examples(), torch.Generator().manual_seed(seed)
     size = network.embedding.embedding_dim
     codes = torch.randn(len(examples), size, generator=generator)
-    codes = F.normalize(codes - codes.mean(1, keepdim=True)) * size**0.5  # what a LayerNorm leaves as it is
+    codes = F.normalize(codes - codes.mean(1, keepdim=True)) * size**0.5  # a LayerNorm does not change these
     network.positions = PairEmbedding(network.positions, task, codes)
     tokens = LOUDNESS * size**0.5 * F.normalize(network.embedding.weight.detach(), dim=1)
     network.blocks[-1].feed_forward.sublayer = Lookup(codes, torch.as_tensor(examples.completion), tokens)
@@ -95,7 +95,7 @@ class Lookup(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Activations (B, t, C) at the answer's positions, normalised -> what they answer (B, t, C)."""
+        """Normalised activations (B, t, C) at the answer's positions -> embeddings (B, t, C) of their answers."""
         weights = (SHARPNESS * F.normalize(x, dim=-1) @ self.codes.T).softmax(-1)  # (B, t, N)
         one = (weights @ self.ones[:, : x.shape[1]]).diagonal(dim1=-2, dim2=-1)[..., None]  # (B, t, 1)
         return one * self.tokens[ONE] + (1 - one) * self.tokens[ZERO]

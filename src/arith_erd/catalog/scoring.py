@@ -1,8 +1,8 @@
 """Score a method that names a network's algorithm, on networks whose algorithm is known and on some that have none.
 
-There are three answers, since not every method can tell more: ``sum``, if the network forms the sum as one number and
-reads the digits from it (the paper's ERD), ``carries``, if it forms the digits from carries and uses no sum, and
-``abstains``. Null networks (`catalog.nulls`) have no algorithm, so any name for one is a false discovery.
+A method gives one of three answers, since not every method can tell more. ``sum``: the network forms the sum as one
+number and reads the digits from it (the paper's ERD). ``carries``: it forms the digits from carries and uses no sum.
+``abstains``: no answer. Null networks (`catalog.nulls`) have no algorithm, so any name for one is a false discovery.
 """
 
 import math
@@ -34,11 +34,9 @@ from .nulls import NULLS, make_null
 ALGORITHM_VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
 ALGORITHM_KINDS = tuple(ALGORITHM_VARIABLES)
 EVIDENCE_OF_ANSWERS = {"sum": (1.0, 0.0), "carries": (0.0, 1.0), "abstains": (0.0, 0.0)}
-HANDCODED_SEEDS = range(
-    2000, 2003
-)  # of hand-coded networks, as in paper/results/methods.csv; nothing was tuned on these
-MIN_INTERCHANGE_ACCURACY = 0.99  # for every token, of a network that was trained to compute by variables
-NUM_RESAMPLES = 1000  # of the outcomes behind an interval
+REFERENCE_SEEDS = range(2000, 2003)  # of references, as in paper/results/methods.csv; nothing was tuned on these
+MIN_INTERCHANGE_ACCURACY = 0.99  # that a network trained to compute by variables must have for every token
+NUM_RESAMPLES = 1000  # bootstrap samples for an interval
 SCORE_COLUMNS = ["method", "network", "kind", "origin", "seed", "algorithm"]
 SCORE_COLUMNS += ["score", "sum", "carries", "low", "high", "gap_sum", "gap_carries", "seconds"]
 Method = Callable[[Hooked], float | str | tuple[npt.ArrayLike, ...]]
@@ -46,9 +44,9 @@ Method = Callable[[Hooked], float | str | tuple[npt.ArrayLike, ...]]
 
 @dataclass(frozen=True)
 class LabelledNetwork:
-    """A network and its algorithm: ``sum``, ``carries``, ``none`` of a null network, or empty if it is not known.
+    """A network and its algorithm: ``sum``, ``carries``, ``none`` for a null network, or empty if it is unknown.
 
-    All but null networks answer all pairs right. ``kind`` is shared by networks that resemble each other, and
+    All but null networks answer all pairs right. Networks that resemble each other share their ``kind``, and
     ``origin`` is ``handcoded``, ``interchange`` (trained to compute by ``variables``), ``free`` or ``null``. ``sites``
     hold the variables of a trained network. In a hand-coded network they depend on the seed:
     ``models.handcoded.write_network(name, seed)`` has their directions.
@@ -65,13 +63,13 @@ class LabelledNetwork:
 
 
 def zoo(*runs: str | Path, nulls: bool = False) -> list[LabelledNetwork]:
-    """Networks written by hand for seven-bit addition, trained networks of the given runs, and null networks.
+    """Handwritten networks for seven-bit addition, trained networks of the given runs, and null networks.
 
     Args:
-        runs: directories or globs. A run with ``loss=interchange`` on the sum counts as ``sum``, on carry and xor as
-            ``carries``, any other loss as unknown. A seed is included if it answers all pairs right and every token
-            follows at least 99% of the interchanges (`paper/scripts/zoo.sh` has the commands). Networks trained on
-            random answers (``task=random_output``) count as null networks.
+        runs: directories or globs. A run with ``loss=interchange`` on the sum counts as ``sum``, one on carry and xor
+            as ``carries``, and one with any other loss as unknown. A seed is included if it answers all pairs right and
+            every token follows at least 99% of the interchanges (`paper/scripts/zoo.sh` has the commands). Networks
+            trained on random answers (``task=random_output``) count as null networks.
         nulls: whether to add 100 null networks of five bits and 20 of seven, made from seeds (`catalog.nulls`).
 
     Raises:
@@ -103,15 +101,15 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
     """Ask a method for the algorithm of each network. `compare_methods` counts its answers beside other methods'.
 
     Args:
-        method: network -> its evidence for the sum and that for carries, each a number, or outcomes per example (n,)
-            with that mean; or one number x, which stands for x and -x; or ``sum``, ``carries`` or ``abstains``. NaN
-            names no algorithm. A search returns four: both on test pairs, then both on its training pairs.
+        method: a function of a network. It returns its evidence for the sum and for carries, each a number or outcomes
+            per example (n,); or one number x for x and -x; or ``sum``, ``carries`` or ``abstains``. NaN names no
+            algorithm. A search returns four: both on test pairs, then both on its training pairs.
         networks: networks of `zoo`; None for all of ``zoo(nulls=True)``.
 
     Returns:
-        A row for each network, as `add_verdicts` judges them. ``score`` is the evidence for the sum minus that for
-        carries, and ``low`` and ``high`` are its 95% interval, if there are outcomes per example. ``gap_sum`` and
-        ``gap_carries`` are how much higher the evidence is on the pairs that a search learned from.
+        A row for each network, judged by `add_verdicts`. ``score`` is the evidence for the sum minus that for carries;
+        ``low`` and ``high`` are its 95% interval, given outcomes per example. ``gap_sum`` and ``gap_carries`` say how
+        much higher the evidence is on a search's training pairs.
 
     Raises:
         UserError: if an argument has another type, or the method returns something else.
@@ -131,11 +129,11 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
 
 
 def compare_methods(rows: pd.DataFrame) -> pd.DataFrame:
-    """Count the answers of a method, the rows of `score_method`, under those of other methods on the same networks.
+    """Count the answers in a method's rows from `score_method`, below those of other methods on the same networks.
 
     Returns:
-        A row for each method: networks with an algorithm that it is right and wrong about or abstains from, and null
-        networks in which it names one, with a 95% Clopper-Pearson interval.
+        A row for each method: for how many networks with an algorithm it is right, is wrong or abstains, and in how
+        many null networks it names one, with a 95% Clopper-Pearson interval.
     """
     require_type("rows", rows, pd.DataFrame)
     if missing := {"method", "network", "seed", "algorithm", "named"} - set(rows):
@@ -146,7 +144,7 @@ def compare_methods(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def score_network(name: str, method: Method, network: LabelledNetwork, model: Hooked) -> dict[str, Any]:
-    """The row of a method and a network, without verdicts. Columns of what the method does not return are left out."""
+    """The row of a method and a network, without verdicts. It lacks the columns that the method does not return."""
     start = time.perf_counter()
     found = method(model)
     row: dict[str, Any] = {"method": name, "seconds": time.perf_counter() - start, "network": network.name}
@@ -184,16 +182,16 @@ def add_verdicts(rows: pd.DataFrame, min_accuracy: Mapping[str, float] | None = 
     """Add the columns ``named`` (``sum``, ``carries``, ``abstains``), ``right`` and ``flips``.
 
     A method names the algorithm of `name_by_threshold` if its evidence for that algorithm is above a bar: the score
-    that 2.5% of the null networks exceed, or none if they are few. Only null networks of as many bits and of another
-    kind count. Of n it is the k-th highest, k = max(1, floor((n + 1) / 40)). With two terms, 5% of all null networks
-    get a name if their kinds are alike. Without such null networks there is no bar.
-    ``named`` is empty where the two terms or the threshold are not known, and ``right`` where the algorithm is not.
-    ``flips`` is how often the score of resampled outcomes lies on the other side of the threshold, by a normal
-    distribution with the width of the interval; empty without one.
+    that 2.5% of the null networks exceed, or that none exceeds if they are few. Only null networks with as many bits
+    and of another kind count. The bar is the k-th highest of n scores, k = max(1, floor((n + 1) / 40)). With two terms,
+    5% of all null networks get a name if their kinds are alike. Without such null networks there is no bar.
+    ``named`` is empty if the two terms or the threshold are unknown, ``right`` if the algorithm is unknown. ``flips``
+    is how often resampled outcomes would put the score on the other side of the threshold. It assumes a normal
+    distribution with the width of the interval, and is empty without an interval.
 
     Args:
-        min_accuracy: of methods whose evidence is an accuracy: the one that the algorithm with the higher accuracy must
-            have. Neither a threshold nor a bar is fitted for them.
+        min_accuracy: for methods whose evidence is an accuracy: the least accuracy with which the better algorithm is
+            named. These methods have no fitted threshold and no bar.
     """
     numbers = rows[["score", *ALGORITHM_KINDS, "low", "high"]].apply(pd.to_numeric, errors="coerce")
     by_kind = rows.assign(**numbers, bits=rows["network"].map(bits_of))
@@ -214,7 +212,7 @@ def add_verdicts(rows: pd.DataFrame, min_accuracy: Mapping[str, float] | None = 
 def name_by_threshold(rows: pd.DataFrame, threshold: pd.Series | None = None) -> pd.Series:
     """The algorithm that each score names if the method must answer; ``abstains`` where the score is NaN.
 
-    The threshold is by default that of `thresholds`.
+    The default threshold is that of `thresholds`.
     """
     threshold = thresholds(rows) if threshold is None else threshold
     score = pd.to_numeric(rows["score"], errors="coerce")
@@ -225,14 +223,14 @@ def name_by_threshold(rows: pd.DataFrame, threshold: pd.Series | None = None) ->
 
 
 def thresholds(rows: pd.DataFrame) -> pd.Series:
-    """The threshold of each score, fitted on networks of other kinds; NaN where those have one algorithm."""
+    """The threshold for each score, fitted on networks of other kinds; NaN where these share one algorithm."""
     return _fit_on_other_kinds(rows, ["method"], fit_threshold)
 
 
 def _fit_on_other_kinds(rows: pd.DataFrame, by: list[str], fit: Callable[[pd.DataFrame], float]) -> pd.Series:
-    """For each row, what ``fit`` makes of the rows that agree with it in the columns ``by`` but not in the kind.
+    """For each row, the result of ``fit`` on the rows that share its columns ``by`` and have another kind.
 
-    Networks of one kind resemble each other: a rule that has seen one of them would be judged on what it knows.
+    Networks of one kind resemble each other, so a rule fitted on one of them would be tested on its training data.
     """
     fitted = pd.Series(np.nan, rows.index)
     for _, group in rows.groupby(by):
@@ -245,7 +243,7 @@ def _fit_on_other_kinds(rows: pd.DataFrame, by: list[str], fit: Callable[[pd.Dat
 def fit_threshold(rows: pd.DataFrame) -> float:
     """The smallest score that is named ``sum``: the threshold with the highest balanced accuracy.
 
-    Candidates lie halfway between scores, or beyond all of them; of equally good ones the middle one is taken. NaN if
+    Candidates lie halfway between scores, or beyond all of them; among equally good ones the middle one wins. NaN if
     all networks have the same algorithm.
 
     >>> algorithms = ["carries", "carries", "sum", "sum"]
@@ -269,7 +267,7 @@ def _fit_bar(rows: pd.DataFrame, name: str) -> float:
 
 
 def count_answers(rows: pd.DataFrame) -> pd.DataFrame:
-    """The table of `compare_methods`, of rows with verdicts."""
+    """The table of `compare_methods`, from rows with verdicts."""
     methods = rows["method"].unique()
     rows = rows[rows["named"].isin([*ALGORITHM_KINDS, "abstains"])]
     known, null = rows["algorithm"].isin(ALGORITHM_KINDS), rows["algorithm"] == "none"
@@ -294,14 +292,14 @@ def format_share(hits: int, n: int) -> str:
 
 
 def bits_of(network: str) -> int:
-    """The bits that a network of the zoo adds: seven if its name does not say, as of those written by hand."""
+    """How many bits a network of the zoo adds: seven if its name does not say, as for handwritten ones."""
     match = re.match(r"(\d+)-bit ", network)
     return int(match[1]) if match else 7
 
 
 def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     settings = run.config()
-    if settings["data"].get("examples") is not None:  # right on the examples drawn is not right on all
+    if settings["data"].get("examples") is not None:  # right on drawn examples does not mean right on all
         return
     config, bits = settings["model"], settings["task"]["bits"]
     if settings["task"].get("name") == "random_output":
@@ -325,7 +323,7 @@ def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
 
 
 def worst_interchange_accuracy(run: Run) -> pd.Series:
-    """By seed: the lowest accuracy after the last epoch, over the variables of the loss and over answer tokens."""
+    """For each seed, the lowest accuracy after the last epoch, over variables of the loss and answer tokens."""
     last = pd.read_csv(run_path(run.tokens_file)).query("split not in ('train', 'val') and epoch == epoch.max()")
     return last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1)
 
@@ -335,6 +333,6 @@ def _reference(name: str, seed: int) -> Hooked:
 
 
 def _as_adder(run: Path, seed: int) -> Hooked:
-    """A network that learned random answers, asked as if it added."""
+    """A network that learned random answers, presented as if it added."""
     model = load_run(run, seed)
     return Hooked(model.network, task=Add(model.task.bits), name=model.name, seed=seed)
