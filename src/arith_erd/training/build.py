@@ -1,7 +1,7 @@
 """Make the parts of a training run from its job (data, trainer, pack, loss, optimizer, schedule), and test them.
 
 A user's network, loss or optimizer may be wrong in a pack without raising an error. For example, Adafactor divides by
-norms of whole tensors, so the replicas that are stacked in them would influence each other.
+norms of whole tensors, so replicas stacked in one tensor would influence each other.
 """
 
 import inspect
@@ -34,7 +34,7 @@ from .pack import Pack, should_compile
 
 TRIAL_EXAMPLES = 2  # for each replica; with a single one, a loss per example would look like a loss per replica
 TRIAL_STEPS = 3
-TOLERANCE = 1e-6  # relative to the largest update; rounding in 64 bits is far below, a norm over two replicas far above
+TOLERANCE = 1e-6  # relative to the largest update: far above rounding in 64 bits, far below a norm over two replicas
 
 MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
@@ -42,19 +42,19 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 def build_module(job: Job, device: torch.device, data: TaskData | None = None) -> LitPack:
     """Make the pack of a job's seeds, still on the CPU; a `UserError` if network or recipe cannot train a pack.
 
-    The loss is made here too, and gives its targets to ``data``, by default new ones of the job.
+    This also makes the loss, which gives its targets to ``data``; by default ``data`` is made from the job.
     """
     configure_matmul()
     data, loss = data or build_task_data(job), job.model.loss.build(Loss)
     compile = should_compile(job, device, data.steps_per_epoch, loss)
     if compile:
-        torch.compiler.reset()  # it gives up after eight versions of one function, and would count other jobs' packs
+        torch.compiler.reset()  # else earlier jobs' packs count towards its limit of eight versions
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, loss)
     check_network_and_loss(job, pack, data)
     optimizer = optimizer_factory(job, device)
     module = LitPack(pack, optimizer, job.model.gradient_clip, *checked_scheduler(job, data, optimizer))
     if job.trainer.precision == "64-true":
-        module.double()  # Lightning would do so only after loading a checkpoint, whose digits it would cut
+        module.double()  # Lightning does so only after it has loaded a checkpoint, and would cut the digits
     return module
 
 
@@ -62,8 +62,8 @@ def build_task_data(job: Job) -> TaskData:
     """The task's table, divided by the split.
 
     Raises:
-        UserError: if one part is empty; or if task and split give other examples when they are made again, as by
-            `load_run`, or the split when it is asked again.
+        UserError: if one part is empty; if task and split give other examples when they are made again, as `load_run`
+            does; or if the split gives another answer when it is asked again.
     """
     data, again = (
         TaskData(one.task, one.split, one.seeds, one.data.batch_size, one.data.examples)
@@ -86,7 +86,7 @@ def build_task_data(job: Job) -> TaskData:
 
 
 def make_trainer(options: TrainerConfig, callbacks: list[L.Callback]) -> L.Trainer:
-    """Make a trainer that leaves logging and saving to callbacks; a `UserError` without the device."""
+    """Make a trainer that leaves logging and saving to callbacks; a `UserError` if the device is missing."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
     # Apple's GPU, which Lightning would choose too, has no 64-bit numbers.
@@ -124,7 +124,7 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
     again = initialise(pack.make_network, pack.seeds[0]).state_dict()
     for name, value in pack.replica_state(0).items():
         if not torch.allclose(value, again[name], rtol=0, atol=0, equal_nan=True):
-            raise net.error_about(f"a seed gives {name} other values each time; expected values from torch's generator")
+            raise net.error_about(f"one seed gives {name} new values each time; expected values from torch's generator")
     for name, module in network.named_modules():
         if isinstance(module, torch.nn.RNNBase):
             accepted = "expected a layer of arith_erd.models.baselines, as in model=lstm"
@@ -155,7 +155,7 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
 def optimizer_factory(job: Job, device: torch.device) -> MakeOptimizer:
     """A function that makes the optimizer; a `UserError` if options are wrong, or replicas influence each other."""
     make = partial(job.model.optimizer.build, Optimizer)
-    with job.model.optimizer.attribute_errors():  # it may raise anything at a tensor or a gradient that it cannot use
+    with job.model.optimizer.attribute_errors():  # it may raise anything for tensors or gradients that it cannot use
         independent = replicas_are_independent(make, device)
     if not independent:
         raise job.model.optimizer.error_about(
@@ -166,7 +166,7 @@ def optimizer_factory(job: Job, device: torch.device) -> MakeOptimizer:
 
 
 def replicas_are_independent(make: MakeOptimizer, device: torch.device) -> bool:
-    """Whether a few steps on a stack of two replicas change the first replica as steps on it alone do.
+    """Whether a few steps on a stack of two replicas change the first replica as steps on that replica alone do.
 
     The second replica's gradients are a thousand times larger, to reveal any quantity that is computed over both.
     """
@@ -194,7 +194,7 @@ def checked_scheduler(
 ) -> tuple[Callable[[Optimizer], LRScheduler] | None, str]:
     """A function that makes the scheduler (None for a constant rate), and its interval, ``step`` or ``epoch``.
 
-    An argument ``steps_per_epoch``, as torch's `OneCycleLR` has, is filled in. The first step is tried.
+    It fills in an argument ``steps_per_epoch``, as torch's `OneCycleLR` has, and tries the first step.
     """
     if job.model.scheduler is None:
         return None, "step"
@@ -210,6 +210,6 @@ def checked_scheduler(
     make_scheduler: Callable[[Optimizer], LRScheduler] = partial(spec.build, LRScheduler)
     optimizer = make_optimizer([{"params": [torch.nn.Parameter(torch.zeros(1))]}])
     scheduler = make_scheduler(optimizer)
-    optimizer.step()  # schedulers warn where it comes later
+    optimizer.step()  # schedulers warn if it comes after their step
     step_scheduler(scheduler)
     return make_scheduler, interval

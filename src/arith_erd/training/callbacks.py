@@ -17,13 +17,13 @@ from .checkpoint import progress_text, save_weights
 
 
 class MetricsWriter(L.Callback):
-    """Writes rows and keeps weights after every epoch; on resuming drops those of epochs after the checkpoint."""
+    """Writes rows and weights after every epoch; when resuming, drops those of epochs after the checkpoint."""
 
     def __init__(self, run: Run, logger: Logger, keep: str) -> None:
         self.run, self.logger, self.keep = run, logger, keep
         self.started = 0.0  # `time.perf_counter` at the beginning of the epoch
         self.seconds_before_resume = 0.0  # seconds spent on this epoch before an interruption
-        self.rates: dict[int, float] = {}  # of the last step of each epoch: at its end the optimizer has the next one
+        self.rates: dict[int, float] = {}  # in each epoch's last step; afterwards the optimizer has the next rate
 
     def state_dict(self) -> dict[str, Any]:
         return {"seconds": time.perf_counter() - self.started, "rates": self.rates}
@@ -79,8 +79,8 @@ class MetricsWriter(L.Callback):
 class StopAtAccuracy(L.Callback):
     """Ends each replica after the first epoch in which its validation sequence accuracy reaches ``accuracy``.
 
-    A replica that has ended waits for the others of its pack: its weights are restored after every step, and its row of
-    results is repeated. The checkpoint does not store this: the rows of the last epoch show which replicas have ended.
+    A replica that has ended waits for the others of its pack: we restore its weights after every step, and repeat its
+    row of results. The checkpoint does not store this: the rows of the last epoch show which replicas have ended.
     """
 
     def __init__(self, run: Run, accuracy: float) -> None:
@@ -110,11 +110,11 @@ class StopAtAccuracy(L.Callback):
         trainer.should_stop = trainer.should_stop or (bool(rows) and len(self.stopped) == len(rows))
 
 
-LINE_INTERVAL = 30.0  # seconds between lines where there is no terminal, as of probes
+LINE_INTERVAL = 30.0  # seconds between lines without a terminal, as for probes
 
 
 class EpochProgress(L.Callback):
-    """A progress bar, with the last epoch's mean over the replicas; without a terminal a line now and then."""
+    """A progress bar with the last epoch's means over replicas. Without a terminal it prints a line now and then."""
 
     def __init__(self) -> None:
         self.last_line = time.monotonic()

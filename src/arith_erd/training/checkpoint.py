@@ -30,7 +30,7 @@ from .pack import Pack
 
 
 class CheckpointWriter(Checkpoint):
-    """Writes ``last.ckpt`` every few epochs, when a signal stops the run, and with ``at_end`` after the last epoch."""
+    """Writes ``last.ckpt`` every few epochs, when a signal stops the run, and, if ``at_end``, after the last epoch."""
 
     def __init__(self, run: Run, every_n_epochs: int, at_end: bool) -> None:
         self.run, self.every_n_epochs, self.at_end = run, every_n_epochs, at_end
@@ -78,7 +78,7 @@ def progress_text(trainer: L.Trainer) -> str:
 
 
 class DirectCheckpointIO(TorchCheckpointIO):
-    """Writes to the path itself. Lightning would write elsewhere first, and torch raise no `OSError` on a full disk."""
+    """Writes directly to the path. Lightning writes elsewhere first, and torch raises no `OSError` on a full disk."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         buffer = io.BytesIO()
@@ -87,7 +87,7 @@ class DirectCheckpointIO(TorchCheckpointIO):
 
 
 def find_checkpoint(run: Run, module: LitPack) -> Path | None:
-    """The last checkpoint; None if there is none; a `UserError` if the run cannot continue from it."""
+    """The last checkpoint, or None without one; a `UserError` if the run cannot continue from it."""
     path = run.checkpoint_file
     if not path.is_file():
         return None
@@ -130,13 +130,13 @@ def continue_shorter_run(job: Job, module: LitPack, sources: Mapping[str, str]) 
                 same = job.resolved | {"trainer": job.resolved["trainer"] | {"max_epochs": epochs}}
                 if other.name.endswith(f"-{short_hash(weights_config(same))}") and epochs < job.trainer.max_epochs:
                     shorter_runs[epochs] = other
-        except Exception as error:  # whatever is wrong with somebody else's run
+        except Exception as error:  # another run may be damaged in any way
             print(f"{other.path}: left out ({first_line(error)})")
     for epochs, shorter in sorted(shorter_runs.items(), reverse=True):
         try:
             find_checkpoint(shorter, module)
             files = *shorter.path.glob("weights/epoch=*/seed=*.safetensors"), *shorter.path.glob("*.csv")
-            for file in (*files, shorter.checkpoint_file):  # the checkpoint last, since it is what counts
+            for file in (*files, shorter.checkpoint_file):  # the checkpoint last, since a run resumes if it exists
                 target = run.path / file.relative_to(shorter.path)
                 run_path(target.parent, run.path).mkdir(parents=True, exist_ok=True)
                 limit = MAX_SIZE if file.suffix == ".csv" else shorter.checkpoint_file.stat().st_size
@@ -151,7 +151,7 @@ def continue_shorter_run(job: Job, module: LitPack, sources: Mapping[str, str]) 
 
 
 def _moments_fit(saved: dict[str, Any], module: LitPack) -> bool:
-    """Whether the moments in an optimizer's state have the parameters' shapes, which a fused step does not check."""
+    """Whether an optimizer's saved moments have the parameters' shapes; a fused step does not check this."""
     indices = [index for group in saved["param_groups"] for index in group["params"]]
     parameters = [parameter for group in module.parameter_groups() for parameter in group["params"]]
     shapes = {index: parameter.shape for index, parameter in zip(indices, parameters, strict=True)}

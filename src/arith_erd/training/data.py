@@ -22,8 +22,8 @@ Batch = tuple[Tensor, ...]
 class TrainBatches:
     """The training batches of an epoch for R replicas, each in its own order: a pure function of seed and step.
 
-    Iteration continues after ``step()`` optimizer steps. The last batch of an epoch may be smaller. ``examples`` are
-    all prompts (N, P), completions (N, m), and targets (N, k) if the loss has any.
+    Iteration starts after the ``step()`` optimizer steps already done. The last batch of an epoch may be smaller.
+    ``examples`` are all prompts (N, P), completions (N, m), and targets (N, k) if the loss has any.
     """
 
     def __init__(self, examples: Batch, seeds: Sequence[int], batch_size: int, step: Callable[[], int]) -> None:
@@ -46,7 +46,7 @@ class TrainBatches:
 class TaskData(L.LightningDataModule):
     """A task's table, or ``sample_size`` examples of it, divided by a split into ``train`` and ``validation``.
 
-    For drawn examples ``slices`` has the kinds of each example of ``validation``, by name, as `Task.slices`.
+    For drawn examples ``slices`` has the kinds of each validation example, by name, as in `Task.slices`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class TaskData(L.LightningDataModule):
         self.slices = {name: kind[held_out] for name, kind in kinds.items()}
 
     def set_targets(self, targets: Array | None) -> None:
-        """Give the training batches the targets (N, k) of `Loss.prepare`, which has a row for each of ``examples``."""
+        """Give the training batches their targets: rows (N, k) from `Loss.prepare`, one for each of ``examples``."""
         if targets is not None:
             trained = torch.from_numpy(np.delete(targets, self.held_out, axis=0))
             self.train = (*self.train[:2], trained.to(torch.get_default_dtype()))
@@ -93,7 +93,7 @@ class TaskData(L.LightningDataModule):
         """Batches of both subsets, training first: prompts (B, P) and completions (B, m), the same for all replicas."""
         size = evaluation_batch_size(self.train[0].device, len(self.seeds))
         subsets: Any = ([*zip(x[0].split(size), x[1].split(size), strict=True)] for x in (self.train, self.validation))
-        own = torch.Generator()  # else each draws a number from the global one
+        own = torch.Generator()  # else each loader draws a number from the global generator
         return [DataLoader(batches, batch_size=None, generator=own) for batches in subsets]
 
 

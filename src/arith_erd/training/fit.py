@@ -49,18 +49,18 @@ def fit(
     >>> models[1].seed, models[1].predict([1], [2]).shape
     (1, (1,))
 
-    The runs are those of ``python train.py``: the same settings give the same weights, the same refusals, and with
-    ``out`` the same directories, so a run that was interrupted continues and a finished one is only loaded.
+    The runs are those of ``python train.py``: the same settings give the same weights and errors, and with ``out`` the
+    same directories. So an interrupted run continues, and a finished one is just loaded.
 
     Args:
         task: what to learn, one of ours or your own.
         model: a class of networks. Its recipe (optimizer, rate, clipping) is that of its file in ``conf/model/``; a
             class of your own gets nanoGPT's.
-        seeds: of initial weights, batches and dropout; also as on the command line, ``"0-4"``.
-        epochs: by default as many as the paper's (50 for addition, 250 for multiplication).
+        seeds: seeds of initial weights, batches and dropout, also as on the command line, ``"0-4"``.
+        epochs: number of epochs; by default that of the paper (50 for addition, 250 for multiplication).
         split: says which examples are held out; by default a random quarter.
         overrides: further settings, as typed after ``python train.py``, such as ``["data.batch_size=32"]``, or as
-            values, ``{"data.batch_size": 32}``. None of them may repeat another argument.
+            values, ``{"data.batch_size": 32}``. They must not repeat another argument.
         out: a folder for the run directories; None keeps nothing.
 
     Raises:
@@ -78,7 +78,7 @@ def fit(
     overrides = typed_overrides(overrides)
     option, recipe = option_for_class("task", public_path(type(task))), option_for_class("model", public_path(model))
     argument_keys = r"(task|split)\b.*|model|seed|trainer\.max_epochs|runs_dir|experiment"
-    argument_keys += "" if recipe else r"|model\.net\b.*|ablation=(?!none$).*|scale=(?!full$).*"  # has its own defaults
+    argument_keys += "" if recipe else r"|model\.net\b.*|ablation=(?!none$).*|scale=(?!full$).*"  # own defaults
     if repeated := [one for one in overrides if re.match(rf"[+~]*({argument_keys})(=|$)", one)]:
         raise UserError(f"fit: overrides: {repeated[0]}: use an argument of fit or your class, one call for each run")
     trust_modules_of(type(task), type(split), model)

@@ -1,4 +1,4 @@
-"""Does a pack fit into memory, and if not, how many replicas do? What fails all the same becomes one line."""
+"""Does a pack fit into memory, and if not, how many replicas fit? Errors that still occur become one line."""
 
 import gc
 import math
@@ -20,17 +20,17 @@ from .build import build_module, build_task_data, make_trainer
 
 COPIES_PER_WEIGHT = 4  # a weight itself, its gradient and Adam's two moments
 MEASURED_PACKS = (2, 3)  # replicas; one alone would be trained without vmap
-EVALUATED = 256  # examples of an evaluation's batch in a large pack: `data.evaluation_batch_size`
+EVALUATED = 256  # examples in an evaluation batch of a large pack: `data.evaluation_batch_size`
 MEASURED_DEVICE = "cuda"  # packs elsewhere are not measured
 USABLE = 0.95  # of the free memory, since the allocator cannot fill every gap
 
 
 class CompilerError(UserError):
-    """PyTorch's compiler fails: no C++ compiler, one without OpenMP, a path with a space, a full disk, .."""
+    """PyTorch's compiler fails: there is no C++ compiler or no OpenMP, a path has a space, a disk is full, .."""
 
 
 class PackTooLargeError(UserError):
-    """A pack that was measured to need more memory than is free; ``size`` replicas fit, in the fewest equal packs."""
+    """A pack needs more memory than is free, by measurement. ``size`` replicas fit, in the fewest equal packs."""
 
     def __init__(self, job: Job, fits: int, need: str) -> None:
         self.size, self.need = math.ceil(len(job.seeds) / math.ceil(len(job.seeds) / fits)), need
@@ -38,28 +38,28 @@ class PackTooLargeError(UserError):
 
 
 def free_bytes(device: torch.device) -> int:
-    """Empty the cache of a CUDA device; how much is free then."""
+    """Empty the cache of a CUDA device, and return the number of bytes that are free then."""
     gc.collect()
     torch.cuda.empty_cache()
     return torch.cuda.mem_get_info(device)[0]
 
 
 def peak_bytes(device: torch.device, work: Callable[[], None]) -> int:
-    """The most that tensors on a device held during some work."""
+    """Do some work, and return the most memory that tensors on a device held meanwhile."""
     torch.cuda.reset_peak_memory_stats(device)
     work()
     return torch.cuda.max_memory_allocated(device)
 
 
 def require_memory(job: Job, device: torch.device) -> None:
-    """Refuse a pack that needs more memory than there is: on CUDA by measurement, else for its weights alone.
+    """Refuse a pack that needs more memory than there is: on CUDA by measurement, else by the size of its weights.
 
     Raises:
         PackTooLargeError: if fewer replicas fit.
-        MemoryError: if not even one does, or the weights, gradients and moments of Adam do not.
+        MemoryError: if not even one replica fits, or if weights, gradients and Adam's moments do not fit.
     """
     if device.type == MEASURED_DEVICE and len(job.seeds) > max(MEASURED_PACKS):
-        if not job.run.checkpoint_file.is_file():  # else it fitted before
+        if not job.run.checkpoint_file.is_file():  # a run with a checkpoint has fitted before
             _require_measured_memory(job, device)
         return
     with torch.device("meta"):
@@ -73,7 +73,7 @@ def require_memory(job: Job, device: torch.device) -> None:
 def _require_measured_memory(job: Job, device: torch.device) -> None:
     """Extrapolate the peaks of two small packs, since memory grows linearly.
 
-    Eager packs come first: they need more memory, but no minute of compilation.
+    Eager packs come first: they need more memory, but save a minute of compilation.
     """
     replicas, usable = len(job.seeds), USABLE * free_bytes(device)
     for compile in dict.fromkeys((False, job.trainer.compile)):
@@ -94,9 +94,9 @@ def _require_measured_memory(job: Job, device: torch.device) -> None:
 
 def train_briefly(job: Job) -> None:
     """Train a pack for two epochs of a few examples, with their evaluation."""
-    # In the second epoch Adam has its moments from the start.
+    # Two epochs, since only the second one starts with Adam's moments.
     job = replace(job, trainer=replace(job.trainer, max_epochs=2, cuda_graphs=False))
-    trainer = make_trainer(job.trainer, [Checkpoint()])  # one that saves nothing, else Lightning would add one
+    trainer = make_trainer(job.trainer, [Checkpoint()])  # saves nothing; without it Lightning adds one that does
     data = build_task_data(job)
     module = build_module(job, trainer.strategy.root_device, data)
     data.train = tuple(x[: max(job.data.batch_size, EVALUATED)] for x in data.train)
@@ -107,7 +107,7 @@ def train_briefly(job: Job) -> None:
 
 @contextmanager
 def explain_errors_of_torch(job: Job, device: torch.device) -> Iterator[None]:
-    """Turn what PyTorch cannot allocate, on a CPU or a GPU, compile, or capture as a CUDA graph into a `UserError`."""
+    """Raise a `UserError` when PyTorch cannot allocate memory, compile, or capture a CUDA graph."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

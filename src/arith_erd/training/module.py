@@ -52,10 +52,10 @@ class LitPack(L.LightningModule):
         super().__init__()
         self.pack, self.make_optimizer, self.gradient_clip = pack, make_optimizer, gradient_clip
         self.make_scheduler, self.interval = make_scheduler, interval
-        # The tokens (N, R, m) predicted in an evaluation. To look for nan would make the host wait at each batch.
+        # The tokens (N, R, m) predicted in an evaluation. Checking for nan would make the host wait at each batch.
         self.train_tokens, self.validation_tokens = CatMetric("disable"), CatMetric("disable")
-        self.saved_state: dict[int, dict[str, Any]] = {}  # of the optimizer, in a checkpoint that training resumes from
-        # In the checkpoint, which may be written in the middle of an epoch.
+        self.saved_state: dict[int, dict[str, Any]] = {}  # the optimizer's, in the checkpoint to resume from
+        # These are saved, since a checkpoint may be written in the middle of an epoch.
         self.register_buffer("loss_sum", torch.zeros(len(pack.seeds)))
         self.register_buffer("examples_seen", torch.zeros(()))
         self.rows: list[Row] = []  # after the last epoch: one for each seed, without the seconds
@@ -80,9 +80,9 @@ class LitPack(L.LightningModule):
         self.saved_state = optimizer["state"]
 
     def on_train_start(self) -> None:
-        """Give the optimizer's loaded state its types back: torch loads all in that of the parameters.
+        """Restore the types of the optimizer's loaded state: torch loads all tensors in the parameters' type.
 
-        In 64 bits NAdam keeps a product in 32, and a resumed run would not have the bits of an undisturbed one.
+        In 64 bits NAdam keeps one product in 32 bits. Without this a resumed run would differ from an undisturbed one.
         """
         state = self.trainer.optimizers[0].state_dict()["state"]
         for index, saved in self.saved_state.items():
@@ -102,7 +102,7 @@ class LitPack(L.LightningModule):
         except Exception as error:
             kinds = [type(part) for part in (self.pack.stacked, self.pack.loss)]
             if names := [f"{k.__module__}.{k.__name__}" for k in kinds if not k.__module__.startswith("arith_erd.")]:
-                # A user's network or loss failed, which is no fault of this package.
+                # A user's network or loss failed, not this package.
                 error.add_note(f"{USER_CODE_NOTE}step {self.global_step + 1}: {' or '.join(names)}")
             raise
         self.loss_sum += losses.detach() * completion.shape[1]
@@ -172,7 +172,7 @@ def step_scheduler(scheduler: LRScheduler) -> None:
     """Advance a scheduler by one step; a `UserError` if it raises, as `OneCycleLR` does after its last step."""
     try:
         scheduler.step()
-    except Exception as error:  # ReduceLROnPlateau wants a number, and any class may raise anything
+    except Exception as error:  # ReduceLROnPlateau needs a number, and a user's class may raise anything
         accepted = "expected a function of the step alone, for all epochs of the run"
         what = "divides by zero" if isinstance(error, ZeroDivisionError) else first_line(error).rstrip(".")
         raise UserError(f"model.scheduler: {what}; {accepted}") from error

@@ -29,19 +29,19 @@ from ..tasks import Examples, Task
 
 DropoutKeys = tuple[Tensor, ...]  # the dropout keys of one step: one for each site of the network
 
-MIN_OPERATIONS_TO_COMPILE = 20e12  # operations from which compiling pays on a CPU; see benchmarks/README.md
-LARGE_NETWORK = 100_000  # parameters from which a replica keeps two CPU cores busy by itself
+MIN_OPERATIONS_TO_COMPILE = 20e12  # with fewer operations compiling does not pay on a CPU; see benchmarks/README.md
+LARGE_NETWORK = 100_000  # a replica with this many parameters keeps two CPU cores busy by itself
 RECOMPILE_LIMIT = 64
-"""Number of compiled versions of a function, one for each size of a batch and kind of layer.
+"""How many compiled versions of a function PyTorch keeps, one for each batch size and kind of layer.
 
-PyTorch stops compiling after eight. Which version is the ninth would depend on where a run was interrupted.
+With PyTorch's limit of eight, an interruption would decide which version runs eagerly.
 """
 
 
 class Pack(nn.Module):
     """R replicas of one network, one for each seed, with the parameters of their loss."""
 
-    replica_keys: Tensor  # (R, 2) int32, from which every dropout mask follows
+    replica_keys: Tensor  # (R, 2) int32; they determine every dropout mask
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Pack(nn.Module):
             registry[leaf] = nn.Parameter(stacks[name].detach(), stacks[name].requires_grad)
         self._constant_slots = {name: _slot(self.stacked, name) for name, _ in self.stacked.named_buffers()}
         with torch.device("meta"):
-            # In a tuple, hence in no module registry: Lightning would try to move its meta tensors.
+            # A tuple hides it from the module registry: Lightning would try to move its meta tensors.
             self._skeleton = (make_network(),)
         self.loss = loss or CrossEntropy()
         self._key_names = [f"{site}.key" for site in dropout_sites(self.stacked)]
@@ -71,7 +71,7 @@ class Pack(nn.Module):
         keys = [[derive_seed(seed, RandomStream.DROPOUT, half) & 0x7FFFFFFF for half in (0, 1)] for seed in seeds]
         self.register_buffer("replica_keys", torch.tensor(keys, dtype=torch.int32), persistent=False)
         self._evaluate, self._train = self._logits, self._losses
-        self._sequential = len(seeds) == 1  # without vmap, which on a CPU makes slower batched products
+        self._sequential = len(seeds) == 1  # without vmap, whose batched products are slower on a CPU
         self.compiled = self._compile_pending = compile
         self._graphs = compile and cuda_graphs
 
@@ -83,8 +83,8 @@ class Pack(nn.Module):
         """
         self._compile_pending = False
         dynamo_config.recompile_limit = RECOMPILE_LIMIT
-        inductor_config.triton.cudagraph_or_error = self._graphs  # by default what cannot be captured runs without
-        # One compilation for each batch size: linear layers under vmap take no symbolic one (torch 2.13).
+        inductor_config.triton.cudagraph_or_error = self._graphs  # the default silently skips what it cannot capture
+        # One compilation for each batch size: linear layers under vmap need a fixed one (torch 2.13).
         device = self.replica_keys.device
         chosen = compile_options(device, self._graphs)
         (skeleton,) = self._skeleton
@@ -104,7 +104,7 @@ class Pack(nn.Module):
     def forward(self, prompt: Tensor, answer_in: Tensor, step: int | None = None) -> Tensor:
         """Prompt (R, B, P) and answer_in (R, B, m), or both (B, ..) for all replicas -> logits (R, B, m, V).
 
-        Dropout masks are those of an optimizer ``step``; None evaluates without dropout.
+        ``step`` is the optimizer step, which determines the dropout masks; None evaluates without dropout.
         """
         keys = self._prepare(step)  # first, since it may compile
         return self._evaluate(self._stacks(), keys, prompt, answer_in)
@@ -113,7 +113,7 @@ class Pack(nn.Module):
         """The losses (R,) of an optimizer step, from prompt (R, B, P), completion (R, B, m) and targets (R, B, k)."""
         keys = self._prepare(step)
         # Inductor would keep dropout masks and the signs before each ReLU as booleans for the backward pass. On a CPU
-        # it writes these one by one: 90 of the 220 ms of a compiled step. Computed once more they cost next to nothing.
+        # it writes these one by one: 90 of the 220 ms of a compiled step. Recomputing them costs next to nothing.
         with functorch_config.patch(aggressive_recomputation=self.replica_keys.device.type == "cpu"):
             return self._train(self._stacks(), keys, prompt, completion, *targets)
 
@@ -129,9 +129,9 @@ class Pack(nn.Module):
             self._sequential = sequential
 
     def prepare_loss(self, task: Task, examples: Examples) -> Array | None:
-        """Call `Loss.prepare`, and return its targets. Each replica gets a copy of the parameters that it makes.
+        """Call `Loss.prepare`, and return its targets. Each replica gets a copy of the loss's parameters.
 
-        What it draws for them is the same for every seed, so that a replica of a pack equals its seed alone.
+        Their random values are the same for every seed, so that a replica of a pack equals its solo run.
         """
         with own_generator(0):
             targets = self.loss.prepare(self._skeleton[0].eval(), task, examples)
@@ -142,11 +142,11 @@ class Pack(nn.Module):
         return targets
 
     def _stacks(self) -> dict[str, Tensor]:
-        """As ``stacked.named_parameters()``, whose walk through all modules takes 1% of a step on a CPU."""
+        """The result of ``stacked.named_parameters()``, without a walk through all modules (1% of a step on a CPU)."""
         return {name: registry[leaf] for name, (registry, leaf) in self._stack_slots.items()}
 
     def _swap(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Set values in the skeleton and return its own, which saves 4% of a step over `functional_call` on a CPU."""
+        """Set values in the skeleton and return the old ones; on a CPU 4% of a step faster than `functional_call`."""
         before = {}
         for name, value in values.items():
             registry, leaf = self._slots[name]
@@ -162,9 +162,9 @@ class Pack(nn.Module):
         if self._compile_pending:
             self._compile()
         (skeleton,) = self._skeleton
-        if skeleton.training != (step is not None):  # `train` walks through all modules, which takes a millisecond
+        if skeleton.training != (step is not None):  # `train` walks through all modules: a millisecond
             skeleton.train(step is not None)
-        if self._graphs:  # what the graphs of the step before wrote may be overwritten
+        if self._graphs:  # they may overwrite their outputs of the previous step
             torch.compiler.cudagraph_mark_step_begin()
         return self._dropout_keys(step or 0)
 
@@ -241,13 +241,13 @@ def should_compile(job: Job, device: torch.device, steps_per_epoch: int, loss: L
 
 
 def compiles_layers(network: Network, replicas: int, device: torch.device) -> bool:
-    """Whether a pack is compiled as one graph per kind of layer, used by replicas in turn, and not as one graph."""
+    """Whether a pack is compiled as one graph per kind of layer, used by replicas in turn, not as a single graph."""
     return device.type == "cpu" and (replicas == 1 or network.num_parameters >= LARGE_NETWORK)
 
 
 def compile_options(device: torch.device, cuda_graphs: bool) -> dict[str, Any]:
-    # Inductor keeps a result of more operations than this that is used twice, and computes others again. At the default
-    # for CPUs, 50 (torch 2.13), each loop of a layer norm would hash the dropout mask before it anew.
+    # Inductor stores a result that is used twice if it takes more operations than this; else it computes it again. At
+    # the default for CPUs, 50 (torch 2.13), each loop of a layer norm would hash the preceding dropout mask again.
     chosen: dict[str, Any] = {"realize_opcount_threshold": 30}
     if cuda_graphs:
         chosen["triton.cudagraphs"] = True

@@ -34,10 +34,10 @@ from .pack import Pack
 
 @signals.exits_are_errors()
 def train_pack(job: Job) -> bool:
-    """Train a job's seeds as one pack, or resume, and write its run directory; False if another process has done it."""
+    """Train a job's seeds as one pack, or resume it, and write its run directory; False if another process did."""
     try:
         return _train_pack(job)
-    except CompilerError as error:  # in the first step, or at any later one that has code of its own
+    except CompilerError as error:  # in the first step, or in a later one that needs new code
         if job.trainer.compile is True:
             raise bad_value("trainer.compile", "true", f"auto or false, since {error}") from error
         print(f"trainer.compile=auto: not compiled, since {error}", file=sys.stderr)
@@ -63,7 +63,7 @@ def _train_pack(job: Job) -> bool:
     if job.overwrite:
         run.move_to_backup()
     with locked(run.path), record_errors(run), explain_errors_of_torch(job, device):
-        if run.finished:  # by the process that held the lock until now
+        if run.finished:  # the process that held the lock has finished it
             return False
 
         # Resume, or start.
@@ -142,10 +142,10 @@ def seed_summaries(run: Run, pack: Pack, data: TaskData) -> list[Row]:
 
 
 def never_learnt(network: Network, data: TaskData) -> list[str]:
-    """The answer tokens that are no better than the most common answer, on training and held-out examples."""
+    """The answer tokens on which the network is no better than the most common token, in training and held out."""
     if data.task.min_bits is not None:  # the highest answer tokens may occur in no training example
         return []
-    counts: list[list[TokenCounts]] = []  # of each answer token under teacher forcing, for both subsets
+    counts: list[list[TokenCounts]] = []  # for each answer token under teacher forcing, in both subsets
     for prompt, completion, *_ in (data.train, data.validation):  # (N, P), (N, m)
         n, hits = len(completion), (teacher_forced_tokens(network, prompt, completion) == completion).sum(dim=0)
         most_common = (int(token.bincount().max()) for token in completion.cpu().T)

@@ -28,7 +28,7 @@ def train(job: Job) -> list[Run]:
     require_type("train: job", job, Job)
     packs = job.packs()
     for pack in packs:
-        # A backup means that an earlier ``overwrite=true`` command was interrupted: its finished packs are already new.
+        # A backup means that an ``overwrite=true`` command was interrupted: its finished packs are already new.
         keep_finished = not job.overwrite or pack.run.backup.path.exists()
         if not (pack.run.finished and keep_finished):
             require_writable("runs_dir", job.runs_dir)
@@ -62,12 +62,12 @@ def train(job: Job) -> list[Run]:
             logger.start(pack.run.name, pack.seeds, pack.resolved, pack.run.path)
             logger.log([{**row, "epoch": summary["epochs"]} for row in summary["seeds"]])
             logger.finish(summary["seeds"])
-    for pack in packs:  # after the last one: until then the old runs show which packs are new
+    for pack in packs:  # only now: until all are trained, the old runs show which packs are new
         pack.run.delete_backup()
     return [pack.run for pack in packs]
 
 
 def say_unused_gpus(job: Job) -> None:
-    """Say that GPUs stay idle, if they do: a process trains on one."""
+    """Say if GPUs stay idle: a process trains on only one."""
     if job.trainer.accelerator != "cpu" and len(gpus := visible_gpus()) > 1:
         print(f"{len(gpus)} GPUs are visible and this uses one; -m hydra/launcher=gpus trains packs on all of them")
