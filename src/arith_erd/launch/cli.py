@@ -18,7 +18,7 @@ SHOWN = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable[[], None]]:
-    """Turn a function of a job into a command-line program over ``conf/``, with an exit status of `cli_errors`."""
+    """Turn a function of a job into a command-line program over ``conf/``; its exit status is one of `cli_errors`."""
 
     def decorate(program: Program) -> Callable[[], None]:
         def main() -> None:
@@ -42,10 +42,10 @@ def read_command_line(words: Sequence[str]) -> Namespace:
     parser.add_argument("--help", "-h", action="store_true", help="the groups and the most useful keys")
     parser.add_argument("--hydra-help", action="store_true", help="this list")
     parser.add_argument("--version", action="version", version=f"arith_erd {__version__}", help="the version")
-    parser.add_argument("--multirun", "-m", action="store_true", help="a job for each value in KEY=VALUE,VALUE")
+    parser.add_argument("--multirun", "-m", action="store_true", help="one job per value in KEY=VALUE,VALUE")
     parser.add_argument("--config-dir", "-cd", metavar="DIR", help="a folder of more options, laid out like conf/")
     parser.add_argument("--cfg", "-c", choices=("job", "hydra", "all"), help="print the configuration instead")
-    parser.add_argument("--resolve", action="store_true", help="with --cfg: its interpolations, too")
+    parser.add_argument("--resolve", action="store_true", help="with --cfg: resolve interpolations")
     parser.add_argument("--package", "-p", metavar="KEY", help="with --cfg: only what is below this key")
     parser.add_argument(
         "--info",

@@ -22,7 +22,7 @@ Submit = Callable[[Path, int], "Future[int]"]  # from the folder and the index o
 
 
 def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: DictConfig) -> None:
-    """Run the jobs; one that fails, or whose process is killed, ends no other."""
+    """Run the jobs. If one fails, or its process is killed, the others go on."""
     options: Any = OmegaConf.to_container(config.hydra.launcher, resolve=True)
     with _ray(**options["ray"]) if "ray" in options else _gpus(**options) as submit:
         with old_runs_renamed(jobs):
@@ -34,7 +34,7 @@ def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: Di
             try:
                 status = task.result()
                 state = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-            except Exception as error:  # Ray's, of a worker that was killed
+            except Exception as error:  # Ray raises its own if a worker was killed
                 status, state = -1, first_line(error)
             job.end(log_file(folder, indices[task]), status, state)
             print(f"{job.title}: {job.status}; {len(jobs) - ended} of {len(jobs)} jobs under way")
@@ -69,7 +69,7 @@ def _gpus(jobs_per_gpu: int) -> Iterator[Submit]:
             yield lambda folder, index: pool.submit(run_task, folder, index)
         except Interrupted:
             stopping = True
-            set_alarm(2 * GRACE_SECONDS)  # after those of the tasks
+            set_alarm(2 * GRACE_SECONDS)  # later than the alarms of the tasks
             pool.shutdown(wait=False, cancel_futures=True)
             for process in [*running]:
                 process.terminate()
@@ -90,13 +90,13 @@ def _ray(init: dict[str, Any], remote: dict[str, Any]) -> Iterator[Submit]:
 
 def _run_on_worker(folder: Path, index: int) -> int:
     status = _start(folder, index, dict(os.environ)).wait()
-    if status < 0:  # killed: so is the worker, for Ray to try again
+    if status < 0:  # the task was killed; kill the worker, so that Ray tries again
         os.kill(os.getpid(), signal.SIGKILL)
     return status
 
 
 def _start(folder: Path, index: int, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
-    """Start a task in a session of its own: Ctrl-C reaches it by `_gpus` only, and once."""
+    """Start a task in its own session, so that Ctrl-C reaches it only through `_gpus`, and once."""
     command, null = [*start_command(folder), str(index), str(os.getpid())], subprocess.DEVNULL
     with log_file(folder, index).open("ab") as log:
         return subprocess.Popen(command, env=environment, stdin=null, stdout=log, stderr=log, start_new_session=True)

@@ -1,7 +1,7 @@
-"""The launcher ``slurm``: a task of an array for each job that is missing and not under way already.
+"""The launcher ``slurm``: one array task for each job that is missing and not yet under way.
 
-Slurm's queue alone says what is under way: it names the script of each array, beside which lie the keys of its jobs. So
-nothing is lost with a login.
+Slurm's queue alone tells which jobs are under way: it names the script of each array, and the keys of the jobs lie
+beside that script. So nothing is lost when you log out.
 """
 
 import math
@@ -31,7 +31,7 @@ SBATCH_NAMES = {"name": "job-name", "timeout_min": "time", "tasks_per_node": "nt
 OURS = ("mem_gb", "array_parallelism", "signal_delay_s", "max_num_timeout", "setup", "additional_parameters")
 _ENDS = "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT"
 ENDED = tuple(_ENDS.split())  # the states of tasks that have ended
-EXIT_STATUS = {"COMPLETED": 0, "FAILED": 1}  # of a task in these states; in any other it was killed
+EXIT_STATUS = {"COMPLETED": 0, "FAILED": 1}  # exit status by state; in other states the task was killed
 SCRIPT = """#!/bin/bash
 {setup}
 [ "${{SLURM_RESTART_COUNT:-0}}" -le {restarts} ] || {{ echo "error: max_num_timeout={restarts}: reached"; exit 1; }}
@@ -47,7 +47,7 @@ class ArrayTask(NamedTuple):
 
 
 def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: DictConfig) -> None:
-    """Submit the jobs that are not under way, and wait for all; with ``wait=false`` look at them once."""
+    """Submit the jobs that are not under way, and wait for all; with ``wait=false`` check them once."""
     node: Any = OmegaConf.to_container(config.hydra.launcher, resolve=True)
     _check(node)
     root.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def _check(node: Mapping[str, Any]) -> None:
 
 
 def _under_way(jobs: Sequence[SweepJob]) -> dict[Place, SweepJob]:
-    """Those of the jobs that are in Slurm's queue."""
+    """The jobs that are in Slurm's queue."""
     by_key, keys = {job.key: job for job in jobs}, cache(task_keys)
     queued = [place for place, task in array_tasks().items() if task.state not in ENDED]
     found = {(folder, index): keys(folder).get(index) for folder, index in queued}
@@ -102,13 +102,13 @@ def _submit(jobs: Sequence[SweepJob], folder: Path, node: Mapping[str, Any]) -> 
 
 
 def _wait_for(waiting: dict[Place, SweepJob], wait: bool) -> None:
-    """Wait for each job; one that is back in the queue is under way. Says how many are whenever that changes."""
+    """Wait for each job; a requeued job is still under way. Print the number under way whenever it changes."""
     start, total, before = time.monotonic(), len(waiting), None
     ids, ended = dict[Place, str](), set[Place]()
     while True:
         try:
             queue, reasons = array_tasks(), set[str]()
-        except (OSError, subprocess.SubprocessError):  # Slurm's controller may be away for a while
+        except (OSError, subprocess.SubprocessError):  # Slurm's controller may be down for a while
             if not wait:
                 return
             time.sleep(POLL_SECONDS)
@@ -124,7 +124,7 @@ def _wait_for(waiting: dict[Place, SweepJob], wait: bool) -> None:
                 ended.add(place)  # it may yet be requeued, as after NODE_FAIL
             else:
                 state = task.state if task else accounted_state(ids.get(place, ""))
-                if state in (*ENDED, "unknown") or job.finished:  # else the queue has left it out
+                if state in (*ENDED, "unknown") or job.finished:  # else the queue has just omitted it
                     waiting.pop(place).end(log_file(*place), EXIT_STATUS.get(state, -1), state)
         if (now := Counter(job.status for job in waiting.values())) != before:
             before, why = now, f" ({', '.join(sorted(reasons))})" if reasons else ""
@@ -139,7 +139,7 @@ def _wait_for(waiting: dict[Place, SweepJob], wait: bool) -> None:
 
 
 def submit(script: Path, options: Mapping[str, object]) -> str:
-    """Submit a script with options of `sbatch`; those that are None or False are left out. The id of the job."""
+    """Submit a script with options of `sbatch`, without those that are None or False, and return the job's id."""
     given = [(f"--{key.replace('_', '-')}", value) for key, value in options.items() if value not in (None, False)]
     words = [flag if value is True else f"{flag}={value}" for flag, value in given]
     return _output("sbatch", "--parsable", *words, str(script), timeout=300).strip()
@@ -152,20 +152,20 @@ def max_array_size() -> int:
 
 
 def array_tasks() -> dict[tuple[Path, str], ArrayTask]:
-    """This user's tasks of arrays, by the script's folder and index: those in the queue, and those that ended of late.
+    """This user's array tasks, by the script's folder and index: those in the queue, and those that ended recently.
 
-    This needs no accounting. A task that has ended is forgotten after a while (MinJobAge): `accounted_state`.
+    This needs no accounting. Slurm forgets an ended task after a while (MinJobAge); then see `accounted_state`.
     """
     words = ("--noheader", "--array", "--states=all", f"--user={os.geteuid()}", "--format=%F|%K|%T|%r|%o")
     lines = (line.split("|", 4) for line in _output("squeue", *words, timeout=60).splitlines())
-    return {  # a script's arguments may hold anything, a new line too
+    return {  # a script's arguments may hold anything, even a new line
         (Path(script).parent, index): ArrayTask(f"{job}_{index}", state, reason)
         for job, index, state, reason, script in (parts for parts in lines if len(parts) == 5 and parts[1].isdigit())
     }
 
 
 def accounted_state(task: str) -> str:
-    """The state of a task that has left the queue, as the accounting has it; without accounting ``unknown``."""
+    """The state of a task that has left the queue, from the accounting; ``unknown`` without accounting."""
     if not task:  # `sacct` would list other jobs
         return "unknown"
     try:

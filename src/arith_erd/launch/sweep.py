@@ -1,7 +1,7 @@
-"""A sweep: its jobs are expanded and all checked before the first is started; then they run, and a table is printed.
+"""A sweep: expand the jobs, check all before the first one starts, run them, and print a table.
 
 Hydra's own sweeper stops at a failed job and writes ``multirun.yaml``; ours reads the status of a job from its runs.
-A launcher gets a command line for each pack that is missing, so nothing of this process travels.
+A launcher gets a command line for each missing pack, so it needs nothing else from this process.
 """
 
 import os
@@ -44,8 +44,8 @@ class SweepJob:
     varying_overrides: list[str]  # those that differ from other jobs: ["task=mul", "seed=4"]
     checked: Job | ProbeJob | None = None
     status: str = "not finished"  # or "finished", "skipped", "failed"; under Slurm also "pending" and "running"
-    failure: str = ""  # a line; not the exception, whose frames would keep a whole model alive
-    exit_status: int = EXIT_FAILED  # of a job that is not finished
+    failure: str = ""  # one line, since the exception's frames would keep a whole model alive
+    exit_status: int = EXIT_FAILED  # if the job is not finished
 
     @property
     def title(self) -> str:
@@ -54,7 +54,7 @@ class SweepJob:
 
     @property
     def key(self) -> str:
-        """What the job makes, however it is typed: the path of its run, or else its overrides and where they hold."""
+        """Identifies the job's result, however it is typed: the path of its run, or else the folder and overrides."""
         if isinstance(self.checked, Job):
             return str(self.checked.run.path.absolute())
         return " ".join([os.getcwd(), *(one for one in self.overrides if not one.startswith("wait="))])
@@ -78,14 +78,14 @@ class SweepJob:
 
     @property
     def overwrites(self) -> bool:
-        """Whether the job is done anew though its runs are finished."""
+        """Whether the job trains its finished runs again."""
         return not isinstance(self.checked, Job) or self.checked.overwrite
 
     def runs_to_overwrite(self) -> list[Run]:
         return self.runs if self.overwrites else []
 
     def packs(self) -> "list[SweepJob]":
-        """A job for each of its packs; with ``auto`` a single one, which divides its seeds if they do not fit."""
+        """A job for each of its packs. With ``auto`` it is a single job, which divides its seeds if they do not fit."""
         packs = self.checked.packs() if isinstance(self.checked, Job) else []
         if len(packs) < 2 or packs[0].pack.max_replicas == "auto":
             return [self]
@@ -110,7 +110,7 @@ class SweepJob:
         print(f"error: {self.title}: {line}", file=sys.stderr)
 
     def end(self, log: Path, exit_status: int, state: str) -> None:
-        """Note what has become of the job when its process has ended; with a negative status it was killed."""
+        """Record the job's status after its process has ended; a negative status means that it was killed."""
         if exit_status == 0 if self.overwrites else self.finished:
             self.status = "finished"
             return
@@ -121,7 +121,7 @@ class SweepJob:
 
 
 def sweep_config(config_name: str, overrides: Sequence[str]) -> DictConfig:
-    """The configuration of a sweep itself: what its jobs have in common, with Hydra's node."""
+    """The configuration that a sweep's jobs have in common, with Hydra's node."""
     parsed = compose.parsed(overrides)
     for one in parsed:
         if one.is_hydra_override() and (one.is_sweep_override() or not re.match(USED_OF_HYDRA, one.input_line or "")):
@@ -132,7 +132,7 @@ def sweep_config(config_name: str, overrides: Sequence[str]) -> DictConfig:
 
 
 def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) -> list[SweepJob]:
-    """Check the jobs of a sweep, ``divided`` into packs. If some cannot be run, print a line for each and exit."""
+    """Check the jobs of a sweep, if ``divided`` split into packs. If some cannot run, print a line each, and exit."""
     loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
     params = dict(config.hydra.sweeper.params or {})  # those of a preset: {"task": "add,mul"}
     index = config.get("job_index")
@@ -159,7 +159,7 @@ def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) ->
                 job.checked = compose.checked_job(config_name, composed, overrides)
             if isinstance(job.checked, ProbeJob):
                 job.checked.reserve_folders(folders)
-        except Exception as error:  # whatever is wrong with one, all are looked at, and none is started
+        except Exception as error:  # check the other jobs, too; none is started
             job.fail(*line_and_status(error))
     if any(job.failure for job in jobs):
         print(f"none of the {len(jobs)} jobs was started", file=sys.stderr)
@@ -167,7 +167,7 @@ def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) ->
     packs = {pack.key: pack for job in jobs for pack in job.packs()} if divided else {}  # jobs may share a pack
     if packs and [*packs] != [job.key for job in jobs]:
         jobs = [replace(pack, number=number) for number, pack in enumerate(packs.values())]
-    # A backup means that an earlier ``overwrite=true`` command has renamed the old runs: what is finished is new.
+    # A backup means that an earlier ``overwrite=true`` command has renamed the old runs: finished runs are new.
     renamed = divided and any(run.backup.path.exists() for job in jobs for run in job.runs_to_overwrite())
     for job in jobs:
         if job.finished and (renamed or not job.overwrites):
@@ -177,9 +177,9 @@ def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) ->
 
 @contextmanager
 def old_runs_renamed(jobs: Sequence[SweepJob]) -> Iterator[ExitStack]:
-    """Rename the old runs of jobs with ``overwrite=true``. If the block raises before it submits one, that is undone.
+    """Rename the old runs of jobs with ``overwrite=true``. If the block raises before it submits a job, undo this.
 
-    Their tasks overwrite nothing themselves, so one that is started again continues, or keeps, the new run.
+    The tasks themselves overwrite nothing, so a restarted task continues, or keeps, the new run.
     """
     with ExitStack() as undo:
         for job in jobs:
@@ -198,12 +198,12 @@ def require_single_job(config: DictConfig) -> None:
     """Raise a `UserError` for settings that need a sweep, which ``-m`` starts."""
     hydra_node = config.hydra
     launcher = hydra_node.runtime.choices["hydra/launcher"]
-    if launcher != "basic":  # Hydra would not ask it, and a login node would train
+    if launcher != "basic":  # Hydra would ignore it, and train on the login node
         raise UserError(f"hydra/launcher={launcher}: expected -m too, also for a single job")
     if own := [one for one in hydra_node.overrides.hydra if not one.startswith("hydra.searchpath=")]:
         raise UserError(f"{own[0]}: expected -m too; a single run uses nothing of Hydra's own")
     if config.get("job_index") is not None:
-        raise UserError(f"job_index={config.job_index}: expected -m too; it is one job of a sweep")
+        raise UserError(f"job_index={config.job_index}: expected -m too; it chooses one job of a sweep")
     if params := hydra_node.sweeper.params:
         overrides = compose.job_overrides(hydra_node)
         if (number := len(expand_sweep(params, overrides))) > 1:
@@ -238,7 +238,7 @@ def expand_sweep(params: Mapping[str, Any], overrides: Sequence[str]) -> list[li
 
 
 def sweep(config_name: str, overrides: Sequence[str], program: Program, command: Sequence[str]) -> None:
-    """Check all jobs of a sweep, run them here or by ``command`` and a launcher; exit with a status of `cli_errors`."""
+    """Check all jobs of a sweep, run them here or by a launcher with ``command``, exit with a `cli_errors` status."""
     config = sweep_config(config_name, overrides)
     name, fail_fast = config.hydra.runtime.choices["hydra/launcher"], config.get("fail_fast") is True
     if name not in LAUNCHERS and name != "basic":
@@ -249,7 +249,7 @@ def sweep(config_name: str, overrides: Sequence[str], program: Program, command:
         raise UserError("wait=false: expected hydra/launcher=slurm, whose jobs need no command that waits")
     jobs = checked_jobs(config, overrides, divided=name != "basic")
     missing = [job for job in jobs if job.status != "skipped"]
-    with one_line_errors(), catch_signals():  # from here on a ValueError is no refusal of the configuration
+    with one_line_errors(), catch_signals():  # from here on a ValueError does not come from the configuration
         try:
             if name == "basic":
                 run_locally(jobs, program, fail_fast)
