@@ -1,4 +1,4 @@
-"""Build the causal model that an option names; an option that is one is returned."""
+"""Build the causal model that an option names. An option may also be a causal model itself."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ CausalModelSpec = str | CausalModel | Callable[[Task], CausalModel] | None
 
 
 def build_causal_model(task: Task, spec: CausalModelSpec, key: str) -> CausalModel:
-    """Build the causal model of the option ``key``; None stands for the task's own.
+    """Build the causal model of the option ``key``; None stands for the task's own model.
 
     Args:
         spec: a causal model; the name of an algorithm of `interp.algorithms`; a function or class that makes one from
@@ -37,7 +37,7 @@ def build_causal_model(task: Task, spec: CausalModelSpec, key: str) -> CausalMod
 
 
 def build_prefix_model(task: Task, spec: CausalModelSpec, key: str) -> CausalModel | None:
-    """Build the causal model of a key, None for None; a `UserError` if it lacks the variable ``prefix``."""
+    """Build the causal model of a key (None for None), or raise a `UserError` if it lacks the variable ``prefix``."""
     if spec is None:
         return None
     model = build_causal_model(task, spec, key)

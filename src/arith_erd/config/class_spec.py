@@ -1,8 +1,8 @@
 """Build the object that a `_target_` names.
 
 A configuration may come with a run directory from anywhere. So a name can reach only classes of this package, torch's
-optimizers, and packages that the command line trusts (`trust`). A function of a trusted package can be named too, if
-its return type is annotated; this excludes others, such as a loader of pickles. Arguments are values: unlike Hydra's
+optimizers, and packages that the command line trusts (`trust`). It may also name a function of a trusted package with
+an annotated return type, which excludes, for example, a loader of pickles. Arguments are values: unlike Hydra's
 ``instantiate``, we neither instantiate nor interpolate them.
 """
 
@@ -47,7 +47,7 @@ def trust(*packages: str) -> None:
             raise bad_value("trust", list(packages), "names of packages, such as trust=[my_package]")
         try:
             with exits_are_errors():
-                spec = importlib.util.find_spec(package)  # imports the packages around it, not the package
+                spec = importlib.util.find_spec(package)  # imports parent packages, not the package
         except Exception as error:
             if not _is_missing(error, package):
                 raise UserError(f"trust={package}: importing it fails with {first_line(error)}") from error
@@ -59,14 +59,14 @@ def trust(*packages: str) -> None:
 
 
 def trust_modules_of(*classes: type) -> None:
-    """Allow classes that the program itself has, such as those of a notebook. A file cannot do that."""
+    """Allow classes that the running program defines, such as those of a notebook. A file cannot do that."""
     _trusted_packages.update(one.__module__ for one in classes if not _is_allowed(one.__module__))
 
 
 def source_hashes(config: Mapping[str, Any]) -> dict[str, str]:
     """Package -> hash of its ``.py`` files, for each trusted package in a ``_target_`` of the configuration.
 
-    Of a script or a notebook: a hash of the classes and of what they name there; empty if Python has no source.
+    For a script or a notebook, it hashes the classes and the names that they use there; empty without a source.
     """
     hashes = {}
     targets = [str(target) for target in _nested_targets(config)]
@@ -85,19 +85,19 @@ def source_hashes(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _sources_in(module: str, names: list[str]) -> str:
-    """The sources of classes and functions of a module, and of what they name, with the numbers and texts that they
-    read; empty if one has none."""
+    """The sources of a module's classes and functions, and of those that they use, with the constants that they read;
+    empty if one has no source."""
     sources: dict[str, str] = {}
     read = set[str]()
-    for name in names:  # which grows
+    for name in names:  # the list grows
         member = getattr(sys.modules.get(module), name, None)
         if name in sources or not isinstance(member, type | FunctionType) or member.__module__ != module:
             continue
         functions = [one for one in (member, *vars(member).values()) if isinstance(one, FunctionType)]
         try:
-            text = inspect.getsource(member)  # of a class that is defined twice, the first definition
+            text = inspect.getsource(member)  # if a class is defined twice: its first definition
             sources[name] = "".join([text, *(x for x in map(inspect.getsource, functions) if x not in text)])
-        except (OSError, TypeError):  # a class of a notebook, before Python 3.13: its cell
+        except (OSError, TypeError):  # a notebook's class before Python 3.13; take its cell
             files = [one.__code__.co_filename for one in functions]
             sources[name] = "".join(line for file in files for line in linecache.getlines(file))
         if not sources[name]:
@@ -105,7 +105,7 @@ def _sources_in(module: str, names: list[str]) -> str:
         names += re.findall(r"\w+", sources[name])
         read |= {name for one in functions for name in _globals_read(one.__code__)}
     for name in read - sources.keys():
-        with suppress(ValueError, SyntaxError, AttributeError):  # not there, or no literal
+        with suppress(ValueError, SyntaxError, AttributeError):  # missing, or not a literal
             sources[name] = f"{name} = {ast.literal_eval(repr(getattr(sys.modules.get(module), name)))!r}"
     return "".join(sources[name] for name in sorted(sources))
 
@@ -138,7 +138,7 @@ def _accepted_targets(target: Any = "") -> str:
 
 @dataclass(frozen=True)
 class ClassSpec:
-    """A class, or an annotated function, by its dotted name, with its arguments. Imported only when it is needed.
+    """A class, or an annotated function, given by its dotted name and arguments. It is imported when it is needed.
 
     >>> from arith_erd.tasks import Task
     >>> ClassSpec.from_group("task", {"_target_": "arith_erd.tasks.Add", "name": "add", "bits": 3}).build(Task).bits
@@ -154,7 +154,7 @@ class ClassSpec:
     def from_group(cls, key: str, group: Any, types: Mapping[str, Any] | None = None, *metadata: str) -> "ClassSpec":
         """The class of a group of keys; a `UserError` for a target that is not allowed, or a second target.
 
-        Arguments with annotated ``types`` are checked here. The keys ``metadata`` and ``name`` are no arguments.
+        It checks arguments with annotated ``types``. The keys ``metadata`` and ``name`` are not arguments.
         """
         if not isinstance(group, dict):
             raise bad_value(key, group, "a group of keys")
@@ -187,7 +187,7 @@ class ClassSpec:
 
     @contextmanager
     def attribute_errors(self) -> Iterator[None]:
-        """Within the block, which runs code of the class, every error becomes a `UserError` with file and line."""
+        """Turn every error in the block, which runs the class's code, into a `UserError` with file and line."""
         try:
             yield
         except (UserError, KeyboardInterrupt, ProgramExit):
@@ -215,7 +215,7 @@ class ClassSpec:
             member = None
         if member is None:
             hint = did_you_mean(name, dir(sys.modules.get(module)))
-            raise self.error_about(f"expected {_accepted_targets()}, but there is none of that name{hint}")
+            raise self.error_about(f"expected {_accepted_targets()}, but none has that name{hint}")
         produced, home = member, str(getattr(member, "__module__", ""))
         if inspect.isfunction(member) and _is_allowed(home) and not _is_inside(home, ALLOWED_PACKAGES):
             with self.attribute_errors():

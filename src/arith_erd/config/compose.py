@@ -1,8 +1,8 @@
 """Make a `Job` from ``conf/``: Hydra composes, `read_job` checks and builds, errors are one line. Loads no torch.
 
-We use Hydra's ``compose``, which acts on nothing. ``hydra.main`` would make log handlers and callbacks of the node
-``hydra``, print errors of its own, and not start under Python 3.14. What we read of that node, such as the commands of
-a Slurm job, no file from elsewhere may set (`_require_harmless`).
+We use Hydra's ``compose``, which has no side effects. ``hydra.main`` would make log handlers and callbacks from the
+node ``hydra``, print its own errors, and not start under Python 3.14. We read parts of that node, such as the commands
+of a Slurm job, so files from elsewhere may not set them (`_require_harmless`).
 """
 
 import json
@@ -38,7 +38,7 @@ from .job import Job, ProbeJob, read_job, read_probe_job
 from .run_names import non_default_probe_options
 
 ConfigName = Literal["train", "probe"]
-RECIPE_GROUPS = ("optimizer", "scheduler", "loss")  # groups that fill the key of their name in ``model``
+RECIPE_GROUPS = ("optimizer", "scheduler", "loss")  # each fills the key of the same name in ``model``
 OPTION_GROUPS = ("task", "split", *RECIPE_GROUPS, "model", "logger", "probe")  # groups whose options define keys
 PRESET_GROUPS = ("ablation", "experiment", "figure", "scale")  # groups whose options only set keys
 FLOAT_KEYS = ("model.gradient_clip", "trainer.stop_at")  # keys that take real numbers though their default is null
@@ -49,9 +49,9 @@ SWEEP_KEYS = r"hydra\.sweeper\.params\.(?![+~]*(hydra|trust|overwrite)\b)[^@]*" 
 
 @contextmanager
 def hydra_over_conf(config_name: str = "train", overrides: Sequence[str] = ()) -> Iterator[None]:
-    """Within the block Hydra reads ``conf/``, whatever a Hydra of the caller reads, and its errors are a `UserError`.
+    """Within the block Hydra reads ``conf/``, whatever the caller's Hydra reads. Its errors become a `UserError`.
 
-    The folders that ``overrides`` add are checked, since ``hydra.searchpath=[FOLDER]`` lets Hydra read them too.
+    We check the folders that ``overrides`` add, since ``hydra.searchpath=[FOLDER]`` lets Hydra read them, too.
     """
     base, global_hydra = version.VersionBase.instance(), GlobalHydra.instance()
     with HYDRA, patch.object(base, "version_base"), patch.object(global_hydra, "hydra", None):
@@ -65,7 +65,7 @@ def hydra_over_conf(config_name: str = "train", overrides: Sequence[str] = ()) -
 
 
 def composed(config_name: str, overrides: Sequence[str]) -> DictConfig:
-    """What Hydra composes, with its own node."""
+    """Hydra's composition, including the node ``hydra``."""
     return hydra.compose(config_name, list(overrides), return_hydra_config=True)
 
 
@@ -83,7 +83,7 @@ def search_path(overrides: Sequence[str]) -> list[str]:
 def _require_harmless(folder: Path) -> None:
     """Raise a `UserError` if a YAML file of a folder could configure Hydra, or expands to too many values.
 
-    It may set parameters of a sweep, but not the keys that work on the command line alone.
+    It may set parameters of a sweep, but not the keys that work only on the command line.
     """
     if not folder.is_dir():
         raise bad_value("hydra.searchpath", folder, "a folder")
@@ -95,7 +95,7 @@ def _require_harmless(folder: Path) -> None:
         names = [*folders, *(name for name in files if name.endswith(".yaml"))]
         for path in (Path(root, name) for name in names):
             relative = path.relative_to(folder)
-            if "hydra" in path.name.lower():  # whose package would be Hydra's
+            if "hydra" in path.name.lower():  # its package would be Hydra's
                 raise UserError(f"{relative}: expected another name; only conf/ has options of Hydra")
             if path.suffix == ".yaml" and not path.is_dir() and (sets := _sets_of_hydra(path, relative)):
                 accepted = "only hydra.sweeper.params in a file, and other keys of hydra on the command line"
@@ -103,7 +103,7 @@ def _require_harmless(folder: Path) -> None:
 
 
 def _sets_of_hydra(path: Path, relative: Path) -> list[str]:
-    """The keys of Hydra that a file sets, other than parameters of a sweep; or what else would reach them."""
+    """The keys of Hydra that a file sets, except parameters of a sweep, or other ways in which it reaches them."""
     require_plain_yaml(path)
     try:
         config = OmegaConf.to_container(OmegaConf.load(path))  # as Hydra reads it, interpolations as text
@@ -138,13 +138,13 @@ def _keys(composition: Any) -> dict[str, Any]:
 
 @cache
 def _known_keys(config_name: str, *overrides: str) -> Mapping[str, Any]:
-    """The keys that exist if only these options are chosen, with values; of Hydra's own, only the launcher's."""
+    """The keys that exist if only these options are chosen, with values. Of Hydra's keys only those of the launcher."""
     keys = _keys(composed(config_name, overrides))
     return {key: value for key, value in keys.items() if not re.match(r"hydra\.(?!launcher\.)", key)}
 
 
 def _chosen_option(hydra_node: DictConfig, group: str) -> dict[str, Any]:
-    """What a group's chosen option sets, wherever Hydra finds its file; empty if it inherits from another."""
+    """The keys that a group's chosen option sets, wherever Hydra finds its file; empty if it inherits from another."""
     file = f"{group}/{hydra_node.runtime.choices.get(group)}.yaml"
     paths = (Path(source.path, file) for source in hydra_node.runtime.config_sources if source.schema == "file")
     keys = next((_keys(OmegaConf.load(path)) for path in paths if path.is_file()), {})
@@ -162,10 +162,10 @@ def _options_with(key: str) -> list[str]:
 def _require_known_keys(composition: DictConfig, hydra_node: DictConfig, known: Mapping[str, Any]) -> None:
     """Raise a `UserError` for keys that ``+`` or a preset added to the chosen groups, and keys that ``~`` removed.
 
-    Sizes of ``scale=`` that the chosen network lacks, such as heads, are removed instead.
+    If ``scale=`` sets sizes that the chosen network lacks, such as heads, it removes them instead.
     """
     keys, choices = _keys(composition), hydra_node.runtime.choices
-    open_groups = tuple(f"{key}." for key, value in known.items() if value is None)  # may be groups of any keys
+    open_groups = tuple(f"{key}." for key, value in known.items() if value is None)  # these may hold any keys
     scale, ablation = (_chosen_option(hydra_node, group) for group in ("scale", "ablation"))
     for key, value in keys.items():
         if key in known or key.startswith(open_groups) or any(k.startswith(f"{key}.") for k in known):
@@ -190,7 +190,7 @@ def _as_float(value: Any) -> Any:
 
 
 def _write_floats(composition: DictConfig, defaults: Mapping[str, Any]) -> None:
-    """Write 1 as 1.0 and -0.0 as 0.0 for real-valued keys, so that equal values give the same run."""
+    """Write 1 as 1.0, and -0.0 as 0.0, for real-valued keys, so that equal values give the same run."""
     for key, value in _keys(composition).items():
         default = defaults.get(key)
         reals = {type(x) for x in default} == {float} if isinstance(default, list) else type(default) is float
@@ -199,12 +199,12 @@ def _write_floats(composition: DictConfig, defaults: Mapping[str, Any]) -> None:
 
 
 def help_text(config_name: str, overrides: Sequence[str]) -> str:
-    """What ``--help`` prints, with a line for each group: its name and its options, in the user's own folders too."""
+    """The text of ``--help``. A line for each group has its name and its options, also those in the user's folders."""
     node = composed(config_name, overrides).hydra
     chosen = list(node.runtime.choices)[::-1]  # in the order of the defaults list, which Hydra reverses
     options_of = partial(GlobalHydra.instance().config_loader().get_group_options, overrides=list(overrides))
     options = {group: options_of(group) for group in chosen if not group.startswith("hydra/")}
-    # Only our own launchers: Hydra and its plugins bring others, which have no defaults for our runs.
+    # List only our launchers: those of Hydra and its plugins have no defaults for our runs.
     options["hydra/launcher"] = sorted(path.stem for path in (CONF / "hydra" / "launcher").glob("*.yaml"))
     indent = max(map(len, options)) + 4
     wrapper = textwrap.TextWrapper(HELP_WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
@@ -236,7 +236,7 @@ def hydra_value(value: object) -> str:
 
 
 def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) -> str:
-    """Hydra's message as one line, with what is nearest to a key or an option that is misspelt."""
+    """Hydra's message as one line, with the nearest key or option if one is misspelt."""
     text = str(error).strip()
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
@@ -250,14 +250,14 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
         return f"{plugin[1]}={plugin[2]}: its plugin is not installed; conf/{plugin[1]}/{plugin[2]}.yaml says how"
     if several := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):
         key, value = several.groups()
-        return f'{key}={value}: expected -m too, for a job of each value, or one text, as "{key}={hydra_quoted(value)}"'
+        return f'{key}={value}: expected -m too, for one job per value, or one text, "{key}={hydra_quoted(value)}"'
     if option := re.search(r"Could not find '((?:hydra/)?[^'/]+)/([^']*)'", text):
         names = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
         return str(unknown_name(option[1], option[2], names))
     if misspelt := re.search(r"Could not override '([^']+)'", text):
         key = misspelt[1]
         groups = "|".join((*OPTION_GROUPS, *PRESET_GROUPS))
-        key_adding = rf"(({groups}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"  # what adds keys
+        key_adding = rf"(({groups}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"  # these add keys
         known = _known_keys(config_name, *(override for override in overrides if re.fullmatch(key_adding, override)))
         if key in OPTION_GROUPS or any(k.startswith(f"{key}.") for k in known):
             return f"{key}={{...}}: expected one of its options, or KEY=VALUE for each of its keys"
@@ -270,7 +270,7 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
 
 @contextmanager
 def explain_hydra_errors(config_name: str, overrides: Sequence[str]) -> Iterator[None]:
-    """Hydra's errors within the block become a `UserError`. Within `hydra_over_conf`, for the hints."""
+    """Turn Hydra's errors in the block into a `UserError`. Use it within `hydra_over_conf`, for the hints."""
     for override in overrides:
         group, _, value = override.removeprefix("~").partition("=")
         no_name = re.fullmatch(r"[\w.+-]+", value) and hydra_quoted(value) != value  # null, or a number
@@ -286,14 +286,14 @@ def explain_hydra_errors(config_name: str, overrides: Sequence[str]) -> Iterator
 
 
 def job_overrides(hydra_node: DictConfig) -> list[str]:
-    """What was chosen, other than options of Hydra: ``["task=mul", "out='${probe.name}'"]``."""
+    """The chosen overrides, except options of Hydra: ``["task=mul", "out='${probe.name}'"]``."""
     return cast(list[str], OmegaConf.to_container(hydra_node.overrides.task, resolve=False))
 
 
 def checked_config(
     config_name: str, composition: DictConfig, cli_overrides: Sequence[str]
 ) -> tuple[dict[str, Any], str]:
-    """A composition as plain values, its keys checked; and options of a probe that are not its defaults.
+    """A composition as plain values, with checked keys, and the probe's options that differ from its defaults.
 
     Only ``cli_overrides`` may set ``trust`` and ``overwrite``: one runs code, the other deletes a run.
     """
@@ -303,21 +303,21 @@ def checked_config(
     for group, option in choices.items():
         if option and (".." in str(option).split("/") or str(option).startswith("/")):
             raise bad_value(group, option, f"one of the files in conf/{group}/")
-    may_add_keys = any(choices.get(group) not in NO_PRESET for group in PRESET_GROUPS)  # most configurations cannot
+    may_add_keys = any(choices.get(group) not in NO_PRESET for group in PRESET_GROUPS)  # mostly False, to save time
     for key, _, value in (override.partition("=") for override in job_overrides(hydra_node)):
         if key in (*OPTION_GROUPS, *PRESET_GROUPS) and value.startswith("["):  # Hydra would take the last one
-            raise bad_value(key, value, f"one option, or -m for a job of each: {key}={value.strip('[]')}")
+            raise bad_value(key, value, f"one option, or -m for one job each: {key}={value.strip('[]')}")
         group, _, last = key.lstrip("+").partition(".")
-        if last == "name" and group in (*OPTION_GROUPS, "ablation"):  # a report would take the run for another
+        if last == "name" and group in (*OPTION_GROUPS, "ablation"):  # a report would mistake the run for another
             raise bad_value(key, value, f"{group}=OPTION, or a file of that name in your own --config-dir")
         if key == "probe" and (figure := choices.get("figure")):
-            raise bad_value(key, value, f"no probe= beside figure={figure}, which chooses its own")
+            raise bad_value(key, value, f"no probe= beside figure={figure}, which chooses the probe")
         if key == "epochs" and value[:1] != "{":
             raise bad_value(key, value, f"{{TASK: EPOCHS}}; for this run use trainer.max_epochs={value}")
         may_add_keys = may_add_keys or "." in key or key.startswith(("+", "~"))
     defaults: Mapping[str, Any] = {}
     if may_add_keys:
-        # Look for options where this composition did.
+        # Search the same folders as this composition.
         search = tuple(word for word in hydra_node.overrides.hydra if word.startswith("hydra.searchpath="))
         chosen = [f"{group}={choices[group]}" for group in OPTION_GROUPS if choices.get(group)]
         known = _known_keys(config_name, *search, *chosen)
@@ -339,7 +339,7 @@ def checked_config(
 
 
 def checked_job(config_name: str, composition: DictConfig, cli_overrides: Sequence[str]) -> Job | ProbeJob:
-    """The job of a composition, as in `checked_config`; one that could not be run raises a `UserError`."""
+    """The job of a composition, as in `checked_config`; a `UserError` if it could not run."""
     config, options = checked_config(config_name, composition, cli_overrides)
     if config_name == "probe":
         return read_probe_job(config, job_overrides(composition.hydra), options)
@@ -361,7 +361,7 @@ def typed_overrides(overrides: Overrides) -> list[str]:
 
 
 def arguments_error(function: str, taken: Sequence[str], given: Mapping[str, Any], problem: str) -> UserError:
-    """What an unknown argument means: another argument, or a setting, ``overrides={'model.optimizer.lr': 0.001}``."""
+    """An error for an unknown argument; it suggests an argument or ``overrides={'model.optimizer.lr': 0.001}``."""
     name, keys = next((name for name in given if name not in taken), ""), list[str]()
     if "overrides" in taken:
         with hydra_over_conf():
@@ -388,9 +388,9 @@ def compose(config_name: Literal["train"] = ..., overrides: Overrides = ...) -> 
 def compose(config_name: Literal["probe"], overrides: Overrides = ...) -> ProbeJob: ...
 @isolated()
 def compose(config_name: ConfigName = "train", overrides: Overrides = ()) -> Job | ProbeJob:
-    """Compose a job as the command line does, with the same `UserError`; ``overrides`` are the words typed there.
+    """Compose a job as the command line does, with the same `UserError`. ``overrides`` are the words typed there.
 
-    A dictionary of their values is accepted too, ``{"task": "mul"}``.
+    They can also be a dictionary of values, ``{"task": "mul"}``.
 
     >>> job = compose("train", ["task=mul", "seed=0-4"])
     >>> job.seeds, job.task.name, job.trainer.max_epochs

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PROBE_NEEDS = ("task", "split", "models")
 MAX_EPOCHS_LENGTH = 40  # characters of the epochs in the name of a folder
 
-OBSOLETE_KEYS = ("trust", "overwrite", "item")  # that config.yaml of earlier versions has
+OBSOLETE_KEYS = ("trust", "overwrite", "item")  # found in config.yaml of earlier versions
 INTERNAL_FIELDS = ("resolved", "overrides", "non_default_options", "overwrite")  # fields that no file sets
 
 
@@ -63,7 +63,7 @@ def _parse_task(group: Any) -> Task:
 
 
 def _parse_split(group: Any, info: ValidationInfo) -> Any:
-    """Build the split and ask it about two examples, since any class with callable objects could be given as one."""
+    """Build the split and ask it about two examples, since a class may be callable without being a split."""
     if callable(group):
         return group
     spec, task = _parse_named("split", group), info.data["task"]
@@ -147,7 +147,7 @@ class Job(BaseJob):
     """Epochs of each task; ``trainer.max_epochs`` refers to it."""
     pack: schema.PackConfig = schema.PackConfig()
     checkpoint: schema.CheckpointConfig = schema.CheckpointConfig()
-    overwrite: Switch = False  # train again what has been trained; the old run is kept until the new one has finished
+    overwrite: Switch = False  # train finished runs again; the old run is kept until the new one has finished
 
     def __post_init__(self) -> None:
         net, task, examples = self.model.net.arguments, self.task, self.data.examples
@@ -174,7 +174,7 @@ class Job(BaseJob):
         return [pack.run for pack in self.packs()]
 
     def packs(self) -> "list[Job]":
-        """A job for each pack of at most ``pack.max_replicas`` seeds; with ``auto`` as on disk, else all in one."""
+        """A job for each pack of at most ``pack.max_replicas`` seeds. With ``auto`` as on disk, else one pack."""
         pack = replace(self.pack, part_of=format_ranges(self.seeds))
         whole = self.resolved | {"pack": self.resolved.get("pack", {}) | {"part_of": pack.part_of}}
         limit = self.pack.max_replicas
@@ -185,7 +185,7 @@ class Job(BaseJob):
         return [replace(self, seed=one, pack=pack, resolved=whole | {"seed": format_ranges(one)}) for one in parts]
 
     def _size_on_disk(self, whole: dict[str, Any]) -> int:
-        """Seeds of the first pack, if an earlier command with ``auto`` found that not all fit, else all."""
+        """The seeds of the first pack if an earlier command with ``auto`` divided them, else all seeds."""
         number = len(self.seeds)
         sizes = {ceil(number / packs) for packs in range(2, number + 1)}
         for size in sorted(sizes, reverse=True) if not self.run.path.exists() else ():
@@ -230,7 +230,7 @@ class ProbeJob(BaseJob):
         """Add the folders of the results to those of other jobs in a sweep; a `UserError` if one is taken already."""
         runs = (matching_runs(self.run) or [user_path(self.run)]) if self.run else []
         folders = {path / "probes" / self.folder_name(self.epoch or ()) for path in runs}
-        if self.out:  # the result of one run goes straight there, those of several side by side
+        if self.out:  # one run's result goes straight there, several results into subfolders
             folders = {self.out / path.name for path in runs} if len(runs) > 1 else {self.out}
         if clashes := sorted(folders & taken):
             accepted = "a folder for each job, such as out='probes/${probe.name}'"

@@ -31,8 +31,8 @@ SETTING_LABELS: dict[str, dict[str, str]] = {  # group -> key -> label in a name
     "trainer": {"max_epochs": "ep", "stop_at": "stop", "precision": ""},
 }
 LABEL_OF_KEY: dict[str, str] = dict(flatten(SETTING_LABELS))
-CLASS_PATH = r"\w+(\.\w+)*\.[A-Z]\w*"  # of which a name shows the class alone
-HIDDEN_KEYS = ("seed", "task._target_", "split._target_", "model.net._target_")  # elsewhere in the name
+CLASS_PATH = r"\w+(\.\w+)*\.[A-Z]\w*"  # a run's name shows only the class
+HIDDEN_KEYS = ("seed", "task._target_", "split._target_", "model.net._target_")  # the name shows them elsewhere
 
 
 def run_name(resolved: Mapping[str, Any]) -> str:
@@ -48,7 +48,7 @@ def run_name(resolved: Mapping[str, Any]) -> str:
 def non_default_probe_options(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """Options of a probe, by dotted key, that differ from its file: ``concept_value-controls5``; if long, a hash.
 
-    Groups of options, and classes of your own, are shown in part, so a hash follows.
+    Groups of options, and your own classes, are shown only in part, so a hash follows.
     """
     changed = {key: value for key, value in options.items() if key not in defaults or defaults[key] != value}
     text = "-".join(_format_setting(key.rpartition(".")[2], value) for key, value in changed.items())
@@ -89,7 +89,7 @@ def non_default_parts(hashed: Mapping[str, Any]) -> list[str]:
 def _default_settings(hashed: Mapping[str, Any]) -> dict[str, Any]:
     """The default settings in ``conf/`` for the chosen task, split, model and ablation, and for the same classes.
 
-    An option that every task has is compared with the default task's value; likewise for splits. So the name shows each
+    Options that every task has are compared with the default task's values; likewise for splits. So the name shows each
     difference from the default command. Optimizer, schedule and loss are compared with the file of the same class, if
     there is one. A model without a file is compared with the default model.
     """
@@ -108,7 +108,7 @@ def _default_settings(hashed: Mapping[str, Any]) -> dict[str, Any]:
         option = option_for_class(group, (hashed["model"].get(group) or {}).get("_target_"))
         target = load_option(group, chosen[group]).get("_target_")
         defaults["model"][group] = load_option(group, str(option)) | {"_target_": target}
-    # Interpolations, such as the last epoch of a schedule, refer to values that were given.
+    # Interpolations, such as a schedule's last epoch, refer to the given values.
     context = {**hashed, "epochs": train["epochs"], "defaults": defaults}
     merged: Any = OmegaConf.merge(context, {"defaults": load_option("ablation", hashed["ablation"]["name"])})
     resolved: Any = OmegaConf.to_container(merged.defaults, resolve=True)

@@ -1,7 +1,7 @@
 """The groups of a configuration as typed objects, and the values that each key accepts.
 
-A dataclass lists all keys of its group; others are refused. Arguments of a ``_target_`` are refused by its class, and
-those that several classes share by the tables below. An error quotes the description of the type as what is accepted.
+A dataclass lists all keys of its group and refuses others. A ``_target_``'s class refuses arguments; the tables below
+check arguments that several classes share. An error quotes the type's description of the accepted values.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,7 +57,7 @@ OPTIMIZER_ARGUMENTS: Mapping[str, Any] = {
     "weight_decay": Annotated[float, accepts("a number of at least 0, at most 1e38", ge=0, le=MAX_FLOAT)],
     "momentum": Fraction,
 }
-SCHEDULER_ARGUMENTS: Mapping[str, Any] = {  # a trial of `checked_scheduler` shows the rest
+SCHEDULER_ARGUMENTS: Mapping[str, Any] = {  # `checked_scheduler` tries the others
     "interval": Annotated[Literal["step", "epoch"], accepts("step or epoch", None)],
     "step_size": Count,
     "gamma": Positive,
@@ -72,7 +72,7 @@ LOSS_ARGUMENTS: Mapping[str, Any] = {
         str | None, accepts("the name of an algorithm, a function or class of your own package, or null", min_length=1)
     ],
 }
-LOGGER_ARGUMENTS: Mapping[str, Any] = {  # here because W&B is slow to import, and its own check would come late
+LOGGER_ARGUMENTS: Mapping[str, Any] = {  # W&B is slow to import, and its own check comes late
     # Names of digits are numbers in YAML and on the command line.
     "project": Annotated[
         str, accepts("text of 1 to 128 letters, a W&B project", None, pattern="^.{1,128}$", coerce_numbers_to_str=True)
@@ -96,7 +96,7 @@ def class_group(key: str, arguments: Mapping[str, Any]) -> PlainValidator:
 
 @validated_dataclass(frozen=True, config=STRICT)
 class AblationConfig:
-    name: Name  # its effect is in the model's own options
+    name: Name  # the model's options have its effect
 
 
 def _parse_scheduler(group: Any) -> ClassSpec | None:
