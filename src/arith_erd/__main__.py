@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def load(name: str) -> "Hooked":
-    """A run's first seed, a hand-written network or a pretrained one; a `UserError` unless it adds two numbers."""
+    """A run's first seed, a hand-coded network or a pretrained one; a `UserError` unless it adds two numbers."""
     from .catalog.export import CONFIG_FILE
     from .catalog.loading import list_pretrained, load_handcoded, load_pretrained, load_run
     from .models.handcoded import PROGRAMS

@@ -34,7 +34,7 @@ from .nulls import NULLS, make_null
 ALGORITHM_VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
 ALGORITHM_KINDS = tuple(ALGORITHM_VARIABLES)
 EVIDENCE_OF_ANSWERS = {"sum": (1.0, 0.0), "carries": (0.0, 1.0), "abstains": (0.0, 0.0)}
-REFERENCE_SEEDS = range(2000, 2003)  # of references, as in paper/results/methods.csv; nothing was tuned on these
+HANDCODED_SEEDS = range(2000, 2003)  # those of paper/results/methods.csv; nothing was tuned on these networks
 MIN_INTERCHANGE_ACCURACY = 0.99  # that a network trained to compute by variables must have for every token
 NUM_RESAMPLES = 1000  # bootstrap samples for an interval
 SCORE_COLUMNS = ["method", "network", "kind", "origin", "seed", "algorithm"]
@@ -63,7 +63,7 @@ class LabelledNetwork:
 
 
 def zoo(*runs: str | Path, nulls: bool = False) -> list[LabelledNetwork]:
-    """Handwritten networks for seven-bit addition, trained networks of the given runs, and null networks.
+    """Hand-coded networks for seven-bit addition, trained networks of the given runs, and null networks.
 
     Args:
         runs: directories or globs. A run with ``loss=interchange`` on the sum counts as ``sum``, one on carry and xor
@@ -292,7 +292,7 @@ def format_share(hits: int, n: int) -> str:
 
 
 def bits_of(network: str) -> int:
-    """How many bits a network of the zoo adds: seven if its name does not say, as for handwritten ones."""
+    """How many bits a network of the zoo adds: seven if its name does not say, as for hand-coded ones."""
     match = re.match(r"(\d+)-bit ", network)
     return int(match[1]) if match else 7
 

@@ -142,7 +142,7 @@ class ControlledDAS(DASSearch):
     def score_negative_controls(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should find nothing.
 
-        ``iia_untrained``: in the network before training; NaN if it cannot be made. ``iia_decoy``: in a handwritten
+        ``iia_untrained``: in the network before training; NaN if it cannot be made. ``iia_decoy``: in a hand-coded
         network that computes the answer from other variables, if there is one. ``iia_decoy`` overestimates: the decoy
         stores those variables, and a search can rebuild this one from them.
         """

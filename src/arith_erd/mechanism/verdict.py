@@ -106,7 +106,7 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
 
 
 def is_calibrated(network: Network, task: Task) -> bool:
-    """Whether the verdict was checked on hand-written networks of this task and exactly this architecture."""
+    """Whether the verdict was checked on hand-coded networks of this task and exactly this architecture."""
     if type(network) is not Transformer or not is_handcoded_task(task):
         return False
     paper = initialise(lambda: Transformer(task.prompt_length, task.width), 0)

@@ -15,7 +15,7 @@ from .probe import IN_FILE, Count, NetworkProbe, as_list
 
 
 class Explorer(NetworkProbe):
-    """Write a page with at most ``most`` replicas, and with the references ``beside`` if they perform the same task.
+    """Write a page with at most ``most`` replicas, and with the hand-coded networks ``beside`` if they fit the task.
 
     A row is a network. It has the bits of a weight in the page, 16 or 32, and the accuracy on ``num_examples`` random
     examples, or on all if there are no more.
@@ -32,7 +32,7 @@ class Explorer(NetworkProbe):
         given, names = {model.name for model in self.models}, as_list(self.beside)
         handcoded = [load_handcoded(name, [0], self.task)[0] for name in names if is_handcoded_task(self.task)]
         self.left_out = len(self.models[self.most :])
-        self.models = [*self.models[: self.most], *(one for one in references if one.name not in given)]
+        self.models = [*self.models[: self.most], *(one for one in handcoded if one.name not in given)]
         # Measure each network once, for rows and page.
         self.export = cache(lambda model: export_network(model, self.num_examples))
 

@@ -161,7 +161,7 @@ def run_job(job: ProbeJob) -> None:
     """Run the probe of a job: on a task, on given weights, or on every run that ``run=`` names.
 
     Each run's result goes into the run's directory, unless ``out=`` names another. ``handcoded=list`` lists the
-    handwritten networks instead.
+    hand-coded networks instead.
     """
     if job.handcoded == "list":
         from ..models.handcoded import describe_programs  # loads torch
