@@ -15,7 +15,7 @@ from ..config.job import Job
 from ..errors import UserError, first_line, user_path
 from ..explorer import Page, export_network, write_page
 from ..interp.hooked import Hooked
-from ..models import NanoGPT
+from ..models import NanoGPT, weights
 from ..runs.identity import weights_config
 from ..system.files import atomic_file, require_writable, write_atomically
 
@@ -62,11 +62,14 @@ def save_pretrained(model: Hooked, folder: Path | str) -> None:
     # Only what can change the weights: no logger, and no folder of this machine.
     settings = weights_config(model.provenance.job.resolved) | {"seed": model.seed}
     config = {"job": settings, "epoch": model.provenance.epoch}
+    shapes = weights.state_shapes(model.provenance.job.network)
+    weights.checked_state(model.network.state_dict(), shapes, "save_pretrained", "the configuration of the run")
     folder = user_path(folder, "folder")
     require_writable("folder", folder)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / WEIGHTS_FILE) as path:
-        save_file(model.network.state_dict(), path)
+        state = model.network.state_dict().items()
+        save_file({name: x.clone(memory_format=torch.contiguous_format) for name, x in state}, path)
     write_atomically(folder / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
     write_atomically(folder / "README.md", model_card(model, model.provenance.job))
 

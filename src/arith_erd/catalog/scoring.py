@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 from scipy.stats import norm
 
 from ..bundled import RESULTS
-from ..errors import UserError, require_type
+from ..errors import UserError, excerpt, require_type
 from ..interp.algorithms import algorithm_kind
 from ..interp.hooked import Hooked
 from ..models.handcoded import PROGRAMS
@@ -153,7 +154,7 @@ def score_network(name: str, method: Method, network: LabelledNetwork, model: Ho
         if isinstance(found, str):
             row["score"], (of_sum, of_carries) = found, EVIDENCE_OF_ANSWERS[found]
         elif isinstance(found, tuple):
-            terms = [np.atleast_1d(np.asarray(term, dtype=float)) for term in found]
+            terms = [_outcomes(term) for term in found]
             of_sum, of_carries, *in_training = (float(term.mean()) for term in terms)
             row["score"] = of_sum - of_carries
             if max(map(len, terms)) > 1:
@@ -164,10 +165,16 @@ def score_network(name: str, method: Method, network: LabelledNetwork, model: Ho
         else:  # a tensor with one number, for example, is a score too
             row["score"] = of_sum = float(found)
             of_carries = -of_sum
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RuntimeError):
         accepted = f"a number, two or four of them, {', '.join(ALGORITHM_KINDS)} or abstains"
-        raise UserError(f"{name}: returned {found!r} for {network.name}; expected {accepted}") from None
+        raise UserError(f"{name}: returned {excerpt(repr(found))} for {network.name}; expected {accepted}") from None
     return row | {"sum": of_sum, "carries": of_carries}
+
+
+def _outcomes(term: Any) -> npt.NDArray[np.float64]:
+    """An accuracy, or outcomes (n, ...) of n examples, as numbers (n,): the mean of each example."""
+    numbers = torch.as_tensor(term).detach().cpu().double().numpy()
+    return np.asarray(numbers.reshape(len(numbers) if numbers.ndim else 1, -1).mean(1))
 
 
 def _bootstrap(*terms: npt.NDArray[np.float64]) -> tuple[float, float]:

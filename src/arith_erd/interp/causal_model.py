@@ -118,7 +118,14 @@ class CausalModel:
             values[name] = fixed_values.get(name, _in_range(name, spelled, base**self.task.bits))
         values[OPERANDS] = np.stack([values[name] for name in self.task.operand_names], axis=1)
         for name in self._functions:
-            values[name] = fixed_values[name] if name in fixed_values else self._evaluate(name, values)
+            if name not in fixed_values:
+                values[name] = self._evaluate(name, values)
+                continue
+            values[name] = fixed_values[name]
+            own = self._evaluate(name, {other: value[:1] for other, value in values.items()})
+            if own.ndim != values[name].ndim:
+                accepted = f"expected {(count, *own.shape[1:])}"
+                raise UserError(f"variable {name}: set to values of shape {values[name].shape}; {accepted}")
         return values
 
     def answers(self, values: Values) -> Array:
@@ -170,7 +177,8 @@ class CausalModel:
         """The variables that affect the answer together with this one, as ``xor`` does with ``carry``.
 
         They are the other parents of its children: ``sum`` is a child of ``carry``, and its other parent is ``xor``.
-        They include parents of its later descendants, unless these parents depend on it.
+        They include parents of its later descendants, unless these parents depend on it, and the digits of operands
+        that are among them, unless it depends on these.
         """
         descendants, of_children, of_others = {variable}, set[str](), set[str]()
         for name, parents in ((name, set(self.parents[name])) for name in self._functions):  # parents before children
@@ -178,7 +186,13 @@ class CausalModel:
                 descendants.add(name)
                 (of_children if variable in shared else of_others).update(parents)
         co_parents = of_children - {variable} | (of_others - descendants)
+        operands = co_parents & {OPERANDS, *self.task.operand_names}
+        co_parents |= set().union(*map(self._ancestors, operands)) - self._ancestors(variable)
         return tuple(name for name in self.variables if name in co_parents)
+
+    def _ancestors(self, variable: str) -> set[str]:
+        parents = {*self.parents.get(variable, ())}
+        return parents.union(*map(self._ancestors, parents))
 
     def __repr__(self) -> str:
         return f"CausalModel({self.task.name}: {', '.join(self.variables)} -> {self.output})"

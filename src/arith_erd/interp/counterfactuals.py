@@ -264,6 +264,8 @@ class CounterfactualDataset:
         family = Family(as_names(vary), as_names(keep))
         rng = np.random.default_rng(seed)
         size = causal_model.task.size
+        if isinstance(pool, Examples):
+            raise UserError("pool: received Examples; expected their rows among the examples of the causal model")
         rows = np.arange(size) if pool is None else np.unique(pool)  # ascending
         if len(rows) and (rows.dtype.kind not in "iu" or not 0 <= rows[0] <= rows[-1] < size):
             raise bad_value("pool", f"{rows[0]} .. {rows[-1]}", f"rows from 0 to {size - 1}")

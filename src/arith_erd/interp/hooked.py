@@ -3,12 +3,11 @@
 All of this uses forward hooks, so the networks know nothing of interventions, and any `nn.Module` can be hooked.
 """
 
-import operator
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -34,8 +33,8 @@ from ..splits import Split
 from ..system.isolation import isolated
 from ..tasks import Examples, Task
 from .hooks import cache_outputs, edit_outputs, record_outputs, replay_outputs
-from .interventions import Intervention, InterventionContext, Subspace, as_interventions
-from .sites import SitePositions, expand_sites, layer_of, layers, require_sites
+from .interventions import Intervention, InterventionContext, as_interventions
+from .sites import OWNED_BY_NAME, SitePositions, expand_sites, layer_of, layers, require_sites
 
 BATCH_SIZE = 2048
 Inputs = Examples | Sequence[Tensor]
@@ -109,8 +108,9 @@ class Hooked:
             raise UserError(f"Hooked: {type(network).__name__} has no sites(); expected sites={{name: module}}")
         self.network: Any = network.eval()
         modules = network.sites() if sites is None else sites  # type: ignore[operator]
-        if not isinstance(modules, Mapping):
+        if not isinstance(modules, Mapping) or not all(isinstance(name, str) for name in modules):
             raise bad_value("sites", modules, "{name: submodule}")
+        require_type("positions", positions or {}, Mapping)
         submodules = {id(module) for module in network.modules()}
         if outside := [site for site, module in modules.items() if id(module) not in submodules]:
             raise UserError(f"sites: {outside[0]}: expected a submodule of {type(network).__name__}")
@@ -215,13 +215,15 @@ class Hooked:
         if not all(x.numel() for x in examples) or not examples:
             raise UserError(f"{self.name}: received no examples; expected one or more")
         if isinstance(self.network, Network) and self._task is not None:
-            longest = (self._task.prompt_length, self.answer_length)
-            if [x.dim() for x in examples] != [2, 2] or any(map(operator.gt, (x.shape[1] for x in examples), longest)):
+            prompt, answer = self._task.prompt_length, self.answer_length
+            fits = [x.dim() for x in examples] == [2, 2] and examples[0].shape[1] == prompt
+            if not fits or examples[1].shape[1] > answer:
                 received = ", ".join(str(tuple(x.shape)) for x in examples)
-                accepted = f"tokens (N, {longest[0]}) and (N, t), t <= {longest[1]}"
+                accepted = f"tokens (N, {prompt}) and (N, t), t <= {answer}"
                 raise UserError(f"{self.name}: received {received}; expected {accepted}")
             if any(x.is_floating_point() or x.min() < 0 or x.max() >= self._task.vocab_size for x in examples):
                 raise UserError(f"{self.name}: expected tokens from 0 to {self._task.vocab_size - 1}, as integers")
+            examples = [x.long() for x in examples]
         if len(counts := {len(x) if x.dim() else 0 for x in examples}) > 1:
             raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected equal numbers")
         return tuple(x.to(self.device) for x in examples)
@@ -291,7 +293,7 @@ class Hooked:
         """`resume_from` for each of several sites, after one run for all."""
         require_sites(self.sites, sites)
         recorded = []
-        wanted = {*sites, *(name for name in self.sites if layer_of(self.sites, name) in (None, name))}
+        wanted = [name for name in self.sites if name in sites or layer_of(self.sites, name) in (None, name)]
         with isolated(False, self.network):
             for batch in split_batches(self.inputs(inputs), batch_size):
                 with record_outputs(self.sites, wanted) as outputs, eager():
@@ -327,7 +329,7 @@ def run_batches(
     """Logits (N, m, V) of all batches, with interventions in order. Gradients pass to values that require them."""
     interventions = as_interventions(interventions)
     fields = [field for intervention in interventions for field in vars(intervention).values()]
-    values = [field.directions if isinstance(field, Subspace) else field for field in fields]
+    values = [*fields, *(tensor for field in fields if is_dataclass(field) for tensor in vars(field).values())]
     values += [parameter for field in fields if isinstance(field, nn.Module) for parameter in field.parameters()]
     differentiable = any(isinstance(value, Tensor) and value.requires_grad for value in values)
     with isolated(torch.is_grad_enabled() and differentiable, model.network):
@@ -362,7 +364,7 @@ def run_batch(model: Hooked, interventions: Sequence[Intervention], batch: Batch
         logits: Any = model.network.eval()(*batch.inputs)
     if isinstance(logits, Tensor) and not (model.answer_length and len(batch.inputs) == 2):  # of any other module
         return logits
-    return require_logits(model.name, logits, batch.inputs[-1])
+    return require_logits(model.name, logits, batch.inputs[-1], model.task.vocab_size if model.answer_length else 0)
 
 
 def eager() -> AbstractContextManager[Any]:
@@ -382,6 +384,7 @@ def positions_in_run(model: Hooked, site: str, x: Tensor, inputs: Sequence[Tenso
     length, prompt, told = x.shape[1], inputs[0].shape[1], model.positions.get(site, "")
     answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else length
     unknown = answer < length < model.answer_length and length not in (prompt, prompt + answer)
+    unknown |= length == prompt == answer < model.answer_length and site.partition(".")[0] not in OWNED_BY_NAME
     if unknown and not told and not site.startswith("enc."):  # in a whole run it owns them all, or the last
         received = f"{length} positions in a run of {answer} of the {model.answer_length} answer tokens"
         raise UserError(f"site={site}: has {received}; expected a run of all, which tells what the positions are")
@@ -413,7 +416,10 @@ class ResumedRun:
         """
         interventions, batches = as_interventions(interventions), self.batches
         for site in (intervention.site for intervention in interventions):
-            if site != self.site and (layer_of(self.model.sites, site) or site) in self.finished:
+            if (
+                self.model.sites[site] is not self.model.sites[self.site]
+                and (layer_of(self.model.sites, site) or site) in self.finished
+            ):
                 raise UserError(f"site={site}: runs before {self.site}, where the network resumes")
         if answer_in is not None:
             batches = [batch._replace(inputs=(batch.inputs[0], answer_in[batch.rows])) for batch in batches]

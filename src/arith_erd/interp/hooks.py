@@ -67,15 +67,18 @@ def cache_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Ite
 
 @contextmanager
 def record_outputs(modules: Mapping[str, nn.Module], sites: Iterable[str]) -> Iterator[dict[str, list[Any]]]:
-    """Within the context, collect copies of each site's outputs, one for each call; sites in order of completion."""
+    """Within the context, collect copies of each site's outputs, one for each call; sites in order of completion.
+
+    They are copied before other hooks of the modules run, as these run again on what `replay_outputs` returns.
+    """
     outputs: dict[str, list[Any]] = defaultdict(list)
 
     def hook(site: str, module: nn.Module, inputs: Any, output: Any) -> None:
         outputs[site].append(_copied(output))
 
     with ExitStack() as stack:
-        for site in sites:
-            stack.callback(modules[site].register_forward_hook(partial(hook, site)).remove)
+        for site in reversed([*sites]):  # each is put before the last, so several names of a module keep their order
+            stack.callback(modules[site].register_forward_hook(partial(hook, site), prepend=True).remove)
         yield outputs
 
 

@@ -7,6 +7,7 @@ position t predicts ``r_t``. `Replace` says which values fit.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -132,6 +133,8 @@ class Intervention:
         require_type("site", self.site, str)
         if self.head is not None:
             require_integer("head", self.head, 0)
+        if not isinstance(self.position, str | Integral | None):
+            raise bad_value("position", self.position, "a number, a name such as r0, or None for all positions")
         if self.position == "all":  # the name in tables of results
             object.__setattr__(self, "position", None)
 

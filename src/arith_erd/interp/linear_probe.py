@@ -11,7 +11,7 @@ from sklearn.model_selection import GroupShuffleSplit
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ..errors import UserError, counted, require_integer, warn
+from ..errors import UserError, counted, require_integer, require_type, warn
 from ..seeds import MAX_SEED
 from .erasure import finite_matrix
 
@@ -97,11 +97,16 @@ def linear_probe(
         received = f"{len(features)} activations and {len(target)} values of z"
         raise UserError(f"linear_probe: received {received}; expected as many of both, {MIN_EXAMPLES} or more")
     require_integer("seed", seed, 0, MAX_SEED)
-    if classes is None:
+    if classes is not None:
+        require_type("linear_probe: classes", classes, bool)
+    else:
         classes = target.shape[1] == 1 and set(np.unique(target)) <= {0.0, 1.0}
     if classes and target.shape[1] > 1:
         raise UserError(f"linear_probe: received {target.shape[1]} columns of classes; expected one")
+    if classes and (target != target.round()).any():
+        raise UserError("linear_probe: z has fractions; expected integers for classes, or classes=False")
     labels = np.arange(len(features)) if groups is None else np.asarray(groups)
+    labels = labels.astype(str) if labels.dtype == object else labels  # such as a group None
     if labels.shape != (len(features),) or not (isinstance(test_share, Real) and 0 < test_share < 1):
         accepted = f"one group for each of {len(features)} examples, and a share between 0 and 1"
         raise UserError(f"linear_probe: received groups {labels.shape}, test_share={test_share}; expected {accepted}")

@@ -14,6 +14,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from ..digits import PAD
 from ..errors import UserError, first_line, require_type
 from ..plots.panels import HeatMaps
 from ..plots.style import own_style
@@ -85,7 +86,7 @@ def patch(
         clean: N examples. Row i is paired with row i of ``corrupted``.
         sites: names and patterns, such as ``dec.*.attn.z``; ``all`` stands for the layers.
         metric: a number from logits (N, m, V). By default the logit of the clean token minus that of the corrupted one,
-            over the answer tokens in which the two differ.
+            over the answer tokens in which the two differ, without padding.
 
     Raises:
         UserError: for unknown sites, unequal numbers of examples, a metric that returns something else, or one that is
@@ -121,7 +122,7 @@ def patched_runs(
 def logit_difference(model: Hooked, clean: Examples, corrupted: Examples) -> Metric:
     """The metric: the clean token's logit minus the corrupted token's, for the answer tokens that differ."""
     pair = [torch.as_tensor(x.completion, device=model.device) for x in (clean, corrupted)]
-    differ = pair[0] != pair[1]  # (N, m)
+    differ = (pair[0] != pair[1]) & (pair[0] != PAD) & (pair[1] != PAD)  # (N, m)
     if not differ.any():
         raise UserError("patch: clean and corrupted have the same answers; expected different answers, or a metric")
     return lambda logits: token_differences(logits, *pair)[differ]
@@ -135,7 +136,7 @@ def token_differences(logits: Tensor, clean: Tensor, corrupted: Tensor) -> Tenso
 
 def _value(metric: Metric, logits: Tensor) -> float:
     try:
-        value = np.asarray(torch.as_tensor(metric(logits)).detach().cpu(), dtype=float).mean()
+        value = torch.as_tensor(metric(logits)).detach().cpu().double().mean().item()
     except UserError:
         raise
     except Exception as error:

@@ -27,6 +27,7 @@ from .hooked import Hooked
 LEVELS = 4
 MAX_PREFIXES = 2**22  # of all examples together: 16,384 pairs of seven-bit operands have 4.2 million
 PATHS_PER_BATCH = 128
+KNOWN_PARTS = ("arith_erd.models.", "torch.nn.")
 Digits = npt.NDArray[np.uint8]
 
 
@@ -37,12 +38,15 @@ def answers_after_prefixes(model: Hooked, examples: Examples) -> list[Digits]:
     likely digit, even if another token is likelier.
 
     Raises:
-        UserError: for a network other than our Transformer and nanoGPT, a task whose answers have several lengths or
-            other tokens than digits, and more than `MAX_PREFIXES` prefixes.
+        UserError: for a network other than our Transformer and nanoGPT, or one with other modules inside; a task whose
+            answers have several lengths or other tokens than digits; and more than `MAX_PREFIXES` prefixes.
     """
     task, network = model.task, model.network
-    if not isinstance(network, NanoGPT | Transformer):
-        raise UserError(f"{model.name}: is a {type(network).__name__}; expected our Transformer or nanoGPT")
+    # Any other part may compute from a token's index, which is not its place in a tree.
+    parts = [part for part in network.modules() if not type(part).__module__.startswith(KNOWN_PARTS)]
+    if other := [*parts, *([] if type(network) in (NanoGPT, Transformer) else [network])]:
+        accepted = "our Transformer or nanoGPT as it is, or num_completions=, which asks any network"
+        raise UserError(f"{model.name}: has a {type(other[0]).__name__}; expected {accepted}")
     _require_digits_only(task)
     base, width = task.base, task.width
     count = len(examples) * sum(base**t for t in range(width))

@@ -17,6 +17,8 @@ from ..errors import UserError, bad_value, did_you_mean, unknown_name
 if TYPE_CHECKING:
     from ..tasks import Task
 
+OWNED_BY_NAME = {"enc": "prompt", "dec": "answer", "logits": "answer"}  # the first part of a site's name
+
 
 def layers(sites: Iterable[str], stack: str = "enc|dec") -> list[str]:
     """The sites that are whole layers, in the order in which they run: ``enc.1`` .. ``dec.6``."""
@@ -95,7 +97,7 @@ class SitePositions:
     def from_lengths(cls, site: str, length: int, prompt: int, answer: int, owned: str = "") -> Self:
         """``length`` is T. The network has read ``prompt`` = P prompt tokens, then ``answer`` <= m answer tokens."""
         of_answer = owned == "answer"
-        owned = owned or {"enc": "prompt", "dec": "answer"}.get(site.partition(".")[0], "")
+        owned = owned or OWNED_BY_NAME.get(site.partition(".")[0], "")
         owns_all = owned == "prompt" or length < answer or (length == prompt and not of_answer)
         own = length if owns_all else answer
         return cls(site, length - own, own, owned)

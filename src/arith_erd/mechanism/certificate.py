@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
 from ..digits import Array
-from ..errors import require_integer, require_type
+from ..errors import UserError, require_integer, require_type
 from ..interp.algorithms import ALGORITHMS, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
@@ -172,6 +172,10 @@ def certificate(
     """
     require_type("certificate: model", model, Hooked)
     ColumnSums(task := model.task)
+    if user_model is not None:
+        require_type("certificate: user_model", user_model, CausalModel)
+        if not user_model.task.same_as(task):
+            raise UserError(f"certificate: user_model: received one for {user_model.task}; expected one for {task}")
     task.require_enumerable("a certificate")
     if num_completions is None:
         return Certificate(task, answers_after_prefixes(model, task.examples()), user_model)

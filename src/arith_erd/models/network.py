@@ -124,9 +124,11 @@ def is_causal(run: Callable[[Tensor], Tensor], answer_in: Tensor) -> bool:
     return torch.allclose(logits[0], logits[1], rtol=1e-3, atol=1e-3, equal_nan=True)
 
 
-def require_logits(name: str, logits: object, answer_in: Tensor) -> Tensor:
+def require_logits(name: str, logits: object, answer_in: Tensor, vocab_size: int = 0) -> Tensor:
     """Return the logits; a `UserError` unless they are a tensor (B, t, V) for the decoder's input (B, t)."""
     if isinstance(logits, Tensor) and logits.dim() == 3 and logits.shape[:2] == answer_in.shape:
+        if logits.shape[2] < vocab_size:
+            raise UserError(f"{name}: returned logits of {logits.shape[2]} tokens; expected those of {vocab_size}")
         return logits
     received = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
     examples, t = answer_in.shape

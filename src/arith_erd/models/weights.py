@@ -83,10 +83,10 @@ def checked_state(
 
 
 def network_from_file(make: Callable[[], Network], path: Path, source: str, wanted: str) -> Network:
-    """Make a network and load a state dict after `checked_state`."""
+    """Make a network and load a state dict after `checked_state`, in the precision of the file."""
     state = checked_state(read_state(path), state_shapes(make), source, wanted)
     network = initialise(make, 0)
-    network.load_state_dict(state)
+    network.load_state_dict(state, assign=True)
     return network
 
 

@@ -88,6 +88,23 @@ def test_saved_network_is_loaded_bit_for_bit(whole: Run, tmp_path: Path) -> None
         assert not any(str(whole.path.parent).encode() in (folder / file).read_bytes() for file in FILES)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_saved_network_keeps_its_precision_and_one_that_would_not_be_read_back_is_refused(dtype, tmp_path) -> None:
+    model = load_pretrained("add-nanogpt")
+    model.network.to(dtype)
+    save_pretrained(model, tmp_path)
+    saved = load_pretrained(tmp_path).network.state_dict()
+    assert all(
+        torch.equal(x, saved[name]) and saved[name].dtype == dtype for name, x in model.network.state_dict().items()
+    )
+    model.network.blocks[1].feed_forward = None
+    with pytest.raises(
+        UserError, match=r"^save_pretrained: weights do not fit the configuration of the run: blocks\.1"
+    ):
+        save_pretrained(model, tmp_path / "changed")
+    assert not (tmp_path / "changed").exists()
+
+
 def test_card_has_the_accuracies_of_the_summary_and_only_checked_names(trained_pack: Run, tmp_path: Path) -> None:
     """The name of a folder, which can be any text, is not in it."""
     run = Run(shutil.copytree(trained_pack.path, tmp_path / "<script>`|\n---"))

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import arith_erd as ae
 from arith_erd.catalog.scoring import SCORE_COLUMNS, add_verdicts, name_by_threshold, score_network, zoo
@@ -109,6 +110,12 @@ def test_score_is_the_difference_of_mean_outcomes_with_an_interval():
     assert row["score"] == pytest.approx(of_sum.mean() - carries.mean())
     error = np.sqrt(of_sum.var() / 400 + carries.var() / 300)
     assert row["high"] - row["low"] == pytest.approx(2 * 1.96 * error, rel=0.1)
+    by_token = (torch.from_numpy(rng.random((50, 8))).requires_grad_(), rng.random((50, 8)))
+    whole, averaged = (
+        score_network("mine", lambda model, terms=terms: terms, network, None)
+        for terms in (by_token, tuple(x.mean(1) for x in by_token))
+    )
+    assert all(whole[x] == pytest.approx(averaged[x]) for x in ("sum", "carries", "low", "high"))
     plain = score_network("mine", lambda model: 2, network, None)
     assert (plain["score"], plain["sum"], plain["carries"]) == (2, 2, -2)
     assert "low" not in plain

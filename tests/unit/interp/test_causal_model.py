@@ -115,6 +115,10 @@ def test_output_is_the_answer_itself_before_a_number_with_its_lower_digits() -> 
             r"^variable carry: set to values of shape \(\); expected \(1,\) or \(1",
         ),
         (
+            lambda: ADD.values([[1, 2]] * 5, {"carry": np.arange(5)}),  # as many as digits
+            r"^variable carry: set to values of shape \(5,\); expected \(5, 5\)$",
+        ),
+        (
             lambda: ADD.values([[1, 2]], {"a": [[1, 1, 0, 0]]}),
             r"^variable a: set to .* shape \(1, 4\); expected \(1,\)$",
         ),
@@ -178,6 +182,8 @@ def test_families_and_variables_that_a_model_suggests() -> None:
     assert list(default_families(ADD)) == ["xor", "generate", "propagate", "carry", "same sum", "random"]
     assert default_families(ADD)["generate"].keep == ("xor", "propagate")
     assert list(default_families(CausalModel(RandomOutput(3)))) == ["random"]
+    of_operands = CausalModel(Add(3), {"copy": lambda b: b * 1, "sum": lambda a, copy: a + copy})
+    assert default_families(of_operands)["copy"].keep == ("a_bit",)
     assert distinguishable_variables(MUL) == ["a_bit", "b_bit", "column_sum", "carry", "product"]  # as product_mod
 
 

@@ -17,7 +17,7 @@ from arith_erd.digits import ONE, PAD
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import CounterfactualDataset
-from arith_erd.interp.erasure import flip_signs, leace
+from arith_erd.interp.erasure import Eraser, flip_signs, leace
 from arith_erd.interp.hooked import Hooked, Provenance, positions_in_run
 from arith_erd.interp.interchange_accuracy import interchange_accuracy
 from arith_erd.interp.interventions import Erase, Interchange, Intervention, Replace, Steer, Subspace
@@ -124,6 +124,35 @@ def test_a_position_of_a_truncated_run_is_the_same_position(kind: str) -> None:
     whole = model.run(task.examples(), patch)
     for t in range(2, task.answer_length):
         assert equal(model.run((prompt, answer_in[:, :t]), patch)[:, 1], whole[:, 1])
+
+
+def test_logits_are_those_of_the_answer_even_in_a_run_as_long_as_the_prompt() -> None:
+    task = Square(3)
+    model = hooked("nanogpt", task, SIZE | {"prompt_length": 3, "answer_length": 6})
+    prompt, answer_in = model.inputs(task.examples())
+    steered = model.run((prompt, answer_in[:, :3]), Steer("logits", "r1", torch.ones(5)))
+    assert equal((steered - model.run((prompt, answer_in[:, :3]))).sum((0, 2)), torch.tensor([0.0, 40, 0]))
+    with pytest.raises(UserError, match="position=a1: expected one of the 3 positions of logits"):
+        model.run((prompt, answer_in[:, :3]), Steer("logits", "a1", torch.ones(5)))
+
+
+def test_hooks_of_the_user_run_once_in_a_resumed_run() -> None:
+    model = hooked("nanogpt")
+    model.network.blocks[1].register_forward_hook(lambda module, inputs, output: output + 1)
+    for site in ("dec.1", "dec.2", "dec.3"):
+        assert equal(model.resume_from(site, CLEAN)(), model.run(CLEAN))
+
+
+def test_two_names_of_a_module_are_one_place_to_resume_from() -> None:
+    model, steer = hooked("nanogpt"), Steer("dec.1", "r1", ONES.repeat(2))
+    assert model.sites["dec.1"] is model.sites["dec.2.resid_pre"]
+    assert equal(model.resume_from("dec.2.resid_pre", CLEAN)(steer), model.run(CLEAN, steer))
+
+
+def test_gradients_pass_to_an_eraser() -> None:
+    direction = nn.functional.normalize(torch.randn(16, 1), dim=0).requires_grad_()
+    erase = Erase("dec.2", "r1", Eraser(torch.zeros(16), direction, direction))
+    assert hooked("nanogpt").run(CLEAN, erase).requires_grad
 
 
 def test_a_site_that_may_own_other_positions_in_a_truncated_run_is_refused() -> None:
@@ -337,11 +366,27 @@ def test_unknown_sites_are_refused_with_those_there_are() -> None:
             model.resume_from("dec.2", CLEAN)([Replace(spent, 0, ZEROS)])
 
 
+class Few(nn.Module):
+    """Has logits of three tokens, where the task has five."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(5, 3)
+
+    def forward(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
+        return self.embed(answer_in)
+
+
+def test_tokens_of_any_integer_type_are_read() -> None:
+    model = hooked("nanogpt")
+    assert equal(model.run([x.to(torch.uint8) for x in model.inputs(CLEAN)]), model.run(CLEAN))
+
+
 def test_what_does_not_fit_is_one_line() -> None:
     model, both = hooked("transformer"), hooked("transformer")
     both.network.register_forward_hook(lambda module, given, output: (output, None))
     x = model.run_with_cache(CLEAN, "dec.2")[1]["dec.2"]
-    two = Subspace(torch.eye(16)[:, :2])
+    two, few = Subspace(torch.eye(16)[:, :2]), Hooked(Few(), {}, task=TASK)
     for call, message in (
         (lambda: model.accuracy(Add(3, prompt_order="plain").examples()), r"of another task; expected those of Add"),
         (lambda: model.run([x[:n] for n, x in enumerate(model.inputs(CLEAN), 1)]), r"inputs of \[1, 2\] examples"),
@@ -377,6 +422,11 @@ def test_what_does_not_fit_is_one_line() -> None:
             r"received \(64, \d+\); expected tokens \(N, \d\) and \(N, t\), t <= ",
         ),
         (lambda: model.run([y - 9 for y in model.inputs(CLEAN)]), "expected tokens from 0 to 4, as integers"),
+        (lambda: model.run([y[:, :4] for y in model.inputs(CLEAN)]), r"received \(64, 4\), \(64, 4\); expected tokens"),
+        (lambda: Hooked(model.network, {1: model.network.head}), "^sites={1: .*: expected {name: submodule}"),
+        (lambda: Hooked(model.network, positions=["dec.1"]), "^positions: received list; expected Mapping"),
+        (lambda: Steer("dec.1", np.array([1, 2]), x), r"^position=\[1 2\]: expected a number, a name such as r0"),
+        (lambda: few.run(CLEAN), "^Few: returned logits of 3 tokens; expected those of 5"),
     ):
         with pytest.raises(UserError, match=message):
             call()

@@ -51,6 +51,17 @@ def test_tokens_that_differ_are_recovered_by_their_own_position_in_the_last_laye
     assert [ax.get_title("left") for ax in figure.axes if ax.get_title("left")] == ["a0 .. b6", "r0 .. r7"]
 
 
+def test_padding_is_no_token_that_differs() -> None:
+    task = Add(bits=3, min_bits=1)
+    model = Hooked(NanoGPT(7, 4, layout=task.layout, num_layers=1), task=task)
+    clean, corrupted = task.examples([1], [1], length=[3]), task.examples([1], [0], length=[1])
+    logits = model.run(clean)[0, :2]
+    assert clean.completion[0, :2].tolist() == [3, 4]
+    assert corrupted.completion[0].tolist() == [4, 3, 0, 0]
+    expected = (logits[0, 3] - logits[0, 4] + logits[1, 4] - logits[1, 3]).item() / 2
+    assert patch(model, clean, corrupted, "dec.1").clean == pytest.approx(expected, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("corrupted", "metric", "message"),
     [

@@ -41,10 +41,32 @@ def test_tree_equals_each_prefix_by_itself(monkeypatch, kind, positions: str, ta
     assert any((digits != digits[:, :1]).any() for digits in answers)  # the network does depend on its prefix
 
 
+class Shifted(NanoGPT):
+    """Writes other digits at odd positions."""
+
+    def decode(self, memory, answer_in):
+        odd = torch.arange(answer_in.shape[-1])[:, None] % 2
+        return super().decode(memory, answer_in) + odd * torch.tensor([0, 0, 0, 50.0, -50.0])
+
+
+def test_a_network_that_may_compute_from_the_index_of_a_token_is_refused() -> None:
+    task = Add(bits=3)
+    replaced = NanoGPT(7, 4, d_model=16, num_heads=2, num_layers=1)
+    replaced.blocks[0].feed_forward = Roll()
+    for network in (Shifted(7, 4, d_model=16, num_heads=2, num_layers=1), replaced):
+        with pytest.raises(UserError, match=r"has a (Shifted|Roll); expected our .*num_completions"):
+            answers_after_prefixes(Hooked(network, task=task), task.examples())
+
+
+class Roll(torch.nn.Module):
+    def forward(self, x):
+        return x.roll(1, dims=1)
+
+
 @pytest.mark.parametrize(
     ("task", "kind", "message"),
     [
-        (Add(bits=3), GRU, "is a GRU; expected our Transformer or nanoGPT"),
+        (Add(bits=3), GRU, "has a GRU; expected our Transformer or nanoGPT"),
         (Add(bits=3, min_bits=1), NanoGPT, "expected answers of one length"),
         (Mul(bits=7), NanoGPT, "268,419,072 prefixes of its answers; expected at most 4,194,304"),
     ],

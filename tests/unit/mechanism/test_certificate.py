@@ -6,6 +6,7 @@ import pytest
 
 from arith_erd.catalog.loading import load_handcoded
 from arith_erd.errors import UserError
+from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.certificate import CLEAR, RULE, Block, Certificate, answered_by, certificate
 from arith_erd.models import NanoGPT
@@ -112,3 +113,10 @@ def test_a_multiplication_has_no_carries_and_other_tasks_are_refused() -> None:
     for other, problem in ((Sub(bits=3), "task=sub: has no columns"), (Add(bits=10), "task=add: 1,048,576 examples")):
         with pytest.raises(UserError, match=problem):
             certificate(Hooked(NanoGPT(other.prompt_length, other.answer_length, d_model=16, num_heads=2), task=other))
+    model = Hooked(NanoGPT(7, 4, d_model=16, num_heads=2), task=Add(bits=3))
+    for hypothesis, problem in (
+        (CausalModel(Add(bits=4)), "received one for Add"),
+        ("erd", "received str; expected Ca"),
+    ):
+        with pytest.raises(UserError, match=f"^certificate: user_model: {problem}"):
+            certificate(model, hypothesis)
