@@ -49,11 +49,11 @@ def build(
         write_atomically(out / name, text)
     for name, figure in drawn.items():
         png = out / "figures" / f"{name}.png"
-        if figure is None:  # an earlier report may have left one
+        if figure is None:  # an earlier report may have left a file
             png.unlink(missing_ok=True)
             png.with_suffix(".svg").unlink(missing_ok=True)
             continue
-        figure.set_layout_engine("none")  # laid out already, which takes as long as drawing
+        figure.set_layout_engine("none")  # it has its layout, which takes as long as drawing
         with atomic_file(png) as partial:
             save_png(figure, partial)
     return data, results
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=lambda text: user_path(text, "--out"), default="report", help="folder (report)")
     spec = f"claims to judge: a file, or one of this package's, {' or '.join(BUNDLED)} (claims)"
     parser.add_argument("--claims", default=CLAIMS.stem, help=spec)
-    spec = "run the Python files beside the claims file that it names"
+    spec = "run the Python files that the claims file names"
     parser.add_argument("--trust", action="store_true", help=spec)
     with one_line_errors(), catch_signals():
         options = parser.parse_args(arguments)

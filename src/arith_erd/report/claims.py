@@ -1,6 +1,6 @@
 """Compare the paper's claims with our measurements: an estimate over seeds, and a verdict from its interval.
 
-The rules are those of ``docs/verdicts.md``.
+``docs/verdicts.md`` explains the rules.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ SHARE_TOLERANCE = 0.2  # tolerance of a share of runs that learn: one in five
 
 
 class LearningCounts(NamedTuple):
-    """For the n seeds of one kind of run: how many learn, and the mean accuracies of these and of the others."""
+    """For n seeds of one kind of run: how many learn, and the mean accuracies of those that do and do not."""
 
     learning: int
     n: int
@@ -40,7 +40,7 @@ class LearningCounts(NamedTuple):
 
     @classmethod
     def of(cls, accuracies: np.ndarray) -> "LearningCounts":
-        """Count from the accuracy of each seed, with `LEARNING_ACCURACY` or more as learning."""
+        """Count from each seed's accuracy. A seed learns if it reaches `LEARNING_ACCURACY`."""
         learns = accuracies >= LEARNING_ACCURACY
         right = float(accuracies[learns].mean()) if learns.any() else 1.0
         wrong = float(accuracies[~learns].mean()) if not learns.all() else 0.0
@@ -59,18 +59,18 @@ class Result:
     estimate: Estimate | None = None
     authors_value: float | None = None  # measured on the authors' weights
     num_unfinished: int = 0
-    averaged_curve_epoch: int | None = None  # at which the curve averaged over the seeds reaches the accuracy
-    votes: Mapping[int, int] = field(default_factory=dict)  # seeds by the layer that they name, most first
-    num_layers: int = 0  # of which they name one
-    layer_gap: Estimate | None = None  # by how much the published layer is behind the best one
-    learning_counts: Sequence[LearningCounts] = ()  # one for each kind of run, if some seed of any does not learn
+    averaged_curve_epoch: int | None = None  # first epoch at which the mean curve over seeds reaches the accuracy
+    votes: Mapping[int, int] = field(default_factory=dict)  # layer -> number of seeds that name it, most first
+    num_layers: int = 0  # layers to choose from
+    layer_gap: Estimate | None = None  # how far the published layer is behind the best one
+    learning_counts: Sequence[LearningCounts] = ()  # one for each kind of run, if any seed does not learn
 
     @property
-    def num_seeds(self) -> int:  # number of seeds of the kind of run that has the fewest
+    def num_seeds(self) -> int:  # the fewest seeds of any kind of run
         return min(map(len, self.samples))
 
     @property
-    def required_seeds(self) -> int:  # seeds that a verdict takes
+    def required_seeds(self) -> int:  # seeds that a verdict needs
         return MIN_FOR_MEDIAN if self.claim.statistic == "median" or self.learning_counts else MIN_SEEDS
 
     @property
@@ -102,7 +102,7 @@ def evaluate_claims(paper: Paper, data: RunData) -> list[Result]:
             results[claim.id] = evaluate_claim(claim, data)
     for result in results.values():
         if result.learning_counts and result.claim.mean_of and result.claim.unit == "points":
-            same = results[result.claim.same_as]  # points lost get the verdict of the accuracy they come from
+            same = results[result.claim.same_as]  # a claim on lost points takes the verdict of its accuracy claim
             result.verdict, result.cause = same.verdict, same.cause
     return [*results.values()]
 
@@ -137,7 +137,7 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
 
 
 def _describe_pooling(result: Result, data: RunData) -> str:
-    """The runs of any sample whose settings differ; empty if there are none."""
+    """Names the runs of the first sample in which settings differ; empty if there is none."""
     for sample in result.samples:
         used = data.replicas.loc[[i for i in result.replicas if i in set(sample["replica"])]]
         if used["trajectory"].nunique() > 1:
@@ -146,7 +146,7 @@ def _describe_pooling(result: Result, data: RunData) -> str:
 
 
 def _estimate(result: Result) -> Estimate:
-    """The statistic of the claim, from its samples, or from the number of seeds that learn."""
+    """The claim's statistic, from its samples or from the number of seeds that learn."""
     claim, measure = result.claim, result.claim.measure
     weights = [weight for weight, _ in measure.weighted_conditions]
     bounds = [(sample["low"].to_numpy(), sample["high"].to_numpy()) for sample in result.samples]
@@ -160,8 +160,8 @@ def _estimate(result: Result) -> Estimate:
     if claim.statistic == "value":
         return Estimate.exact(sum(term.weight * term.mean for term in terms))
     if result.learning_counts:
-        # With several kinds of run the measure is a cost, training minus validation accuracy. More seeds that learn
-        # mean a lower cost, so the sign is reversed.
+        # With several kinds of run the measure is a cost, training minus validation accuracy. If more seeds learn, the
+        # cost is lower, so we reverse the sign.
         signs = [1.0] if len(weights) == 1 else [-weight for weight in weights]
         counts = zip(signs, result.learning_counts, strict=True)
         return Estimate.of_shares([(sign, count.learning, count.n) for sign, count in counts])
@@ -182,7 +182,7 @@ def _value_range(claim: Claim, terms: int) -> Interval:
 
 
 def _count_votes(result: Result, measure: ProbeColumn, data: RunData) -> tuple[dict[int, int], int, Estimate | None]:
-    """Layer -> number of seeds that name it; the number of layers; how far the published layer is behind the best."""
+    """Votes (layer -> number of seeds), the number of layers, and how far the published layer is behind the best."""
     votes = {int(layer): int(count) for layer, count in result.samples[0]["low"].value_counts().items()}
 
     def reduced(reduce: str) -> pd.Series:
@@ -196,7 +196,7 @@ def _count_votes(result: Result, measure: ProbeColumn, data: RunData) -> tuple[d
 
 
 def _count_learning(claim: Claim, data: RunData) -> list[LearningCounts]:
-    """The numbers of seeds that learn, if some do not and the claim is about networks that do; else empty."""
+    """How many seeds learn, if some do not and the claim is about networks that learn; else empty."""
     measure = claim.measure
     several = claim.mean_of or len(measure.weighted_conditions) > 1
     applies = claim.value >= LEARNING_ACCURACY if claim.unit == "accuracy" else several
@@ -248,7 +248,7 @@ def mean_verdict(value: float, tolerance: float, ours: float, interval: Interval
 
 
 def _near_verdict(value: float, tolerance: float, ours: float, interval: Interval | None, excluded: bool) -> Verdict:
-    """Reproduced if ours is within the tolerance, and its interval within twice that; differs if it is ``excluded``."""
+    """Reproduced if ours is within the tolerance and its interval within twice that; differs if ``excluded``."""
     if abs(ours - value) > tolerance + ROUNDING:
         return "differs" if excluded else "inconclusive"
     within = interval_verdict((value - 2 * tolerance, value + 2 * tolerance), interval)
@@ -287,7 +287,7 @@ def layer_verdict(layer: int, num_layers: int, votes: Mapping[int, int], gap: In
 
 
 def derived_verdict(accepted: Interval, exact: float, limit: float, accuracies: np.ndarray) -> Verdict:
-    """Compare a derived number with the published one; at least three seeds must confirm the limit that it implies."""
+    """Compare a derived number with the published one. At least three seeds must confirm the limit that it implies."""
     if not accepted[0] <= exact <= accepted[1]:
         return "differs"
     if not len(accuracies):

@@ -64,7 +64,7 @@ class Claim(StrictModel):
 
     @property
     def accepted_range(self) -> tuple[float, float]:
-        """The smallest and largest value that count as reproduced; infinite without such a bound."""
+        """The smallest and largest values that count as reproduced; infinite without a bound."""
         margin = float(str(self.tolerance or 0).removesuffix("%"))
         margin = abs(self.value) * margin / 100 if isinstance(self.tolerance, str) else margin
         low, high = BOUND_RANGES[self.bound] if self.bound else (0.0, 0.0)
@@ -72,7 +72,7 @@ class Claim(StrictModel):
 
     @property
     def counted(self) -> bool:
-        """Whether it is a result of its own, not the same fact as another claim."""
+        """Whether the claim counts as a result, that is, does not restate another claim."""
         return not self.same_as
 
     @property
@@ -88,7 +88,7 @@ class Claim(StrictModel):
 
     @property
     def published_text(self) -> str:
-        """The paper's number, ``93.7%``, ``4.6 points`` or ``701K``; or its own words."""
+        """The paper's number, such as ``93.7%``, ``4.6 points`` or ``701K``, or the paper's words."""
         bound = {"at_most": "≤ ", "at_least": "≥ "}.get(self.bound or "", "") if self.tolerance is None else ""
         return self.paper or bound + format_number(self.value, self.unit, as_published=True)
 
@@ -114,8 +114,8 @@ class Curves(StrictModel):
 class PaperFigure(StrictModel):
     """One of the paper's figures or tables.
 
-    ``make`` names the commands that make its data. ``curves`` has its lines; or ``draw`` is a function of the data, the
-    results by id, and ``options``.
+    ``make`` names the commands that make its data. ``curves`` has its lines. Instead, ``draw`` can be a function of the
+    data, the results by id, and ``options``.
     """
 
     name: str
@@ -154,7 +154,7 @@ class Paper(StrictModel):
         return self.path.name
 
     def command(self, make: str, runs: Path) -> str:
-        """The command that makes some data, for a folder of runs; empty if the data need no command."""
+        """The command that makes these data in a folder of runs; empty if none is needed."""
         command = self.commands.get(make, "")
         if command and str(runs) != "runs" and "{runs}" not in command:
             command += " runs_dir={runs}"
@@ -193,7 +193,7 @@ def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
 
 
 def _references(paper: Paper) -> Iterator[tuple[str, object, Collection[str], str]]:
-    """Every name that refers to something: its key, the name, the names that exist, and what is accepted in words."""
+    """Every name that refers to something: its key, the name, the existing names, and a text of what is accepted."""
     ids = [claim.id for claim in paper.claims]
     counted_ids, figures = [claim.id for claim in paper.claims if claim.counted], [spec.name for spec in paper.figures]
     accepted_commands = f"a name under commands: {', '.join(paper.commands) or 'none'}"
@@ -229,7 +229,7 @@ def _option_references(key: str, runs: RunOptions, paper: Paper) -> Iterator[tup
 
 
 def _accepted_names(group: str, paper: Paper) -> tuple[list[str], str]:
-    """The names that ``setup`` lists, since only their runs count, or else those of ``conf/``; and what is accepted."""
+    """The names in ``setup``, since only their runs count, else those in ``conf/``; and a text of what is accepted."""
     options, listed = sorted(path.stem for path in (bundled.CONF / group).glob("*.yaml")), [*paper.setup.get(group, {})]
     names = listed if listed and group != "probe" else options + listed
     return names, f"{', '.join(names)}, or a name under setup.{group}"

@@ -41,14 +41,14 @@ class RunData:
     """The content of folders of runs.
 
     ``replicas`` has a row of `REPLICA_COLUMNS` for each replica, finished or not. A replica that is in several packs
-    counts once. ``key`` is equal if replicas differ only in the seed. ``trajectory`` is equal if they differ only in
-    seed and length: with the same seed they agree up to the end of the shorter one. ``unpublished_settings`` has
-    those that differ from the published ones.
+    counts once. Replicas that differ only in the seed have the same ``key``. Replicas that differ only in seed and
+    length have the same ``trajectory``: with the same seed they agree up to the end of the shorter one.
+    ``unpublished_settings`` are settings that differ from the published ones.
 
     ``metrics`` has ``replica``, the index of that table, and the columns of ``metrics.csv``. ``problems`` maps paths to
-    read errors. ``probes`` has the rows of each probe with ``task``, ``split``, ``source``, ``replica`` (-1 if there is
-    none) and ``unpublished_settings``; of equal rows the first folder's. ``pictures`` has those of runs and probes,
-    likewise.
+    read errors. ``probes`` has the rows of each probe with ``task``, ``split``, ``source``, ``replica`` (-1 without a
+    replica) and ``unpublished_settings``. A row in two folders counts once, from the first. The same holds for
+    ``pictures``, the pictures of runs and probes.
     """
 
     replicas: pd.DataFrame
@@ -58,7 +58,7 @@ class RunData:
     pictures: dict[str, Path] = field(default_factory=dict)
 
     def select(self, runs: Mapping[str, Any], finished: bool = False) -> pd.DataFrame:
-        """Replicas with these options, else those of `DEFAULT_OPTIONS`, and the published settings."""
+        """Replicas with these options (`DEFAULT_OPTIONS` for the others) and the published settings."""
         chosen = self.with_options(runs)
         chosen = chosen[(chosen["unpublished_settings"] == "") & (chosen["epochs"] >= runs.get("min_epochs", 0))]
         return chosen[chosen["finished"]] if finished else chosen
@@ -70,7 +70,7 @@ class RunData:
 
 
 def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
-    """Read every run under some folders, at any depth; ``setup`` is that of `unpublished_settings`."""
+    """Read every run under some folders, at any depth; for ``setup`` see `unpublished_settings`."""
     rows: list[Row] = []
     metrics: dict[str, pd.DataFrame] = {}
     folders: list[tuple[Path, str, str]] = []  # (folder of probes, name of its run or empty, name for messages)
@@ -90,10 +90,10 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
                 unpublished = ", ".join(unpublished_settings(first["settings"], setup))
                 picture = Run(path).curves_file
                 curves |= {f"{name}/curves": picture} if picture.is_file() else {}
-            except Exception as error:  # whatever is wrong with a run must not stop the report
+            except Exception as error:  # one bad run must not stop the report
                 problems[name] = describe_damage(Run(path), error)
                 continue
-            problems.pop(name, None)  # that of a damaged copy in an earlier folder
+            problems.pop(name, None)  # an earlier folder may have a damaged copy
             problems |= {name: first["problem"]} if first["problem"] else {}
             metrics[name] = epochs.assign(run=name)
             shared = {"run": name, "folder_order": folder_order, "finished": first["state"] == FINISHED}
@@ -109,7 +109,7 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
 
 
 def _replicas(rows: list[Row]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A row for each replica, from the first folder that has it; and ``run, seed, replica`` with all duplicates."""
+    """A row for each replica, from the first folder that has it, and a table ``run, seed, replica`` of all copies."""
     table = pd.DataFrame(rows, columns=[*REPLICA_COLUMNS, "folder_order"]).astype(REPLICA_COLUMNS)
     order = ["finished", "folder_order", "epochs", "run"]
     table = table.sort_values(order, ascending=[False, True, False, True], kind="stable")
@@ -162,10 +162,10 @@ def _find_folders(root: Path, problems: dict[str, str]) -> Iterator[tuple[Path, 
 def unpublished_settings(options: Mapping[str, Any], setup: Mapping[str, Any]) -> list[str]:
     """Settings that differ from the published ones: ``["model.optimizer.lr=0.001"]``.
 
-    ``setup["all"]`` has the published settings by dotted key. Those of a chosen option, such as
-    ``setup["model"]["nanogpt"]``, are added. An option that its group lacks is named alone: ``["model=mlp"]``; a group
-    that ``setup`` lacks may have any. Groups that are not given, such as the model for a probe of a task, are left out;
-    so is the class of a probe's task.
+    ``setup["all"]`` has the published settings by dotted key. A chosen option adds its own, such as
+    ``setup["model"]["nanogpt"]``. If ``setup`` lists a group without the chosen option, the result has only the option:
+    ``["model=mlp"]``. A group that ``setup`` lacks may have any option. Groups that ``options`` lacks, such as the
+    model for a probe of a task, are left out, and so is the class of a probe's task.
     """
     names = {group: str(options[f"{group}.name"]) for group in (*NAMED_GROUPS, "probe") if f"{group}.name" in options}
     listed = {group: names[group] for group in names if group != "probe" and group in setup}
@@ -183,14 +183,14 @@ def unpublished_settings(options: Mapping[str, Any], setup: Mapping[str, Any]) -
 
 
 def all_options(runs: Mapping[str, Any]) -> dict[str, Any]:
-    """All options by which runs are chosen, with `DEFAULT_OPTIONS` for those that are not given."""
+    """All options by which runs are chosen; options that are not given come from `DEFAULT_OPTIONS`."""
     return {name: runs.get(name, default) for name, default in {"task": None, **DEFAULT_OPTIONS}.items()}
 
 
 def _read_probe(
     path: Path, run: str, replica_ids: pd.DataFrame, replicas: pd.DataFrame, setup: Mapping[str, Any]
 ) -> tuple[str, pd.DataFrame]:
-    """A probe's name and its ``rows.csv``, with the columns of `RunData.probes`. Rows over epochs have another name."""
+    """A probe's name and its ``rows.csv``, with the columns of `RunData.probes`. Rows over epochs get another name."""
     root = path.parents[2] if run else path.parents[1]
     description = json.loads(run_path(path.with_name("probe.json"), root).read_text(encoding="utf-8"))
     name, columns, settings = excerpt(description["name"]), description["columns"], description.get("settings", {})
@@ -208,7 +208,7 @@ def _read_probe(
         rows = rows.merge(replica_ids.loc[replica_ids["run"] == run, ["seed", "replica"]], on="seed", how="inner")
         known = replicas.loc[rows["replica"]]
         return name, rows.assign(source=OUR_RUNS, task=known["task"].to_numpy(), split=known["split"].to_numpy())
-    # The rows are about a task alone, or about weights that came without a run.
+    # The rows are about a task without a network, or about weights without a run.
     named = {group: str(settings.get(group, {}).get("name", "")) for group in ("task", "split")}
     source = TASK_ALONE if "seed" not in rows else OTHER_WEIGHTS if "weights" in settings else AUTHORS_WEIGHTS
     return name, rows.assign(source=source, **named, replica=-1)

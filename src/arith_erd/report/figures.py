@@ -56,7 +56,7 @@ def draw_curves(spec: PaperFigure, data: RunData, results: Results) -> Figure | 
 
 
 def curve_rows(data: RunData, last: int, **runs: str) -> pd.DataFrame:
-    """Metric rows up to epoch ``last``, from finished replicas that trained that long, or else from the longest ones.
+    """Metric rows up to epoch ``last``, from finished replicas that trained that long, else from the longest ones.
 
     Runs whose settings differ from the paper's are left out.
     """
@@ -66,7 +66,7 @@ def curve_rows(data: RunData, last: int, **runs: str) -> pd.DataFrame:
     replicas = replicas.drop_duplicates(["trajectory", "seed"])
     rows = data.metrics[data.metrics["replica"].isin(replicas.index) & (data.metrics["epoch"] <= last)]
     end = rows["epoch"].max()
-    # At most 400 epochs, with the first and the last: more only enlarge the SVG.
+    # Keep at most 400 epochs, with the first and the last: more would only enlarge the SVG.
     kept = (rows["epoch"] % ((end + 399) // 400) == 0) | rows["epoch"].isin([1, end])
     return rows[kept] if rows["epoch"].nunique() > 1 else rows.iloc[:0]  # one epoch is no curve
 

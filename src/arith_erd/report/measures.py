@@ -24,7 +24,7 @@ class StrictModel(BaseModel):
 
 
 class Derived(NamedTuple):
-    """A number that follows without a run, the accuracy that no seed can exceed if it does, and a note about both."""
+    """A number that follows without a run, the accuracy that no seed can then exceed, and a note about both."""
 
     value: float
     limit: float
@@ -41,14 +41,14 @@ class Measure(StrictModel):
     minus: RunOptions | None = None  # options of other runs, whose measure is subtracted
     over: RunOptions | None = None  # options of the runs whose measure is the divisor
     more_than: RunOptions | None = None  # options of further runs, whose difference is subtracted from the first one
-    planned: int = 0  # epochs that a run must have done; of `EpochsTo`, those for which it must have been planned
+    planned: int = 0  # epochs that a run must have done; for `EpochsTo`, epochs that it was planned for
     source: ClassVar[str] = OUR_RUNS
     prefers_shortest: ClassVar[bool] = False  # whether to take the shortest of runs that differ only in length
     missing_message: ClassVar[str] = "no value in the runs of {runs}"  # message if they are finished and long enough
 
     @property
     def weighted_conditions(self) -> list[tuple[float, RunOptions]]:
-        """Each kind of run with its weight in the difference. In a ratio the second one is the divisor."""
+        """Each kind of run with its weight in the difference. In a ratio the second kind is the divisor."""
         other = self.minus or self.over
         terms = [(1.0, self.runs)] + ([(-1.0, {**self.runs, **other})] if other else [])
         return terms + [(-weight, {**runs, **self.more_than}) for weight, runs in terms if self.more_than]
@@ -74,7 +74,7 @@ class Measure(StrictModel):
         raise NotImplementedError
 
     def derived(self) -> Derived | None:
-        """The number that the claim is about, if it is derived; then `value` only confirms that it is a limit."""
+        """The claim's number if it is derived; then `value` only confirms that it is a limit."""
         return None
 
     def missing_reason(self, data: RunData, runs: RunOptions) -> str:
@@ -185,7 +185,7 @@ class EpochsTo(Measure):
         return first.fillna(replicas["epochs"]), first.fillna(np.inf)
 
     def first_epoch_of_mean(self, data: RunData, values: pd.DataFrame) -> int | None:
-        """The first epoch at which the mean over the seeds reaches it; a seed that stopped keeps its last value."""
+        """The first epoch at which the mean over seeds reaches the accuracy; stopped seeds keep their last value."""
         rows = data.metrics[data.metrics["replica"].isin(values["replica"])]
         curves = pivot_forward_filled(rows, self.column, "replica")
         complete = len(curves) > 0 and len(curves) == curves.index.max()

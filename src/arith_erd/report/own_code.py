@@ -20,11 +20,11 @@ from ..system.signals import exits_are_errors
 
 
 def named_in_file(key: str, name: str, claims_file: Path, trust: bool, expected: str = "") -> Any:
-    """What ``FILE.py:NAME`` names, of a file in the folder of ``claims_file``.
+    """Import the class or function ``FILE.py:NAME`` from a file in the folder of ``claims_file``.
 
     Raises:
-        UserError: if the name has another form (``expected`` says which also fit); if the file is not trusted or cannot
-            be run.
+        UserError: if the name has another form (``expected`` lists further accepted forms), or if the file is not
+            trusted or cannot be run.
     """
     file, colon, attribute = name.partition(":")
     path = claims_file.resolve().parent / file
@@ -41,7 +41,7 @@ def named_in_file(key: str, name: str, claims_file: Path, trust: bool, expected:
 
 @contextmanager
 def errors_of_own_code(made: object, where: str) -> Iterator[None]:
-    """Make errors of what `named_in_file` gave a `UserError`, which names the line there and starts with ``where``."""
+    """Turn errors of code from `named_in_file` into a `UserError` that starts with ``where`` and names the line."""
     try:
         with exits_are_errors():
             yield
@@ -57,7 +57,7 @@ def errors_of_own_code(made: object, where: str) -> Iterator[None]:
 def _module(path: Path) -> ModuleType:
     spec: Any = importlib.util.spec_from_file_location(str(path), path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module  # where pydantic looks for the names of annotations
+    sys.modules[module.__name__] = module  # pydantic looks up annotations there
     with exits_are_errors():
         spec.loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""Write the report as a self-contained HTML page, with no script but its own, as ``claims.md``, and as tables."""
+"""Write the report as a self-contained HTML page with only its own script, as ``claims.md``, and as tables."""
 
 import os
 import re
@@ -50,7 +50,7 @@ def render(
 
 
 def markdown(results: Sequence[Result], paper: Paper, runs: Path) -> str:
-    """The text of ``claims.md``: tables of claims, and the commands for those without data."""
+    """The text of ``claims.md``: tables of claims, and commands for claims without data."""
     return _fill("claims.md.j2", paper, results, runs)
 
 
@@ -97,7 +97,7 @@ def unfinished(data: RunData) -> list[str]:
 
 
 def interval_plot(result: Result) -> dict[str, float] | None:
-    """Places in [4, 116] of a small plot: tolerance (bar), paper (tick in the middle), ours (dot and line)."""
+    """Coordinates from 4 to 116 in a small plot: tolerance (bar), paper (tick in the middle), ours (dot and line)."""
     claim, estimate = result.claim, result.estimate
     if estimate is None or result.votes or claim.accepted_range == (estimate.value, estimate.value):
         return None
@@ -145,7 +145,7 @@ def summary(results: Sequence[Result]) -> str:
 def ours_texts(result: Result) -> tuple[str, str]:
     """Our estimate and its interval: ``("99.9%", "[99.8, 100]")``, or ``("> 50 epochs", "")``.
 
-    For votes the estimate is ``layer 2: 3, layer 3: 2``, and the interval is that of the published layer's share.
+    For votes the estimate is ``layer 2: 3, layer 3: 2``, and the interval is for the published layer's share.
     """
     claim, estimate = result.claim, result.estimate
     if result.votes:
@@ -193,7 +193,7 @@ def notes(result: Result) -> list[str]:
 
 
 def experiment_text(first: pd.Series, shared: Sequence[str] = ()) -> str:
-    """``addition, transformer, vs_v``: what sets an experiment apart, by its first replica, without the defaults."""
+    """``addition, transformer, vs_v``: the non-default options of an experiment, from its first replica."""
     words = [TASKS.get(first["task"], str(first["task"])).lower(), first["model"]]
     words += [first[key] for key in ("split", "ablation") if first[key] != DEFAULT_OPTIONS[key]]
     words += [f"plain {what}" for what in ("prompt", "completion") if first[f"{what}_order"] == "plain"]
@@ -203,7 +203,7 @@ def experiment_text(first: pd.Series, shared: Sequence[str] = ()) -> str:
 
 
 def shared_settings(replicas: pd.DataFrame) -> list[str]:
-    """Unpublished settings of all experiments, if there are several: the page says them once."""
+    """Unpublished settings that all experiments share, if there are several; the page lists them once."""
     experiments = [_settings(first) for _, first in replicas.drop_duplicates("key").iterrows()]
     return [x for x in experiments[0] if all(x in other for other in experiments)] if len(experiments) > 1 else []
 
