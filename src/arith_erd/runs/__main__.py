@@ -24,19 +24,19 @@ def main() -> None:
     parser.add_argument("runs", nargs="*", default=["runs"], help="a folder of runs, or run directories; default: runs")
     parser.add_argument("--sort", metavar="COLUMN", default="run", help="column to sort by; default: run")
     parser.add_argument("--reverse", action="store_true", help="largest first")
-    by = "mean accuracy of finished runs for each value of these settings, such as split.fraction, or of length"
+    by = "mean accuracy of finished runs by these settings, such as split.fraction, or by length"
     parser.add_argument("--by", metavar="KEY,...", help=by)
     plot = "with --by: also draw the means against the first setting, as PNG"
     parser.add_argument("--plot", metavar="FILE", type=lambda text: user_path(text, "--plot"), help=plot)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--csv", action="store_true", help="print CSV: accuracies as fractions, ages in seconds")
-    output.add_argument("--json", action="store_true", help="print JSON, likewise")
+    output.add_argument("--json", action="store_true", help="print JSON, with the same units")
     with one_line_errors(), catch_signals():
         options = parser.parse_args()
         if options.by is not None and (options.sort != "run" or options.reverse):
             raise bad_value("--by", options.by, "neither --sort nor --reverse, which order the list of runs")
         if options.plot and not options.by:
-            raise bad_value("--plot", options.plot, "--by KEY too, the setting to draw it against")
+            raise bad_value("--plot", options.plot, "--by KEY too, the setting for the horizontal axis")
         if options.plot and options.plot.suffix != ".png":
             raise bad_value("--plot", options.plot, "a file that ends in .png")
         if options.plot and not options.plot.parent.is_dir():
@@ -77,7 +77,7 @@ def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> 
 
 
 def accuracy_by_settings(table: pd.DataFrame, keys: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The finished runs and their `mean_accuracies` by settings; stderr says what is pooled and left out.
+    """The finished runs and their `mean_accuracies` by settings; stderr says which settings are pooled or left out.
 
     For runs on drawn examples one key may be ``length`` or ``longest_carry`` (`accuracy_by_slice`).
     """

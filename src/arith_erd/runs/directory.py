@@ -6,7 +6,7 @@
 ``tokens.csv``                    the accuracy of each answer token, a row per epoch, seed and split
 ``slices.csv``                    the accuracy of each kind of example, where examples are drawn from a larger table
 ``weights/seed=K.safetensors``    final weights of one replica, loadable into the plain network
-``weights/epoch=E/``              the same after epoch E, where ``checkpoint.keep`` says so
+``weights/epoch=E/``              the same after epoch E, if ``checkpoint.keep`` includes E
 ``last.ckpt``                     for resuming only
 ``summary.json``                  written last, atomically; see `Run.finished`
 ``curves.png``                    sequence accuracy and loss over the epochs
@@ -42,7 +42,7 @@ from .identity import flatten, weights_config
 
 MAX_CONFIG_SIZE, MAX_SUMMARY_SIZE = 2**18, 2**24  # bytes, for 4,096 seeds
 MAX_DEPTH = 50  # of a configuration; deeper ones overflow the stack of the YAML library in C
-YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C it takes a tenth of the time, of 100 runs 1 s
+YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C ten times as fast: 100 runs take 1 s
 INTEGER_COLUMNS = ("epoch", "seed")
 SLICE_COLUMNS = ("slice", "value", "val_seq_acc")
 VALUE_COLUMNS = ("train_loss", "train_token_acc", "train_seq_acc", "val_token_acc", "val_seq_acc", "seconds")
@@ -52,7 +52,7 @@ Row = dict[str, Any]
 """A row of ``metrics.csv``, or the entry of a seed in ``summary.json``."""
 
 FINISHED = "finished"
-TEMPORARY_PREFIX = "arith_erd-fit-"  # of the folder of `fit` without ``out``, which goes when it ends
+TEMPORARY_PREFIX = "arith_erd-fit-"  # of the folder that `fit` without ``out`` deletes at its end
 
 
 class Run:
@@ -92,7 +92,7 @@ class Run:
             if later > epoch:
                 for file in run_path(folder, self.path).glob("seed=*.safetensors"):
                     file.unlink()
-                with suppress(OSError):  # somebody's own files in it stay
+                with suppress(OSError):  # the folder stays if it holds other files
                     folder.rmdir()
 
     def _epoch_folders(self) -> dict[int, Path]:
@@ -113,9 +113,9 @@ class Run:
             return False
 
     def skip_message(self, resolved: Mapping[str, Any], keep: str, sources: Mapping[str, str]) -> str:
-        """For a finished run of a ``resolved`` configuration.
+        """The line that says that a finished run of a ``resolved`` configuration is skipped.
 
-        It also says if the code has changed, files are damaged, or weights that ``keep`` asks for are missing.
+        It also says if the code has changed, if files are damaged, or if weights that ``keep`` includes are missing.
         """
         summary, line = self.summary(), f"{self.path}: finished already, skipped{self.describe_code_changes(sources)}"
         seeds = [row["seed"] for row in summary["seeds"]]
@@ -134,7 +134,7 @@ class Run:
         return line
 
     def describe_code_changes(self, sources: Mapping[str, str]) -> str:
-        """How the code, and ``sources`` (`source_hashes`), have changed since the run finished; empty if not at all."""
+        """How the code and ``sources`` (`source_hashes`) have changed since the run finished; empty if unchanged."""
         versions, now, changes = self.summary().get("versions"), git_commit() or "", ""
         then = excerpt(str(versions.get("commit") or "")) if isinstance(versions, dict) else ""
         if then and now and then != now:
@@ -148,7 +148,7 @@ class Run:
         return changes
 
     def changed_sources(self, sources: Mapping[str, str]) -> str:
-        """The packages whose ``sources`` (`source_hashes`) have changed since the run finished, if it has."""
+        """The packages whose ``sources`` (`source_hashes`) have changed since the run finished; empty if unfinished."""
         try:
             before = self.summary().get("sources")
         except (OSError, UserError):
@@ -160,13 +160,13 @@ class Run:
 
     @property
     def backup(self) -> "Run":
-        """The old run, while a new one is trained in its place."""
+        """The old run while a new one replaces it."""
         return Run(self.path.with_name(f".{self.name}.old"))
 
     def move_to_backup(self) -> None:
-        """Rename the run, unless a new one has its place already; an error if another process trains it.
+        """Rename the run, unless a new one has replaced it already; an error if another process trains it.
 
-        If there is none, an empty folder says all the same that the next one is new.
+        Without an old run we make an empty folder instead, which says that the next run is new.
         """
         if self.path.exists() and not self.backup.path.exists():
             with locked(self.path):
@@ -175,7 +175,7 @@ class Run:
 
     def restore_backup(self) -> None:
         """Undo `move_to_backup`, before a new run has begun."""
-        with suppress(OSError):  # not empty
+        with suppress(OSError):  # it is not empty
             self.backup.path.rmdir()
         if self.backup.path.exists() and not self.path.exists():
             self.backup.path.rename(self.path)
@@ -226,7 +226,7 @@ class Run:
             raise UserError(f"{self.metrics_file}: expected the columns {', '.join(METRIC_COLUMNS)}") from error
 
     def summary(self) -> dict[str, Any]:
-        """The contents of ``summary.json``; a `UserError` if it is missing or no JSON object."""
+        """The contents of ``summary.json``; a `UserError` if it is missing or not a JSON object."""
         try:
             summary = json.loads(run_path(self.summary_file, limit=MAX_SUMMARY_SIZE).read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError) as error:
@@ -236,7 +236,7 @@ class Run:
         return summary
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write ``summary.json``, which makes the run finished. The weights of all its seeds must be written before."""
+        """Write ``summary.json``, which marks the run as finished. Write the weights of all its seeds before."""
         text = json.dumps({"status": FINISHED, **summary})
         finite = json.loads(text, parse_constant=lambda _: None)  # JSON has neither NaN nor infinity
         write_atomically(self.summary_file, f"{json.dumps(finite, indent=2)}\n")
@@ -244,7 +244,7 @@ class Run:
 
 
 def is_run(path: Path | str) -> bool:
-    """Whether a folder is a run directory, or perhaps one that we may not read."""
+    """Whether a folder is a run directory, or may be one but is not readable."""
     return os.path.lexists(f"{path}/config.yaml") or (os.path.isdir(path) and not os.access(path, os.X_OK))
 
 
@@ -255,7 +255,7 @@ def matching_runs(pattern: str) -> list[Path]:
 
 
 def truncate_rows(path: Path, names: Sequence[str], last: int) -> None:
-    """Rewrite a file with its rows up to epoch ``last``, and the columns ``names`` after epoch and seed."""
+    """Rewrite a file with only the rows up to epoch ``last``; ``names`` are its columns after epoch and seed."""
     try:
         lines = [line for line in _whole_lines(path)[1:] if 1 <= int(line.partition(",")[0]) <= last]
     except ValueError:
@@ -273,19 +273,19 @@ def append_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
 
 
 def _lines(rows: Iterable[Sequence[Any]]) -> str:
-    """Rows as CSV, with real numbers in nine digits."""
+    """Rows as CSV, with nine digits of real numbers."""
     texts = ([f"{value:.9g}" if isinstance(value, float) else str(value) for value in row] for row in rows)
     return "".join(f"{','.join(row)}\n" for row in texts)
 
 
 def _whole_lines(path: Path) -> list[str]:
-    """The lines of a file, without a last line that a kill cut off; none without the file."""
+    """The lines of a file, without a last line that a kill truncated; none without the file."""
     text = run_path(path).read_text(encoding="utf-8") if os.path.lexists(path) else ""
     return text[: text.rfind("\n") + 1].splitlines()
 
 
 def first_epoch_reaching(rows: Iterable[Row], seed: int, accuracy: float) -> int | None:
-    """The first epoch at which a seed's validation sequence accuracy is at least ``accuracy``; None if none is."""
+    """The first epoch at which a seed's validation sequence accuracy reaches ``accuracy``; None if it never does."""
     return min((r["epoch"] for r in rows if r["seed"] == seed and r["val_seq_acc"] >= accuracy), default=None)
 
 

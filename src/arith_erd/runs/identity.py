@@ -1,6 +1,6 @@
-"""The identity of a run: what can change its weights, as plain values, and the hash that is part of its name.
+"""The identity of a run: the settings that can change its weights, as plain values, and the hash in its name.
 
-The name itself is that of `config.run_names`.
+`config.run_names` makes the name itself.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ HASHED_GROUPS = (*NAMED_GROUPS, "data")
 HASHED_TRAINER_KEYS = ("max_epochs", "stop_at", "precision")
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_+.-]{0,63}"
 NAME_DESCRIPTION = "a name of at most 64 letters, digits and _ + . -, the first a letter or a digit"
-# Keys added later, each with the value of all earlier runs.
+# Keys added later, each with the value that all earlier runs had.
 LEGACY_VALUES: dict[str, Any] = {
     "task.base": 2,
     "task.interleaved": False,
@@ -33,9 +33,9 @@ DEFAULT_POSITIONS = {"arith_erd.models.NanoGPT": "learned", "arith_erd.models.Tr
 def weights_config(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved configuration that can change the weights, with the seeds in canonical form.
 
-    Two runs with equal results of this function are the same run. Left out are paths, logger, launcher, checkpointing,
-    device, compilation, and each key of `LEGACY_VALUES` that has the value there, so that runs from before that key
-    keep their names.
+    Two runs are the same run if this function returns equal values for them. It leaves out paths, logger, launcher,
+    checkpointing, device and compilation. It also leaves out keys of `LEGACY_VALUES` with the value there, so that runs
+    from before such a key keep their names.
     """
     return without_legacy_values(
         {
@@ -47,7 +47,7 @@ def weights_config(resolved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration by dotted key, without keys of `LEGACY_VALUES` at their first values; a list is one value.
+    """A configuration by dotted key, without keys that have their value of `LEGACY_VALUES`; a list is one value.
 
     >>> flat_settings({"task": {"name": "add", "bits": 7, "base": 2}, "seed": [0, 1]})
     {'task.name': 'add', 'task.bits': 7, 'seed': [0, 1]}
@@ -65,7 +65,7 @@ def flatten(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def without_legacy_values(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A configuration without keys of `LEGACY_VALUES` at their first values, as the first version wrote it."""
+    """A configuration without keys that have their value of `LEGACY_VALUES`, as the first version wrote it."""
     result = {}
     for key, value in node.items():
         name = f"{prefix}{key}"

@@ -44,8 +44,8 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
     """Read a run directory: a row for each seed, and ``metrics.csv`` with a row for each epoch and seed.
 
     The ``state`` is ``finished`` if the summary has all seeds of the configuration, and ``metrics.csv`` all epochs of
-    the summary. The weights may be missing, as most are in ``paper/results/runs/``. A damaged summary is described in
-    ``problem``; a damaged configuration or ``metrics.csv`` raises an error, and so does a file that may not be read.
+    the summary. Weights may be missing, as most are in ``paper/results/runs/``. If the summary is damaged, ``problem``
+    describes this. A damaged configuration or ``metrics.csv``, or a file that we may not read, raises an error.
     """
     config, written = run.config(), run.metrics()
     try:
@@ -72,7 +72,7 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
 def _config_columns(config: Mapping[str, Any]) -> Row:
     settings, hashed = flat_settings(config), weights_config(config)
     del hashed["seed"]
-    # Equal for runs that follow the same weights, however long.
+    # Equal for runs that follow the same weights, whatever their length.
     trajectory = hashed | {"trainer": {"precision": hashed["trainer"]["precision"]}}
     return {
         **{group: require_name(f"{group}.name", settings[f"{group}.name"]) for group in NAMED_GROUPS},
@@ -91,7 +91,7 @@ def _summary_columns(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.
     columns = {key: None if value is None else excerpt(str(value)) for key, value in columns.items()}
     columns |= {key: float(summary[key]) for key in ("params", "train_flops")}
     columns["train_tokens"] = summary["train_flops"] / (6 * summary["params"])
-    columns["minutes"] = summary["wall_seconds"] / 60 / len(seeds)  # per replica of a run that trained them
+    columns["minutes"] = summary["wall_seconds"] / 60 / len(seeds)  # per replica
     if {row["seed"] for row in summary["seeds"]} != set(seeds):
         raise ValueError(f"its seeds are not those of config.yaml, {format_ranges(seeds)}")
     if set(last.index) != set(seeds) or (last != summary["epochs"]).any():
@@ -99,7 +99,7 @@ def _summary_columns(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.
     by_seed: dict[int, Row] = {}
     for row in summary["seeds"]:
         present = {key: row[key] for key in (*SUMMARY_COLUMNS, *ACCURACY_COLUMNS) if key in row}
-        numbers = {key: math.nan if x is None else float(x) for key, x in present.items()}  # null means not known
+        numbers = {key: math.nan if x is None else float(x) for key, x in present.items()}  # null means unknown
         by_seed[row["seed"]] = numbers | {"never_learnt": excerpt(", ".join(row.get("never_learnt", ())))} | columns
     return by_seed
 
@@ -171,7 +171,7 @@ def accuracy_by_slice(table: pd.DataFrame, name: str) -> pd.DataFrame:
             if len(slices) and not {*rows["seed"]} <= {*last["seed"]}:
                 raise ValueError("does not hold the last epoch of all seeds")
             parts.append(rows.drop(columns="val_seq_acc").merge(last[["seed", name, "val_seq_acc"]], on="seed"))
-        except Exception as error:  # whatever is wrong with it; if there is none, examples are not drawn
+        except Exception as error:  # a damaged file; without a file the examples are not drawn
             if not isinstance(error, FileNotFoundError):
                 print(f"left out {path}: slices.csv: {first_line(error)}", file=sys.stderr)
     return pd.concat(parts) if parts else table.iloc[:0].assign(**{name: []})
@@ -180,7 +180,7 @@ def accuracy_by_slice(table: pd.DataFrame, name: str) -> pd.DataFrame:
 def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Group finished runs by some columns: ``seeds``, the mean final ``accuracy`` and its interval ``ci_low, ci_high``.
 
-    A seed that is in several runs of the same settings is averaged once. ``seeds`` counts different ones.
+    A seed in several runs with the same settings counts once. ``seeds`` counts distinct seeds.
     """
     finished = table[table["state"] == FINISHED].drop_duplicates([*{*settings_columns(table), *keys, "seed"}])
     rows = []
@@ -198,7 +198,7 @@ def _run_rows(run: Run) -> list[Row]:
         written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint_file)
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
         return [row | replica | _settings_for_table(replica["settings"]) for replica in read_replicas(run)[0]]
-    except Exception as error:  # whatever is wrong with it, others are listed
+    except Exception as error:  # list the other runs, whatever is wrong with this one
         return [row | {"problem": describe_damage(run, error)}]
 
 
@@ -208,7 +208,7 @@ def describe_damage(run: Run, error: Exception) -> str:
 
 
 def _settings_for_table(settings: Mapping[str, Any]) -> Row:
-    """Settings that can change the weights, with those of `LEGACY_VALUES`; lists as text, for grouping."""
+    """Settings that can change the weights, including `LEGACY_VALUES`. Lists become text, for grouping."""
     positions = DEFAULT_POSITIONS.get(settings["model.net._target_"])
     first = dict(flatten(LEGACY_VALUES)) | {"model.net.positions": positions}
     hashed = (*(f"{group}." for group in HASHED_GROUPS), *(f"trainer.{key}" for key in HASHED_TRAINER_KEYS))
