@@ -124,7 +124,7 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
     again = initialise(pack.make_network, pack.seeds[0]).state_dict()
     for name, value in pack.replica_state(0).items():
         if not torch.allclose(value, again[name], rtol=0, atol=0, equal_nan=True):
-            raise net.error_about(f"one seed gives {name} new values each time; expected values from torch's generator")
+            raise net.error_about(f"a seed gives {name} other values each time; expected values from torch's generator")
     for name, module in network.named_modules():
         if isinstance(module, torch.nn.RNNBase):
             accepted = "expected a layer of arith_erd.models.baselines, as in model=lstm"
