@@ -4,7 +4,7 @@ Exit statuses of ``train.py``, ``probe.py`` and the other programs:
 
 ======================  ================================================================================================
 0                       done; every job of a sweep is finished
-1 (`EXIT_FAILED`)       refused input, a failed run (your own loss that raises, too), or a sweep with such a job
+1 (`EXIT_FAILED`)       refused input, a failed run (also if your own loss raises), or a sweep with such a job
 2                       an option that argparse refuses, after its usage
 70 (`EXIT_INTERNAL`)    an error of ours; the line names the file with the traceback
 75 (`EXIT_BUSY`)        another process trains this run; try again later
@@ -29,7 +29,7 @@ from .files import InUseError
 EXIT_FAILED, EXIT_INTERNAL, EXIT_BUSY = 1, 70, 75  # the last two are EX_SOFTWARE and EX_TEMPFAIL of sysexits.h
 LINE_CODES, TERMINAL_CODES = re.compile(r"([\n\t])"), re.compile(r"([\r\n\t]|\x1b\[[\d;]*[mAK]|\x1b\[\?25[hl])")
 USER_CODE_NOTE = "failed: "
-"""Prefix of the note that names the user's code in which an exception arose."""
+"""Prefix of the note that names the user's code that raised an exception."""
 
 
 def line_and_status(error: Exception) -> tuple[str, int]:
@@ -61,10 +61,10 @@ def _notes(error: Exception, start: str) -> list[str]:
 def one_line_errors() -> Iterator[None]:
     """If the block raises, print one line on standard error and exit. `SystemExit`, also after a signal, passes.
 
-    A warning is one line too, printed once. A closed or full standard output or error is replaced by ``/dev/null`` in
-    the block.
+    A warning is also one line, printed once. In the block, ``/dev/null`` replaces a closed or full standard output or
+    error.
     """
-    os.environ["MPLBACKEND"] = "agg"  # figures go to files; another value that matplotlib does not know would end it
+    os.environ["MPLBACKEND"] = "agg"  # figures go to files; a value unknown to matplotlib would stop it
     before, format_before = (sys.stdout, sys.stderr), warnings.formatwarning
     printed: set[str] = set()
 
@@ -75,7 +75,7 @@ def one_line_errors() -> Iterator[None]:
         return line if is_new else ""
 
     warnings.formatwarning = format_once
-    with open(os.devnull, "w") as nowhere:  # it takes the place of a closed descriptor, so that no other file does
+    with open(os.devnull, "w") as nowhere:  # it takes the number of a closed descriptor, so that no file gets it
         sys.stdout, sys.stderr = (_non_failing(stream or nowhere) for stream in before)
         try:
             yield
@@ -93,7 +93,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 class NonFailingFile(io.FileIO):
-    """An open descriptor whose writes do not fail: what cannot be written goes nowhere."""
+    """An open descriptor whose writes do not fail: it drops what it cannot write."""
 
     def write(self, data: Any) -> int:
         with contextlib.suppress(OSError):
@@ -102,7 +102,7 @@ class NonFailingFile(io.FileIO):
 
 
 class EscapingText(io.TextIOWrapper):
-    """Text without control characters, such as somebody's folder may have in its name; a terminal gets rich's own."""
+    """A stream that escapes control characters, for example in names of folders, except rich's own on a terminal."""
 
     def write(self, text: str) -> int:
         codes = TERMINAL_CODES if self.isatty() or "FORCE_COLOR" in os.environ else LINE_CODES
@@ -110,7 +110,7 @@ class EscapingText(io.TextIOWrapper):
 
 
 def _non_failing(stream: TextIO) -> TextIO:
-    """The same output by a `NonFailingFile`, line by line, and with characters escaped that its encoding lacks."""
+    """The same output through a `NonFailingFile`, line by line; it escapes characters that the encoding lacks."""
     try:
         buffer = io.BufferedWriter(NonFailingFile(stream.fileno(), "wb", closefd=False))
     except OSError:  # not a file

@@ -1,4 +1,4 @@
-"""Check paths in runs, write files whole or not at all, and lock a run directory, so that one process trains in it."""
+"""Check paths in runs, write files completely or not at all, and lock run directories, one process for each."""
 
 import errno
 import math
@@ -30,14 +30,14 @@ MAX_SIZE = 2**28  # bytes of a file that is read whole, such as the rows of 4,00
 
 
 def run_path(path: Path, root: Path | None = None, limit: float = MAX_SIZE) -> Path:
-    """The path itself, before a file or folder of a run is read, written or deleted: a stranger may have made it.
+    """Check and return a path before we read, write or delete a file or folder of a run: a stranger may have made it.
 
-    An `OSError` says what is reached by a link out of ``root``, by default the folder of ``path``, larger than
-    ``limit`` bytes, or a pipe or device, which may never end. The root may be a link, and links may stay inside it.
+    Raises an `OSError` for a link out of ``root`` (by default the folder of ``path``), a file of more than ``limit``
+    bytes, and a pipe or device, which may never end. The root may be a link, and links may stay inside it.
     """
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root or path.parent)):
         raise OSError(errno.ELOOP, "a link out of the run directory; expected a file or folder in it", str(path))
-    with suppress(FileNotFoundError):  # a new one
+    with suppress(FileNotFoundError):  # a new file
         status = path.stat()
         if not (stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_size <= limit)):
             raise OSError(errno.EINVAL, f"expected an ordinary file of at most {limit:,} bytes", str(path))
@@ -52,10 +52,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def atomic_file(path: Path, root: Path | None = None) -> Iterator[Path]:
-    """Write a file whole or not at all: the block writes to another path, which is flushed and then replaces ``path``.
+    """Write a file completely or not at all. The block writes to another path, which then replaces ``path``.
 
     Several processes may write the same file at once: the last one to finish wins. An `OSError` names ``path``.
-    A link there is replaced; its folder must be in ``root``, as for `run_path`.
+    If ``path`` is a link, the link is replaced. Its folder must be in ``root``, as in `run_path`.
     """
     run_path(path.parent, root or path.parent)
     partial = path.with_name(f"{PARTIAL_PREFIX}{secrets.token_hex(8)}")
@@ -67,7 +67,7 @@ def atomic_file(path: Path, root: Path | None = None) -> Iterator[Path]:
         finally:
             partial.unlink(missing_ok=True)
     with suppress(OSError):  # not every file system can flush a folder
-        _flush(path.parent)  # a rename is an entry there, and has to survive a power cut too
+        _flush(path.parent)  # so that the rename also survives a power cut
 
 
 def _flush(path: Path) -> None:
@@ -80,12 +80,12 @@ def _flush(path: Path) -> None:
 
 @contextmanager
 def oserrors_naming(path: Path) -> Iterator[None]:
-    """Make an `OSError` of the block name ``path``, since a failed write may name no file, or a temporary one."""
+    """Make every `OSError` of the block name ``path``: a failed write may name no file, or a temporary one."""
     try:
         yield
     except OSError as error:
         if error.filename is not None and PARTIAL_PREFIX not in str(error.filename):
-            raise  # of another file, which is read
+            raise  # it concerns another file, which the block reads
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
 
 
@@ -96,14 +96,14 @@ def remove_partial_files(folder: Path) -> None:
 
 
 def require_plain_yaml(path: Path) -> None:
-    """Raise a `UserError` for a YAML file that is no ordinary file, or that grows beyond all measure when it is read.
+    """Raise a `UserError` for a YAML file that is not an ordinary file, or that becomes too large when it is read.
 
-    Aliases can expand a kilobyte to any size, and each level of nesting is a call of Python's.
+    Aliases can expand a kilobyte to any size, and each level of nesting is a recursive call in Python.
     """
     sizes: dict[str | None, float] = {}  # anchor -> number of values
     open_nodes: list[tuple[str | None, float]] = []  # anchor, and the number of values before it
     count = 0.0
-    with suppress(OSError, yaml.YAMLError, UnicodeError):  # whoever reads the file will say so
+    with suppress(OSError, yaml.YAMLError, UnicodeError):  # reading the file will report these
         text = path.read_bytes() if path.is_file() and path.stat().st_size <= MAX_YAML_BYTES else b"*too_large"
         for event in yaml.parse(text, yaml.SafeLoader):
             if isinstance(event, yaml.AliasEvent):
@@ -120,7 +120,7 @@ def require_plain_yaml(path: Path) -> None:
 
 
 def require_writable(key: str, folder: Path | str) -> None:
-    """Raise a `UserError`, with the key, if a folder cannot be made or written; nothing is left behind."""
+    """Raise a `UserError` that names the key if a folder cannot be made or written. Nothing is left behind."""
     path = Path(folder).absolute()
     try:
         with tempfile.TemporaryDirectory(dir=next(parent for parent in (path, *path.parents) if parent.exists())):
@@ -133,12 +133,12 @@ def require_writable(key: str, folder: Path | str) -> None:
 def lock(file: IO[str], shared: bool = False, wait: bool = False) -> None:
     """Lock an open file until it is closed; without ``wait`` a `BlockingIOError` says that a process holds it.
 
-    Windows has no shared locks, so there two processes that only look can meet.
+    Windows has no shared locks. There, of two processes that only check a lock, one may find it held.
     """
     if fcntl:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         return
-    file.seek(MAX_SIZE)  # beyond the text, which others could not read otherwise
+    file.seek(MAX_SIZE)  # lock beyond the text, so that others can read it
     try:
         msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
     except PermissionError as error:
@@ -158,13 +158,13 @@ def locked(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = run_path(folder / ".lock").open("a+", encoding="utf-8")  # NFS wants write access for a lock
+        file = run_path(folder / ".lock").open("a+", encoding="utf-8")  # NFS needs write access for a lock
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error.strerror})") from error
     with file:
         try:
             lock(file)
-            if os.fstat(file.fileno()).st_nlink == 1:  # under another name it may be somebody's own file
+            if os.fstat(file.fileno()).st_nlink == 1:  # with a second name it may be a user's own file
                 file.truncate(0)
                 print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""A library call does not depend on the global settings of the program around it, and leaves them as they were.
+"""Make a library call independent of the calling program's global settings, and leave these settings unchanged.
 
 A notebook may have turned gradients off, or changed torch's default type; calls may run in several threads.
 """
@@ -15,21 +15,21 @@ from typing import Any
 import numpy as np
 
 LOCK, TRAINING, HYDRA = locks = [threading.RLock() for _ in range(3)]
-"""For what all threads share. The first is held for a moment, for torch's global generator or hooks of a network, the
-second while a pack trains: Lightning, torch's compiler and the queue of signals serve one at a time."""
+"""Locks for what all threads share. A thread holds the first briefly, for torch's global generator or network hooks,
+and the second while a pack trains: Lightning, torch's compiler and the queue of signals serve one at a time."""
 for lock in locks:
     os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]
 
-at_end = ExitStack()  # what the last call to end restores
-_calls = 0  # of all threads
+at_end = ExitStack()  # the last call to end runs these
+_calls = 0  # number of active calls in all threads
 
 
 @contextmanager
 def isolated(gradients: bool = True, network: Any = None) -> Iterator[None]:
     """Within the block, or the decorated function, torch, NumPy and warnings have the same settings in any program.
 
-    Tensors are made in float32 on the CPU. With a ``network`` they are made like its parameters, and its hooks are the
-    thread's own.
+    New tensors are float32 on the CPU. With a ``network`` they have the device and precision of its parameters, and
+    only this thread can hook it.
     """
     global _calls
     torch: Any = sys.modules.get("torch")
@@ -59,7 +59,7 @@ def isolated(gradients: bool = True, network: Any = None) -> Iterator[None]:
 
 def _enter(torch: Any) -> None:
     at_end.callback(random.setstate, random.getstate())  # rich draws numbers
-    if any(action == "error" for action, *_ in warnings.filters):  # a library's warning would end the call
+    if any(action == "error" for action, *_ in warnings.filters):  # a library's warning would raise
         at_end.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", module=r"(hydra|lightning|matplotlib|numpy|omegaconf|pandas|torch)\b")
     if torch is not None:
@@ -67,7 +67,7 @@ def _enter(torch: Any) -> None:
         torch.set_default_dtype(torch.float32)
         for matmul in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul):
             at_end.callback(setattr, matmul, "fp32_precision", matmul.fp32_precision)
-        with suppress(RuntimeError):  # torch refuses to read what was set by the newer name above
+        with suppress(RuntimeError):  # torch cannot read a value set by the newer name above
             at_end.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
         torch.set_float32_matmul_precision("highest")
 
@@ -82,16 +82,16 @@ def _leave() -> None:
 
 @contextmanager
 def own_generator(seed: int) -> Iterator[None]:
-    """Within the block torch's global generator of the CPU starts at a seed, for code that takes no other."""
+    """Within the block torch's global CPU generator starts at a seed, for code that cannot take another generator."""
     import torch
 
     with LOCK, torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would change those of GPUs too
+        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would also seed GPUs
         yield
 
 
 def drop_unusable_cache() -> None:
-    """Until the call ends, compile in PyTorch's own folder instead of one without which PyTorch would not even load."""
+    """Until the call ends, compile in PyTorch's default folder if the chosen one would keep PyTorch from loading."""
     folder = os.environ.get(name := "TORCHINDUCTOR_CACHE_DIR", "/")
     try:
         os.makedirs(folder, exist_ok=True)

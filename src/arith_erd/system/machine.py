@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import torch
 
 SPIN_COUNT = "30000"
-"""Number of turns, about 0.1 ms, that a waiting thread spins. GNU OpenMP's own 300,000 slow a step down several times
-if other programs compute too. Without any spinning a step takes twice as long: ``benchmarks/README.md``."""
-SPIN_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")  # if one is set, threads wait as it says
+"""How many turns a waiting thread spins, about 0.1 ms. If other programs compute, GNU OpenMP's default of 300,000 makes
+a step several times slower. Without spinning a step takes twice as long (``benchmarks/README.md``)."""
+SPIN_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")  # if the user sets one, we set none
 
 
 def cpu_name() -> str:
@@ -36,7 +36,7 @@ def cpu_name() -> str:
 
 def device_name(device: "torch.device") -> str:
     """The name of a device: ``NVIDIA H200`` or ``AMD EPYC, 2 threads``."""
-    import torch  # not at the top: reports and benchmarks ask for names and versions without loading it
+    import torch  # not at the top: reports and benchmarks need names and versions without torch
 
     if device.type == "cpu":
         return f"{cpu_name()}, {counted(torch.get_num_threads(), 'thread')}"
@@ -45,18 +45,18 @@ def device_name(device: "torch.device") -> str:
 
 def visible_gpus() -> list[str]:
     """The NVIDIA GPUs that a process here can use, as CUDA_VISIBLE_DEVICES names them. CUDA is not initialised."""
-    if (chosen := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:  # CUDA takes those before the first wrong one
+    if (chosen := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:  # CUDA stops at the first wrong one
         names = (name.strip() for name in chosen.split(","))
         return list(takewhile(partial(re.fullmatch, r"\d+|(GPU|MIG)-.+"), names))
     listed = ""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True, timeout=60).stdout
-    # A line for each GPU, and below one that is divided a line for each of its parts, which are used instead.
+    # A line for each GPU. Below a divided GPU there is a line for each part, and processes use the parts.
     return re.findall(r"UUID: (GPU-[^)]+(?=\)(?!\s+MIG))|MIG-[^)]+)", listed)
 
 
 def git_commit(checkout: Path = ROOT) -> str | None:
-    """The commit, as ``4575d76``, with ``-dirty`` if code has changed since; None if the package has no ``.git``."""
+    """The commit, such as ``4575d76``, with ``-dirty`` if code has changed since; None if there is no ``.git``."""
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(checkout), *words]
@@ -72,30 +72,30 @@ def git_commit(checkout: Path = ROOT) -> str | None:
 
 
 def versions() -> dict[str, str | None]:
-    """The versions that can change a number: those of this package, Python, torch and Lightning."""
+    """The versions that can change numbers: of this package, Python, torch and Lightning."""
     packages = {name: version(name) for name in ("torch", "lightning")}
     return {"arith_erd": __version__, "commit": git_commit(), "python": platform.python_version(), **packages}
 
 
 def memory_limit(root: Path = Path("/")) -> int:
-    """Bytes that this process may use: the machine's, or the limit of its control group or of one above that.
+    """Bytes that this process may use: the machine's memory, or the limit of its control group or of a parent group.
 
-    Windows does not say.
+    On Windows the number is unknown.
     """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else [sys.maxsize]
     with contextlib.suppress(OSError):  # not Linux
         groups = re.findall(r"^\d+:(memory)?:/(.*)$", (root / "proc/self/cgroup").read_text(), re.MULTILINE)
-        for name, group in groups:  # cgroup v1 names the group of its memory controller, v2 has one without a name
+        for name, group in groups:  # cgroup v1 names its memory group "memory", v2 has a single group without a name
             file = "memory.limit_in_bytes" if name else "memory.max"
-            for folder in (Path(group), *Path(group).parents):  # a container may see only the last, as the root
-                with contextlib.suppress(OSError, ValueError):  # "max": none
+            for folder in (Path(group), *Path(group).parents):  # a container may see only the last one, as its root
+                with contextlib.suppress(OSError, ValueError):  # "max" means no limit
                     limits.append(int((root / "sys/fs/cgroup" / name / folder / file).read_text()))
     return min(limits)
 
 
 def configure_threads() -> None:
-    """Set the number of threads, from affinity and the container's quota, and how long they spin; call before torch."""
-    from joblib import cpu_count  # not at the top: only a job that was accepted needs it
+    """Set the number of threads, from affinity and the container's quota, and their spinning. Call it before torch."""
+    from joblib import cpu_count  # not at the top: only accepted jobs need it
 
     usable = int(cpu_count())
     if usable < (os.cpu_count() or 1):

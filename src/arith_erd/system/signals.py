@@ -1,7 +1,7 @@
 """Signals: SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and Ctrl-C end a program between two steps, after a checkpoint.
 
-Slurm sends SIGUSR1 ahead of a time limit (``#SBATCH --signal=USR1@60``). Third-party handlers of SIGUSR1 and SIGUSR2
-keep their signals. They too are called between two steps.
+Slurm sends SIGUSR1 before a time limit (``#SBATCH --signal=USR1@60``). Third-party handlers of SIGUSR1 and SIGUSR2
+keep their signals, and are also called between two steps.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ from typing import Any
 from ..errors import UserError, first_line
 
 SIGNALS = [s for s in signal.Signals if s.name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT")]
-"""Windows has SIGTERM and SIGINT alone."""
+"""Windows has only SIGTERM and SIGINT."""
 THIRD_PARTY_SIGNALS = [s for s in SIGNALS if s.name in ("SIGUSR1", "SIGUSR2")]
 DEFAULT_HANDLERS = (signal.SIG_DFL, signal.default_int_handler)
 GRACE_SECONDS = 3.0
-"""Seconds after a signal at which a process that is still running is ended by force."""
+"""A process that still runs this many seconds after a signal is ended by force."""
 
 
 class ProgramExit(SystemExit):
-    """Ends the program on purpose, as the `SystemExit` of a user's own code does not."""
+    """Ends the program on purpose, unlike a `SystemExit` from a user's own code."""
 
 
 class Interrupted(ProgramExit):
@@ -45,8 +45,8 @@ class Interrupted(ProgramExit):
 class _SignalQueue:
     """The signals that have arrived and are not handled yet."""
 
-    received: signal.Signals | None = None  # for us
-    deferred_calls: dict[int, Callable[[], object]] = field(default_factory=dict)  # signal -> third-party handler's
+    received: signal.Signals | None = None  # the signal that we must handle
+    deferred_calls: dict[int, Callable[[], object]] = field(default_factory=dict)  # signal -> third-party handler
     catching: bool = False
     deferring: bool = False
 
@@ -58,8 +58,8 @@ _queue = _SignalQueue()  # of this process
 def catch_signals() -> Iterator[None]:
     """Turn the first of `SIGNALS` into `Interrupted`: raised at once, or within `defer_signals` by `raise_pending`.
 
-    A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP). After a signal any
-    other exception of the block becomes `Interrupted` too, since it may come from the clean-up of third-party code.
+    A second Ctrl-C exits immediately. Ignored signals stay ignored (``nohup`` ignores SIGHUP). After a signal any other
+    exception of the block also becomes `Interrupted`, since it may come from the clean-up of third-party code.
     """
     if not _in_main_thread():
         yield
@@ -94,7 +94,7 @@ def catch_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[None]:
-    """Within the block signals, third-party handlers' too, wait for `raise_pending` or the end of the block."""
+    """Within the block signals wait for `raise_pending` or the end of the block, also those of third-party handlers."""
     if _queue.deferring or not _in_main_thread():
         yield  # the outer block checks
         return
@@ -122,11 +122,11 @@ def raise_pending() -> None:
         return
     while _queue.deferred_calls:
         _, handler = _queue.deferred_calls.popitem()
-        set_alarm(0)  # it may put the job back into the queue, which takes its time
+        set_alarm(0)  # a handler may put the job back into the queue, which can take long
         try:
             handler()
         except SystemExit as stop:
-            _queue.received = None  # the program ends here anyway, and the job may be back in the queue
+            _queue.received = None  # the program ends here anyway, and a handler may have requeued the job
             raise ProgramExit(stop.code) from stop
     if _queue.received is not None:
         raise Interrupted(_queue.received)
@@ -146,7 +146,7 @@ def _receive(number: int, frame: FrameType | None) -> None:
 
 
 def set_alarm(seconds: float) -> None:
-    """End this process in so many seconds, unless the alarm is set again; 0: never. Windows has no alarm."""
+    """End this process after this many seconds, unless the alarm is set again; 0 means never. Windows has no alarm."""
     if not hasattr(signal, "setitimer"):
         return
     if seconds:
@@ -155,30 +155,30 @@ def set_alarm(seconds: float) -> None:
 
 
 def _exit_after_grace(*_: object) -> None:
-    """End a process that is stuck in a long step or waits for a server. Files are atomic: none is half-written."""
+    """End a process that is stuck in a long step or waits for a server. Files are atomic, so none is half-written."""
     if _queue.received is not None:
         requeue(_queue.received)
         os._exit(128 + _queue.received)
 
 
 def requeue(number: signal.Signals) -> None:
-    """Requeue this Slurm job after SIGUSR1 or SIGUSR2, or after a SIGTERM that preempts it, but not that of `scancel`.
+    """Requeue this Slurm job after SIGUSR1, SIGUSR2 or a SIGTERM that preempts it, but not after `scancel`.
 
     Slurm itself does not requeue a job that ends within its GraceTime.
     """
-    # Not SLURM_JOB_ID for a task of an array: that may be the id of the whole array, and would requeue every task.
+    # For a task of an array SLURM_JOB_ID may be the id of the whole array, and would requeue every task.
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     job = f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
     if job is None or number.name not in ("SIGUSR1", "SIGUSR2", "SIGTERM"):
         return
     signal.setitimer(signal.ITIMER_REAL, 0)  # else the alarm would requeue once more
     try:
-        if number == signal.SIGTERM:  # a job that is preempted is RUNNING still, a cancelled one is COMPLETING
+        if number == signal.SIGTERM:  # a preempted job is still RUNNING, a cancelled one is COMPLETING
             shown = _scontrol("show", "job", "--oneliner", job)
             if "JobState=RUNNING" not in shown or not re.search(r"PreemptTime=\d", shown):
                 return
         print(f"Slurm job {job}: requeueing", flush=True)
-        time.sleep(0.5)  # srun forwards the line, before Slurm kills it and us
+        time.sleep(0.5)  # time for srun to forward the line, before Slurm kills it and us
         _scontrol("requeue", job)
     except (OSError, subprocess.SubprocessError) as error:
         print(f"Slurm job {job}: not requeued ({error}); submit it again to continue", file=sys.stderr, flush=True)
@@ -190,7 +190,7 @@ def _scontrol(*words: str) -> str:
 
 @contextlib.contextmanager
 def exits_are_errors() -> Iterator[None]:
-    """Within the block, or the decorated function, ``sys.exit`` and the like in a user's code are a `UserError`."""
+    """Within the block, or the decorated function, ``sys.exit`` and the like in a user's code raise a `UserError`."""
     try:
         yield
     except (Exception, KeyboardInterrupt, ProgramExit):
@@ -198,7 +198,7 @@ def exits_are_errors() -> Iterator[None]:
     except BaseException as error:  # a status of 0 would look like success
         if isinstance(error.__context__, KeyboardInterrupt):  # Lightning exits after one
             raise error.__context__ from None
-        if type(error).__module__.startswith("lightning."):  # after a SIGTERM that the caller's program does not catch
+        if type(error).__module__.startswith("lightning."):  # the calling program does not catch SIGTERM
             raise
         frames = traceback.extract_tb(error.__traceback__)
         last = next((x for x in reversed(frames) if "site-packages" not in x.filename), frames[-1])  # wandb wraps exit

@@ -1,7 +1,7 @@
-"""Tasks of a launcher: a folder with a command line for each job. As a program this file starts one.
+"""Tasks of a launcher: a folder with a command line for each job. Run as a program, this file starts one task.
 
-It imports nothing but the standard library, to be quick: signals that come before the program can handle them wait. If
-a launcher is killed, its tasks are killed too: they would hold the locks of their runs when it is started again.
+It imports only the standard library, to be quick. Signals wait until the program can handle them. If a launcher is
+killed, its tasks are killed, too: otherwise they would hold the locks of their runs when it is started again.
 """
 
 import ctypes
@@ -36,12 +36,12 @@ def task_keys(folder: Path) -> dict[str, str]:
 
 
 def start_command(folder: Path) -> list[str]:
-    """The command line that starts a task of a folder: its index completes it, and perhaps the id of its parent."""
+    """The command line that starts a task of a folder. Append the task's index, and optionally the parent's id."""
     return [sys.executable, "-IS", __file__, str(folder / "tasks.json")]
 
 
 def log_file(folder: Path, index: int | str) -> Path:
-    """Where a launcher puts the output of a task."""
+    """The file to which a launcher writes the output of a task."""
     return folder / "logs" / f"{index}_log.txt"
 
 
