@@ -21,16 +21,16 @@ OPTIONS = load_option("loss", "cross_entropy_and_value")
 class CrossEntropyAndValue(CrossEntropy):
     """Cross-entropy plus the squared error of a linear head that predicts ``target`` from the activation at ``site``.
 
-    At ``enc.*`` the head reads all prompt positions. Elsewhere column t of the target is read at answer position t,
-    which has not seen token t or a later one. A single number, such as ``value``, is therefore read at ``<start>``:
-    at a later position it could be copied from the answer. The target of arXiv 2510.00184 is ``running_sum``, with one
-    column for each token of a product.
+    At ``enc.*`` the head reads all prompt positions. Elsewhere it reads column t of the target at answer position t,
+    which has seen neither token t nor later ones. So it reads a single number, such as ``value``, at ``<start>``: at a
+    later position it could copy the number from the answer. The target of arXiv 2510.00184 is ``running_sum``, with
+    one column for each token of a product.
 
-    The head starts at zero, and is trained and resumed with the network. The final weights leave it out.
+    The head starts at zero, and is trained and resumed with the network. The final weights do not contain it.
 
     Args:
         site: an entry of ``network.sites()``, such as ``dec.1``.
-        target: a concept of the task, or a variable of its causal model; each column is scaled to mean 0, variance 1.
+        target: a concept of the task, or a variable of its causal model. Each column is scaled to mean 0, variance 1.
         weight: factor of the head's error.
     """
 

@@ -33,20 +33,20 @@ class InterchangeTraining(CrossEntropy):
 
     In an interchange an example takes a variable's coordinates from its source, the example before it in the batch. The
     order of a batch is random. If the variable has a column for each digit, example i takes position ``i % m``, and
-    only the token there is scored. If it is one number, all answer positions are taken and all tokens scored. With
-    3 + 5 and source 1 + 4, the carry of 1 + 4 at bit 1 makes bit 1 of the answer 1.
+    only the token there is scored. If the variable is one number, the example takes all answer positions, and all
+    tokens are scored. With 3 + 5 and source 1 + 4, the carry of 1 + 4 at bit 1 makes bit 1 of the answer 1.
 
     A variable at the site ``answer`` is the number that the answer's tokens spell. Its interchange gives the decoder
-    the source's right answer as prefix, a wrong one for this example. The causal model predicts how the answer should
-    go on (`interp.algorithms`).
+    the source's right answer as prefix, which is wrong for this example. The causal model predicts how the answer
+    should continue (`interp.algorithms`).
 
     Args:
         variables: variable of the causal model -> ``{site: dec.1, dims: [0, 15]}``, a layer of the decoder and the
-            first and last coordinate of its output; or ``{site: answer}``.
+            first and last coordinates of its output; or ``{site: answer}``.
         weight: factor of the mean cross-entropy over the variables.
-        strict: weight of the strictness loss (Gupta et al., 2024): the coordinates of a site that belong to no variable
-            are taken at all positions, and the answer must not change.
-        causal_model: a hypothesis of yours (`config.causal_models.build_causal_model`); None for the task's own.
+        strict: weight of the strictness loss (Gupta et al., 2024): an example takes a site's coordinates that belong to
+            no variable, at all positions, and its answer must not change.
+        causal_model: your hypothesis (`config.causal_models.build_causal_model`); None for the task's own.
     """
 
     compiles = "layers"
@@ -75,7 +75,7 @@ class InterchangeTraining(CrossEntropy):
         return np.arange(len(examples))[:, None]  # rows of the tables
 
     def make_tables(self, task: Task, examples: Examples) -> None:
-        """Keep each variable's value in every example, and the answers after it is set to each of its values."""
+        """Store each variable's value in every example, and the answers after it is set to each possible value."""
         self.causal_model, self.task = build_causal_model(task, self.causal_model_spec, "model.loss.causal_model"), task
         model, self.has_columns = self.causal_model, []
         model.require_variables(self.variables, "model.loss.variables")
@@ -94,13 +94,13 @@ class InterchangeTraining(CrossEntropy):
             by_token = torch.from_numpy(by_digit[:, task.answer_positions])
             self.register_buffer(f"values_{number}", by_token, persistent=False)  # (N, m)
             if (size := len(examples) * (int(value.max()) + 1) * task.width) > MAX_TABLE_BYTES:
-                accepted = f"a variable with fewer values; the answers after each take {size / 2**30:.1f} GiB"
+                accepted = f"a variable with fewer values; the answers for all take {size / 2**30:.1f} GiB"
                 raise bad_value("model.loss.variables", name, accepted)
             table = torch.from_numpy(_label_table(model, examples, value, name))
             self.register_buffer(f"labels_{number}", table, persistent=False)  # (N, values, m)
 
     def check_dims(self, network: Network, prompt: Tensor, completion: Tensor) -> None:
-        """Raise a `UserError` unless each variable has coordinates of its own at a layer of the decoder."""
+        """Raise a `UserError` unless each variable has its own coordinates at a layer of the decoder."""
         decoder_layers = layers(network.sites(), "dec")
         with cache_outputs(network.sites(), decoder_layers) as cache:
             network(prompt, shift_right(completion))
@@ -127,10 +127,10 @@ class InterchangeTraining(CrossEntropy):
         source = {x: (y if isinstance(y, Tensor) else y[0]).roll(1, dims=0) for x, y in outputs.items()}  # (B, T, F)
 
         def run(site: str, dims: Sequence[int], at: Tensor, others: bool = False) -> Tensor:
-            """Logits (B, m, V) with coordinates, or all others, of the example before, ``at`` positions (m,) or (B, m).
+            """Logits (B, m, V) with ``dims``, or all ``others``, from the source, ``at`` positions (m,) or (B, m).
 
-            Layers that this leaves as they are do not run again, unless they run more than once. Dropout masks are
-            those of the step, in each pass.
+            Layers up to the site do not run again, unless they run more than once. Each pass has the dropout masks
+            of the step.
             """
             ran = [*plain]
             before = layers(ran, "enc") if site == ANSWER else ran[: ran.index(site) + 1]
@@ -201,7 +201,7 @@ def _parse_site_and_dims(name: str, entry: Any) -> tuple[str, tuple[int, ...]]:
 
 
 def _label_table(model: CausalModel, examples: Examples, value: Array, name: str) -> Array:
-    """Tokens (N, values, m) of the answers after the variable, or the column of the token, is set to each value."""
+    """Tokens (N, values, m) of the answers after the variable, or the token's column of it, is set to each value."""
 
     def digits(new: int) -> Array:
         if value.ndim == 1:

@@ -16,7 +16,7 @@ OPTIONS = load_option("loss", "cross_entropy")
 
 
 class Loss(nn.Module):
-    """The loss of one replica; a pack evaluates it for all. B examples, m tokens of an answer.
+    """The loss of one replica, which a pack evaluates for each. B examples, m answer tokens.
 
     A loss gets the network itself, so it may read activations, or run the network again with interventions. It may have
     parameters, made in `prepare`: the optimizer trains them along with the network's.
@@ -24,15 +24,15 @@ class Loss(nn.Module):
 
     compiles: bool | Literal["layers"] = True
     """Whether a pack may be compiled. False if `forward` hooks modules inside layers, since compiled code ignores that.
-    ``layers`` if it hooks whole layers only: then they are compiled one by one, and a pack is never one graph.
+    ``layers`` if it hooks only whole layers: then these are compiled one by one, and a pack is never one graph.
     """
 
     def prepare(self, network: Network, task: Task, examples: Examples) -> Array | None:
         """Called once, before the other methods. Returns the ``targets`` (N, k) of `forward`, or None for none.
 
         Args:
-            network: the one that `forward` gets, on the device ``meta``, where it has shapes but no weights.
-            task: if its layout is ``padded``, `forward` must leave padding out.
+            network: the network that `forward` gets, on the device ``meta``, where it has shapes but no weights.
+            task: if its layout is ``padded``, `forward` must ignore padding.
             examples: all examples of the run; the targets have a row for each.
         """
         return None
@@ -42,7 +42,7 @@ class Loss(nn.Module):
 
         Args:
             network: returns the network of one replica, with its weights after this epoch.
-            held_out: rows, among all examples of the task, that are not trained on.
+            held_out: row numbers of the held-out examples, among all examples of the task.
         """
         return {}
 

@@ -1,7 +1,7 @@
 """The splits. The files in ``conf/split/`` name them in ``_target_``.
 
 A split is an object with ``split(examples) -> (N,) bool``, True for held-out examples. Call it on the whole table, or
-on all drawn examples: of a part it can be another split. The paper's splits are in its sections 3.2 and 4.4.
+on all drawn examples: on a part it can give other answers. The paper's splits are in its sections 3.2 and 4.4.
 """
 
 from dataclasses import dataclass
@@ -60,8 +60,8 @@ class TokenSplit:
     """Hold out the quarter of the table whose prompts are nearest to a centroid in Hamming distance; only in base 2.
 
     The bits of the centroid alternate through ``a``, ``b`` and any further operands. They start with 1, least
-    significant bit first: at seven bits ``1010101 + 0101010``, that is 85 + 42. The paper does not say how ties are
-    broken: 3473 pairs lie within distance 5, and 623 of the 3003 pairs at distance 6 complete the 4096. Like the
+    significant bit first: at seven bits ``1010101 + 0101010``, that is 85 + 42. The paper does not say how to break
+    ties: 3473 pairs lie within distance 5, and 623 of the 3003 pairs at distance 6 complete the 4096. Like the
     authors' code, we take these in lexicographic order of the prompt with reversed bits, whatever bit order the model
     sees.
     """
@@ -91,7 +91,7 @@ def _mask(rows: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.bool_]:
 class ValueSplit:
     """Hold out the examples whose operands all lie in the middle half of their range.
 
-    For two operands that is the central square of the (A, B) plane, a quarter of the table: at seven bits
+    For two operands this is the central square of the (A, B) plane, a quarter of the table: at seven bits
     ``32 <= A, B < 96``. For k operands it is 1 / 2^k of the table.
     """
 
@@ -106,11 +106,11 @@ class ValueSplit:
 class LengthSplit:
     """Hold out the examples whose operands have more than ``trained`` digits, and a random ``fraction`` of the others.
 
-    For a task with operands of several lengths (``task.min_bits``). ``slices.csv`` has the accuracy of each length.
+    The task must have operands of several lengths (``task.min_bits``). ``slices.csv`` has the accuracy of each length.
 
     Args:
         trained: digits of the longest training operands, below ``task.bits``.
-        fraction: share of the shorter examples to hold out too, from 0 to below 1.
+        fraction: share of the shorter examples that is also held out, from 0 to below 1.
         seed: seed of the choice.
     """
 

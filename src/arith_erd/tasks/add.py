@@ -34,15 +34,15 @@ class Add(Task):
         """The digits' own sum (``xor``, in other bases ``digit_sum``), ``carry``, ``sum``, and variables of the sum.
 
         For ``3 + 5 = 8`` at three bits: xor ``0 1 1 0``, carry into bit t ``0 1 1 1``, sum ``8``, sum_mod ``0 0 0 8``
-        (mod 2^(t+1)), prefix_remainder the same (sum_mod minus the lower bits of the answer). Two operands also have
-        ``generate`` and ``propagate``: whether the digits at t - 1 do this to a carry, ``0 1 0 0`` and ``0 0 1 1``.
+        (mod 2^(t+1)), and the same prefix_remainder (sum_mod minus the lower bits of the answer). For two operands
+        ``generate`` and ``propagate`` say whether the digits at t - 1 do this to a carry, ``0 1 0 0`` and ``0 0 1 1``.
         """
         base, width = self.base, self.width
         place = base ** np.arange(width, dtype=np.int64)
         digit_sum = "xor" if base == 2 else "digit_sum"
 
         def digit_sums(operands: Array) -> Array:
-            """The sums (N, width) of the digits at t, not yet reduced."""
+            """The sums (N, width) of the digits at t, before reduction to a digit."""
             return to_digits(operands, width, base).sum(axis=1)
 
         def below(operands: Array) -> Array:
@@ -76,7 +76,7 @@ class Add(Task):
         return super()._concepts(examples) | {"carries": self.carries(*examples.operands.T)}
 
     def slices(self, examples: Examples) -> dict[str, Array]:
-        """Also by ``longest_carry``, the length of the longest run of digits that carry."""
+        """Adds ``longest_carry``, the length of the longest run of digits that carry."""
         longest = run = np.zeros(len(examples), dtype=np.int64)
         for carry in self.carries(*examples.operands.T).T:
             run = (run + 1) * (carry > 0)
@@ -87,8 +87,8 @@ class Add(Task):
 class Add3(Add):
     """``a + b + c``, where a carry can be 0, 1 or 2.
 
-    ``3 + 5 + 7 = 15`` at three bits: prompt ``110+101+111``, completion ``11110`` (five bits, as ``7 + 7 + 7`` needs),
-    carries out of bits 0, 1, 2: ``1 1 1``. For ``7 + 7 + 7 = 21`` they are ``1 2 2``.
+    ``3 + 5 + 7 = 15`` at three bits: prompt ``110+101+111``, completion ``11110`` (``7 + 7 + 7`` needs five bits),
+    carries out of bits 0, 1, 2: ``1 1 1``. For ``7 + 7 + 7 = 21`` the carries are ``1 2 2``.
     """
 
     name = "add3"

@@ -31,8 +31,8 @@ class Mul(Task):
 
         ``column_sum`` is the sum of a_i * b_j over i + j = t. ``carry`` is the carry from the columns below t, which
         may exceed one digit. ``running_sum`` is the sum of both; its remainder is digit t of the product.
-        ``product_mod`` is the product mod 2^(t+1). The running sums of ``3 x 5`` at three bits are ``1 1 1 1 0 0``,
-        those of ``7 x 7`` are ``1 2 4 4 3 1``.
+        ``product_mod`` is the product mod 2^(t+1). At three bits, ``3 x 5`` has the running sums ``1 1 1 1 0 0``, and
+        ``7 x 7`` has ``1 2 4 4 3 1``.
         """
         base, width = self.base, self.width
         place = base ** np.arange(width, dtype=np.int64)

@@ -14,7 +14,7 @@ OPTIONS = load_option("task", "random_output")
 class RandomOutput(Task):
     """A fixed table of integers, drawn uniformly from the range of sums, [0, 2 * (base ** bits - 1)].
 
-    Prompts and widths are those of addition. At three bits, ``3`` and ``5`` have the prompt ``110+101`` and a random
+    Prompts and widths are as in addition. At three bits, ``3`` and ``5`` have the prompt ``110+101`` and a random
     four-bit completion.
 
     Args:

@@ -19,14 +19,14 @@ from ..errors import UserError, bad_value, excerpt, require_integer
 POSITION_ENCODINGS = ("learned", "sinusoidal", "none", "rope", "abacus", "coupled")
 """Position encodings of `models.positions`; here, since configurations are checked without torch."""
 
-OPTIONS = load_option("task", "add")  # of any task that has no defaults of its own
+OPTIONS = load_option("task", "add")  # defaults of tasks that have none of their own
 MAX_ROWS = 2**20  # a table with this many rows or more is not listed
-SAMPLE_SIZE = 4096  # number of examples in place of such a table
+SAMPLE_SIZE = 4096  # number of examples drawn from such a table
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The places of digits in a network's input, prompt, ``<start>`` and prefix, as position encodings need them."""
+    """The places of digits in a network's input (prompt, ``<start>``, prefix), which some position encodings need."""
 
     places: tuple[int, ...]  # (P + m,); -1 for tokens that are not digits
     padded: bool = False
@@ -62,18 +62,18 @@ class Examples:
         """The examples of one or several rows, or of a mask."""
         names = ("operands", "answer", "prompt", "completion", "length")
         chosen: Any = [rows] if isinstance(rows, int | np.integer) else rows
-        taken: Any = {name: np.ascontiguousarray(getattr(self, name)[chosen]) for name in names}  # for torch: no [::-1]
+        taken: Any = {name: np.ascontiguousarray(getattr(self, name)[chosen]) for name in names}  # contiguous for torch
         return replace(self, **taken)
 
     def sample(self, count: int | None, seed: int | np.random.Generator = 0) -> "Examples":
-        """Draw ``count`` of them in random order; all, in their own order, if it is None or there are no more."""
+        """Draw ``count`` examples in random order; if it is None or there are no more, all in their own order."""
         if count is not None:
             require_integer("count", count, 1)
         if not isinstance(seed, np.random.Generator):
             require_integer("seed", seed, 0)
         if count is None or count >= len(self):
             return self
-        # A stream of its own: `RandomSplit` draws from default_rng(seed), so that samples would be held-out examples.
+        # Not default_rng(seed): `RandomSplit` draws from that, and every sample would consist of held-out examples.
         rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng([seed, 3])
         return self[rng.permutation(len(self))[:count]]
 
@@ -89,7 +89,7 @@ class Examples:
 
 
 class ClassName:
-    """Default of ``Task.name``: the name of the class in lower case."""
+    """The default of ``Task.name``: the class's name in lower case."""
 
     def __get__(self, instance: object, owner: type) -> str:
         return owner.__name__.lower()
@@ -110,7 +110,7 @@ class Task(ABC):
     (64, 7, 4, ('value', 'completion_bits', 'operand_bits', 'operand_values', 'carries'))
 
     A subclass defines ``answer``, and ``width`` if answers have more digits than operands. It may set ``num_operands``
-    (default 2), ``name`` (default: that of the class, in lower case) and ``operator``, the sign between operands
+    (default 2), ``name`` (default: the class's name in lower case) and ``operator``, the sign between operands
     (default ``+``). It may add concepts.
 
     Args:
@@ -118,10 +118,10 @@ class Task(ABC):
             stays below 2 ** 62. A table of 2 ** 20 rows or more, such as two operands of 10 bits, is not listed:
             `examples` then returns a sample.
         prompt_order: ``reverse`` (least significant digit first) or ``plain``.
-        completion_order: likewise, for the answer.
+        completion_order: the same for the answer.
         base: base of the digits, 2 to 16.
         interleaved: write ``a0 b0 a1 b1 ..``, without an operator, instead of ``a0 a1 .. + b0 b1 ..``.
-        min_bits: smallest number of digits of operands of several lengths, up to ``bits``; None: all have ``bits``.
+        min_bits: smallest number of digits if operands have several lengths, up to ``bits``; None: all have ``bits``.
     """
 
     name: ClassVar[str] = cast(str, ClassName())
@@ -158,7 +158,7 @@ class Task(ABC):
         self.completion_order = completion_order
 
     def __repr__(self) -> str:
-        """A text such as ``Add(bits=5)``: the bits, and other arguments that are not defaults."""
+        """A text such as ``Add(bits=5)``: the bits, and other arguments that differ from their defaults."""
         arguments = self._arguments().items()
         shown = [f"{k}={x!r}" for k, (x, default) in arguments if k == "bits" or not np.array_equal(x, default)]
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -175,7 +175,7 @@ class Task(ABC):
 
     @property
     def width(self) -> int:
-        """Number of digits of the result: as many as the largest answer needs, by default those of an operand."""
+        """Number of digits of the result: as many as the largest answer needs; by default as many as an operand has."""
         return self.bits
 
     # With Any, mypy lets a subclass name its operands: `answer(self, a, b)`.
@@ -183,7 +183,7 @@ class Task(ABC):
     def answer(self, *operands: Any, **named: Any) -> Array:
         """Operands, each (N,) in [0, limit) -> non-negative answers (N,), integers or booleans.
 
-        Causal probes set single digits, so there the operands may be any numbers of ``bits`` digits.
+        Causal probes set single digits, so with them operands may be any numbers of ``bits`` digits.
         """
 
     @property
@@ -217,7 +217,7 @@ class Task(ABC):
         return self.min_bits is None and self.size < MAX_ROWS
 
     def require_enumerable(self, needed_by: str) -> None:
-        """Raise a `UserError`, which names what needs the whole table, unless the task is `enumerable`."""
+        """Raise a `UserError`, which names the caller, unless the task is `enumerable`."""
         if not self.enumerable:
             what = "operands of several lengths" if self.min_bits else f"{self.size:,} examples"
             accepted = f"{needed_by} needs one length, and fewer than {MAX_ROWS:,} examples"
@@ -230,12 +230,12 @@ class Task(ABC):
         expected = self.examples(*sample.operands.T, **({} if self.min_bits is None else {"length": sample.length}))
         tokens = [(expected.prompt, sample.prompt), (expected.completion, sample.completion)]
         if not all(np.array_equal(one, other) for one, other in tokens):
-            accepted = f"those of {self!r}, or their tokens as tensors, changed as you like"
+            accepted = f"those of {self!r}, or any tokens as tensors"
             raise UserError(f"{received_by}: received examples of another task; expected {accepted}")
 
     @property
     def prompt_length(self) -> int:
-        """Number of tokens of the prompt, P: the operands, and an operator between each two."""
+        """Number of tokens of the prompt, P: the operands, with an operator between each two."""
         return len(self.prompt_places)
 
     @property
@@ -250,7 +250,7 @@ class Task(ABC):
 
     @property
     def prompt_places(self) -> list[tuple[int, int]]:
-        """For each token of the prompt its operand and digit, as numbers; (i, -1) for the i-th operator."""
+        """Operand and digit of each token of the prompt, as numbers; (i, -1) for the i-th operator."""
         digits = [*reorder(np.arange(self.bits), self.prompt_order).tolist()]
         if self.interleaved:
             return [(operand, digit) for digit in digits for operand in range(self.num_operands)]
@@ -288,7 +288,7 @@ class Task(ABC):
 
     @property
     def layout(self) -> Layout:
-        """The digits' places, which some position encodings need."""
+        """The places of digits, which some position encodings need."""
         in_answer = [int(name[1:]) if name[1:].isdigit() else -1 for name in self.answer_names]
         places = (*(digit for _, digit in self.prompt_places), -1, *in_answer[:-1])
         return Layout(places, self.min_bits is not None)
@@ -296,7 +296,7 @@ class Task(ABC):
     def require_token_names(self) -> None:
         """Raise a `UserError` unless all tokens have distinct names."""
         names = ("completion", "answer_names", "examples", "prompt_names")
-        classes = type(self).__mro__  # names of a base class say nothing about what a subclass writes
+        classes = type(self).__mro__  # a base class cannot name the tokens that a subclass writes
         written, answer, table, prompt = (next(i for i, c in enumerate(classes) if name in vars(c)) for name in names)
         if written < answer or table < min(answer, prompt):
             wanted = "its class to define answer_names, and prompt_names if it changes the prompt"
@@ -308,8 +308,8 @@ class Task(ABC):
     def examples(self, *operands: npt.ArrayLike, length: npt.ArrayLike | None = None) -> Examples:
         """The examples with these operands, each (N,) or a number; without operands the whole table.
 
-        The table has ``size`` rows, with the first operand slowest. If it is not `enumerable`, `SAMPLE_SIZE` examples
-        are drawn from it.
+        The table has ``size`` rows; the first operand varies slowest. If it is not `enumerable`, we draw `SAMPLE_SIZE`
+        examples from it.
 
         Args:
             length: written digits of each operand, (N,) or a number, at least ``min_bits``; by default ``bits``.
@@ -369,7 +369,7 @@ class Task(ABC):
         )
 
     def as_examples(self, *operands: npt.ArrayLike | Examples) -> Examples:
-        """Operands, each (N,), as examples; examples as they are."""
+        """Convert operands, each (N,), to examples; examples are returned unchanged."""
         args: Any = operands
         if not any(isinstance(x, Examples) for x in args):
             return self.examples(*args)
@@ -392,7 +392,7 @@ class Task(ABC):
         return reorder(digits, self.completion_order) + ZERO
 
     def sample(self, count: int, seed: int = 0) -> Examples:
-        """Draw ``count`` different examples, ascending by length in equal shares: at least one of each, at most all."""
+        """Draw ``count`` distinct examples in order of length, in equal shares: one per length or more, at most all."""
         require_integer("count", count, 1)
         require_integer("seed", seed, 0)
         lengths = range(self.min_bits or self.bits, self.bits + 1)
@@ -405,16 +405,16 @@ class Task(ABC):
         return self.examples(*columns, length=length)
 
     def slices(self, examples: Examples) -> dict[str, Array]:
-        """Kinds of examples to be measured separately if examples are drawn: name -> kind of each example (N,)."""
+        """Kinds of examples to measure separately if examples are drawn: name -> kind of each example (N,)."""
         return {"length": examples.length}
 
     def decode(self, tokens: npt.ArrayLike) -> Array:
-        """Completion tokens (..., m) -> the integers (...,) that they encode; a token that is no digit counts as 0."""
+        """Completion tokens (..., m) -> the integers (...,) that they encode; tokens that are not digits count as 0."""
         digits = np.asarray(tokens, dtype=np.int64)[..., self.answer_positions] - ZERO  # the lowest first
         return from_digits(np.where((digits >= 0) & (digits < self.base), digits, 0), self.base)
 
     def concepts(self, *operands: npt.ArrayLike | Examples) -> dict[str, Array]:
-        """Quantities for which a probe searches in an embedding: name -> (N, k), k numbers for each example.
+        """Quantities that a probe seeks in an embedding: name -> (N, k), k numbers for each example.
 
         The arguments are operands, each (N,), or examples; by default all `examples`. In addition ``carries[:, i]``
         is the carry out of digit i, which causal models call ``carry[:, i + 1]``.
@@ -430,7 +430,7 @@ class Task(ABC):
         }
 
     def operand_digits(self, operands: npt.ArrayLike) -> Array:
-        """Operands (N, k) -> their digits (N, k * bits), with the first operand's first."""
+        """Operands (N, k) -> their digits (N, k * bits), beginning with the first operand."""
         digits = to_digits(operands, self.bits, self.base)  # (N, k, bits)
         return digits.reshape(len(digits), -1)
 
@@ -438,8 +438,8 @@ class Task(ABC):
         """Variables between operands and answer: the graph of `interp.causal_model.CausalModel`.
 
         Each name maps to a function, whose arguments name operands and other variables. Values are integers: (N,), or
-        (N, width) with one for each digit t of the answer, lowest first. ``answer`` is the output. By default it is the
-        only variable.
+        (N, width) with a column for each digit t of the answer, lowest first. ``answer`` is the output, and by default
+        the only variable.
         """
         return {"answer": lambda operands: to_digits(self.answer(*operands.T), self.width, self.base)}
 
