@@ -46,7 +46,7 @@ def export_network(model: Hooked, num_examples: int = 512) -> dict[str, Any]:
         right       accuracy on ``num_examples`` random examples, or on all if there are no more
         missed      the answer position with the most errors on held-out pairs, their share, and one such pair
         weight_bits 16, or 32 if float16 changes an answer
-        found       intervention -> a sentence on what is known about it in this network: empty, for you to fill
+        found       intervention -> a sentence about known results in this network; empty, for you to fill
         numbers     all tensors, compressed; their bytes are grouped by significance, since that compresses better
 
     Tensors besides the weights: ``completions`` (N, m) of all pairs; ``EMBEDDING.positions`` (T, C), added to the
@@ -117,7 +117,7 @@ def _page_tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
     tensors = {"completions": torch.from_numpy(model.task.examples().completion)}
     modules = {name: x for name, x in model.network.named_children() if name.endswith(("embedding", "dropout"))}
     _, cache = Hooked(model.network, modules).run_with_cache(fit, [*modules], include_prompt=True)
-    for name in [x for x in modules if x.endswith("embedding")]:  # dropout gets the sum, whatever adds positions
+    for name in [x for x in modules if x.endswith("embedding")]:  # whatever adds positions, dropout receives the sum
         tensors[f"{name}.positions"] = (cache[name.replace("embedding", "dropout")] - cache[name])[0]
     stream, outputs = residual_stream(model.sites), [x for x in model.sites if x.endswith((".z", ".mlp_out"))]
     _, cache = model.run_with_cache(fit, [*outputs, *stream], include_prompt=True)
@@ -137,10 +137,10 @@ def _page_tensors(model: Hooked, fit: Examples) -> dict[str, Tensor]:
 def write_page(
     networks: Sequence[dict[str, Any]], docs: str = "", sections: Mapping[str, str] = MappingProxyType({})
 ) -> Page:
-    """Write the page for networks of one task, from `export_network`. It opens with the first.
+    """Write the page for networks of one task, from `export_network`. It opens with the first network.
 
-    ``docs`` is the address of the documentation. ``sections`` are its pages, by intervention, that say how what was
-    ``found`` was measured. If networks have an ``answer``, the page is that of `find.find_page`.
+    ``docs`` is the address of the documentation. ``sections`` maps interventions to its pages that explain how results
+    in ``found`` were measured. If networks have an ``answer``, the page is that of `find.find_page`.
     """
     task = networks[0]["task"]
     for other in [network for network in networks if network["task"] != task]:

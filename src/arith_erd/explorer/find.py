@@ -27,7 +27,7 @@ def find_page(seed: int = 0, docs: str = "", notes: dict[str, str] | None = None
     """Write the page, with a network for each name in `KINDS`, all of the same architecture and size.
 
     ``seed`` draws the networks and their order, ``docs`` is the address of the documentation, and ``notes`` are
-    sentences by name that the page shows with the answer. Answers are encoded, which is no cryptography.
+    sentences by name that the page shows with the answer. Answers are encoded, but not encrypted.
     """
     rng = np.random.default_rng(seed)
     networks = []
@@ -40,6 +40,6 @@ def find_page(seed: int = 0, docs: str = "", notes: dict[str, str] | None = None
         says = program.__doc__.partition("\n")[0] if program else "Has its initial weights."
         answer = {"name": name, "kind": KINDS[name], "says": says, "note": (notes or {}).get(name, "")}
         exported = export_network(Hooked(network, task=TASK, name="hidden"))
-        del exported["right"], exported["weight_bits"]  # they would tell
+        del exported["right"], exported["weight_bits"]  # they would give the answer away
         networks.append(exported | {"answer": base64.b64encode(json.dumps(answer).encode()).decode()})
     return write_page(networks, docs)

@@ -16,10 +16,10 @@ class Logger:
         """A run starts or resumes. ``folder`` is the run directory."""
 
     def replay(self, rows: Sequence[Row]) -> None:
-        """The rows of the epochs before a start, none or those from which it resumes. `log` may have got them."""
+        """The rows of epochs before this start; none unless the run resumes. `log` may have received them already."""
 
     def log(self, rows: Sequence[Row]) -> None:
-        """Log an epoch, a row per seed: columns of ``metrics.csv``, ``learning_rate``, ``val_seq_acc/length=5`` ..."""
+        """Log an epoch. Each row has the columns of ``metrics.csv``, ``learning_rate``, ``val_seq_acc/length=5`` .."""
 
     def finish(self, summaries: Sequence[Row]) -> None:
         """A run has ended. ``summaries`` are the ``seeds`` of ``summary.json``, empty if it failed."""

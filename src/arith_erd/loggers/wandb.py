@@ -31,15 +31,15 @@ class Wandb(Logger):
     """Logs every epoch of every seed to Weights & Biases.
 
     ``mode=offline`` needs neither account nor network; ``wandb sync`` uploads later. With ``mode=online``, if the
-    server fails, logging continues offline, and the sync command is printed. If W&B does not start at all, training
-    continues without it. The run directory has all numbers in any case. A run that resumes is logged again, whole.
+    server fails, logging continues offline, and we print the sync command. If W&B does not start at all, training
+    continues without it. The run directory has all numbers in any case. A resumed run is logged again from the start.
 
     Args:
         project: W&B project.
         entity: W&B user or team; None for the account's default.
         mode: offline, online or disabled.
         timeout: seconds that a run may wait for W&B at its start, and again at its end.
-        artifacts: whether to upload the final weights and ``config.yaml`` of each seed, as an artifact ``model``.
+        artifacts: whether to upload each seed's final weights and ``config.yaml`` as an artifact ``model``.
     """
 
     project: str = OPTIONS["project"]
@@ -80,7 +80,7 @@ class Wandb(Logger):
             entity=None if self.entity is None else str(self.entity),
             group=group,
             name=shortened(f"{name}/seed={seed}"),
-            # Fixed, so that a run that resumes replaces what was logged, and a probe adds to it.
+            # A fixed id, so that a resumed run replaces its earlier log, and a probe adds to it.
             id=shortened(re.sub(r"[^\w-]", "_", f"{name}-of-{seed}{self.suffix}")),
             resume="allow" if config is None else None,
             config=config if group == name else {**(config or {}), "run": name},
@@ -90,7 +90,7 @@ class Wandb(Logger):
             reinit="create_new",
             settings=wandb.Settings(
                 init_timeout=self.timeout,
-                finish_timeout=self.timeout / seeds,  # seconds for each, so that all together wait no longer
+                finish_timeout=self.timeout / seeds,  # seconds for each; all together wait at most ``timeout``
                 finish_timeout_raises=True,
                 silent=True,
                 console="off",
@@ -109,11 +109,11 @@ class Wandb(Logger):
 
     def replay(self, rows: Sequence[Row]) -> None:
         self.log(rows)
-        if self.failed or self.mode == "disabled":  # nothing replaces the earlier files
+        if self.failed or self.mode == "disabled":  # keep the earlier files, since no new ones replace them
             return
         files = {Path(run.sync_dir).name for run in self.runs.values()}
         for earlier in self.folder.resolve().glob("wandb/offline-run-*-epochs"):
-            if earlier.name not in files and earlier == earlier.resolve():  # uploaded later, it would replace ours
+            if earlier.name not in files and earlier == earlier.resolve():  # a later upload would replace ours
                 shutil.rmtree(earlier, ignore_errors=True)
 
     def log(self, rows: Sequence[Row]) -> None:
@@ -152,7 +152,7 @@ class Wandb(Logger):
         for run in self.runs.values():
             with self._errors_suppressed():
                 run.finish(exit_code=exit_code)
-                Path(f"{run.settings.sync_file}.synced").unlink(missing_ok=True)  # uploaded before the end, so partly
+                Path(f"{run.settings.sync_file}.synced").unlink(missing_ok=True)  # uploaded early, so only in part
         if self.runs and self.mode == "offline" and not (self.failed or self.printed_sync):
             self.printed_sync = True
             print(f"W&B: logged offline. To upload all runs: {self._sync_command()}")
@@ -180,7 +180,7 @@ def _tags(config: Mapping[str, Any]) -> list[str]:
 
 
 def shortened(text: str, limit: int = 128) -> str:
-    """A text that the server accepts, its own for each text: a long one gets a hash instead of its middle."""
+    """A unique text that the server accepts: in long texts, a hash replaces the middle."""
     return text if len(text) <= limit else f"{text[: limit // 2]}-{short_hash(text)}-{text[-limit // 4 :]}"
 
 

@@ -1,4 +1,4 @@
-"""Curves over the epochs of training, of a probe's measure or of accuracies, and accuracies over a setting."""
+"""Curves of a probe's measure, or of accuracies, over training epochs; accuracies as a function of a setting."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from .tables import INTEGER, NUMBER, TEXT, summary_table
 
 @dataclass(frozen=True)
 class EpochCurves:
-    """The values for a figure over epochs: from one epoch, or from all with a column ``epoch``."""
+    """The values for a figure over epochs, from one epoch, or from all with a column ``epoch``."""
 
     table: pd.DataFrame
     """Columns ``seed``, ``panel``, ``line`` and ``value``."""
@@ -37,10 +37,10 @@ class EpochCurves:
         label: str = "",
         unit: str = NUMBER,
     ) -> "EpochCurves":
-        """The mean of one measure over the rows of a line, for each seed, from a probe's rows at one epoch.
+        """One measure at one epoch: its mean over a probe's rows, for each seed and line.
 
-        The values of the columns ``lines`` name the lines, those of ``panel`` the panels; without a ``label``, of the
-        vertical axis, it is the measure.
+        The columns ``lines`` name the lines, and the column ``panel`` names the panels. ``label`` is that of the
+        vertical axis, by default the measure.
         """
         line = rows[[*lines]].astype(str).agg(" ".join, axis=1) if lines else measure
         panels = rows[panel].map(lambda x: x if isinstance(x, str) else f"{panel} {x}") if panel else ""
@@ -55,7 +55,7 @@ class EpochCurves:
         return summary_table(self.table, columns, across)
 
     def draw(self, title: str) -> Figure:
-        """Median and range over seeds; dotted: the epochs that they ``reached``."""
+        """Draw median and range over seeds; dotted lines mark the epochs that seeds ``reached``."""
         look: dict[str, Any] = {"ylabel": self.label, "percent": self.unit == "accuracy", "statistic": "median"}
         figure = Lines("value", "epoch", "line", "panel", **look).draw(self.table)
         for ax, rows in zip(figure.axes, split_rows(self.table, "panel").values(), strict=False):
@@ -67,7 +67,7 @@ class EpochCurves:
 
 @style.own_style()
 def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: pd.DataFrame | None = None) -> Figure:
-    """Draw accuracy and loss over the epochs, and from the rows of ``slices.csv`` the final accuracy of each length."""
+    """Draw accuracy and loss over the epochs and, from rows of ``slices.csv``, the final accuracy of each length."""
     table = pd.DataFrame(rows)
     panels = 2 if slices is None else 3
     figure, (accuracy, loss, *length_axes) = style.subplots(4.4 * panels, 3.6, 1, panels)
@@ -99,8 +99,8 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
 def draw_by_setting(means: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
     """Draw a table of means over seeds: columns for settings, then ``seeds``, ``accuracy``, ``ci_low``, ``ci_high``.
 
-    The first setting is on the horizontal axis: numbers at their place, names side by side, with a dot for each run of
-    ``seeds``. The longest trained length is marked, which is ``split.trained``.
+    The first setting is on the horizontal axis: numbers to scale, names side by side, with a dot for each run of
+    ``seeds``. A line marks the longest trained length, ``split.trained``.
     """
     settings = means.columns[: means.columns.get_loc("seeds")]
     words = {c: re.sub(r"^model\.(?!name$)(net\.)?|\.name$|[._]", " ", c).strip() for c in settings}
@@ -136,7 +136,7 @@ def draw_by_setting(means: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
     ax.set(xlabel=key, ylabel="validation sequence accuracy")
     for length in seeds["split.trained"].unique() if key == words["length"] and "split.trained" in seeds else ():
         ax.axvline(length, color=style.INK, linewidth=0.9, linestyle=":", label="longest trained", zorder=1)
-    if not means["accuracy"].any():  # matplotlib would go below zero
+    if not means["accuracy"].any():  # else matplotlib's axis goes below zero
         ax.set_ylim(0, 1)
     note = "mean over seeds, 95% interval" if means["seeds"].max() > 1 else "one seed a point"
     style.set_panel_title(ax, "Final accuracy" + (f" by {others[0]}" if len(others) == 1 else ""), note)
@@ -150,7 +150,7 @@ def pivot_forward_filled(rows: pd.DataFrame, column: str, by: str = "seed") -> p
 
 
 def draw_over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, color: str, linestyle: str) -> None:
-    """Draw a column over the epochs, and each seed if only some learn; dashed lines lie above solid ones."""
+    """Draw a column over the epochs, and each seed if only some learn. Dashed lines lie above solid ones."""
     order = 2 if linestyle == "-" else 3
     look: Any = {"label": label, "color": color, "linestyle": linestyle, "linewidth": 1.8, "zorder": order}
     look["marker"] = "o" if rows["epoch"].nunique() == 1 else ""

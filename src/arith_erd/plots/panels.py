@@ -24,8 +24,8 @@ LOG_TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 class Picture(ABC):
     """Panels of one measure of a probe's rows: the column ``value`` at each ``x``, for each ``line`` and ``panel``.
 
-    Without a ``panel`` there is one. A probe shows the same columns on the terminal, and follows ``value`` by ``line``
-    and ``panel`` over the epochs of training.
+    Without a ``panel`` there is a single one. A probe shows the same columns on the terminal, and plots ``value`` by
+    ``line`` and ``panel`` over training epochs.
     """
 
     value: str
@@ -41,17 +41,17 @@ class Picture(ABC):
     number_format: str = ""
     """The format in which numbers are written into the figure, and in the table."""
     panels_per_row: str = ""
-    """A column: as many panels stand in a row as it has values; without one at most three."""
+    """A column; a row has as many panels as the column has values. Without a column, a row has at most three."""
     size: tuple[float, float] = (4.2, 3.2)
-    """Inches, of a panel without its cells."""
+    """Size in inches of a panel without its cells."""
     cell: tuple[float, float] = (0, 0)
-    """Inches that each value of x adds to the width of a panel, and each line to its height."""
+    """Inches that each value of x adds to a panel's width, and each line to its height."""
     min_width: float = 0
     statistic: str = "mean"
-    """What is drawn of the seeds' values: their mean or median."""
+    """The statistic over seeds that is drawn: mean or median."""
 
     def draw(self, rows: pd.DataFrame) -> Figure:
-        """The figure, without a title. Rows of a task, which have no seed, count as those of one."""
+        """The figure, without a title. Rows of a task have no seed, and count as one seed's."""
         rows = rows if "seed" in rows else rows.assign(seed=0)
         panels, names = split_rows(rows, self.panel), list(split_rows(rows, self.line))
         columns = rows[self.panels_per_row].nunique() if self.panels_per_row else min(len(panels), 3)
@@ -78,7 +78,7 @@ class Picture(ABC):
         return figure
 
     def pivot(self, rows: pd.DataFrame, *keys: str) -> pd.DataFrame:
-        """Means (keys, x), in the order of the rows, or in that of categories."""
+        """Means (keys, x), in the order of the rows or of the categories."""
         places = rows[self.x].sort_values() if rows[self.x].dtype == "category" else rows[self.x]
         means = rows.groupby([*keys, self.x], sort=False, observed=True)[self.value].mean().unstack(self.x, sort=False)
         return means.reindex(columns=list(places.unique()))
@@ -89,7 +89,7 @@ class Picture(ABC):
 
 
 def split_rows(rows: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
-    """The rows of each value of a column, in their order: ``dec.3``, or ``bit 4`` where it is a number."""
+    """The rows of each value of a column, in their order. Keys are ``dec.3``, or ``bit 4`` if values are numbers."""
     if not column:
         return {"": rows}
     groups = rows.groupby(column, sort=False, observed=True)
@@ -98,7 +98,7 @@ def split_rows(rows: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
 
 @dataclass(frozen=True)
 class HeatMaps(Picture):
-    """A cell for each mean: white at the first of ``color_range``, darkest at the second."""
+    """A cell for each mean: white at the first value of ``color_range``, darkest at the second."""
 
     number_format: str = ".2f"
     size: tuple[float, float] = (0, 0.6)
@@ -123,7 +123,7 @@ class Lines(Picture):
     """The mean or median over seeds, and their range as a band."""
 
     reference_lines: Mapping[str, str] = field(default_factory=dict)
-    """Reference line -> the line whose colour it takes; empty: ink."""
+    """Reference line -> the line whose colour it takes; an empty name means ink."""
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
         markers = "" if rows[self.x].nunique() > 20 else MARKERS
@@ -153,9 +153,9 @@ class Lines(Picture):
 
 
 def _scale_x_axis(ax: Axes, places: Any) -> None:
-    """Put whole numbers at the ticks of whole places.
+    """If all places are whole numbers, put the ticks at whole numbers.
 
-    Use a logarithmic axis where these thin out to the right, as powers of two or epochs kept by ``log`` do.
+    If places thin out to the right, as powers of two or epochs kept by ``log`` do, use a logarithmic axis.
     """
     gaps, whole = np.diff(places[places > 0]), bool((places % 1 == 0).all())
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=whole))
@@ -169,7 +169,7 @@ def _scale_x_axis(ax: Axes, places: Any) -> None:
 
 @dataclass(frozen=True)
 class Bars(Picture):
-    """Bars of means over seeds, a dash for each seed; ``line`` names the bars that stand together."""
+    """Bars of means over seeds, with a dash for each seed; ``line`` names the bars that stand side by side."""
 
     size: tuple[float, float] = (0.8, 3)
     cell: tuple[float, float] = (0.45, 0)
@@ -195,9 +195,9 @@ class Bars(Picture):
 
 @dataclass(frozen=True)
 class Dots(Picture):
-    """For each ``line`` the mean of every column in ``marks``, and its range over seeds: shares, from 0 to 1.
+    """For each ``line`` the mean of every column in ``marks`` and its range over seeds. Values are shares, from 0 to 1.
 
-    A bar goes from the mean of one column to that of another. ``bars``: (from, to) -> (colour, label).
+    ``bars`` maps two columns (from, to) to (colour, label); the bar connects the means of the two.
     """
 
     size: tuple[float, float] = (3.6, 0.9)

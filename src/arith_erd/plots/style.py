@@ -1,4 +1,4 @@
-"""The style of figures, readable in black and white, and their files, PNG and SVG.
+"""The style of figures, readable in black and white, and their files in PNG and SVG.
 
 Lines differ in dashes and points in shape, so no reader depends on colour.
 """
@@ -32,7 +32,7 @@ PAPER_HANDLE = Line2D([], [], markeredgecolor=INK, label="paper", **DIAMOND_STYL
 
 @contextlib.contextmanager
 def own_style() -> Iterator[None]:
-    """Within the block matplotlib has its defaults, whatever a ``matplotlibrc`` says, such as ``text.usetex``.
+    """Within the block matplotlib has its defaults, even if a ``matplotlibrc`` sets, for example, ``text.usetex``.
 
     No text is parsed as mathematics, since names from files may contain a ``$``.
     """
@@ -43,7 +43,7 @@ def own_style() -> Iterator[None]:
 
 
 def format_axes(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
-    """Remove the box and draw a faint grid. ``percent`` names an axis of shares, to be written in percent."""
+    """Remove the box and draw a faint grid. ``percent`` names an axis of shares, which is labelled in percent."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(LIGHT)
     ax.tick_params(color=LIGHT)
@@ -53,7 +53,7 @@ def format_axes(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
 
 
 def draw_band(ax: Axes, by_seed: pd.DataFrame, statistic: str = "median", **style: Any) -> None:
-    """Draw a table (x, seeds): the median, or another ``statistic``, over seeds as a line, their range as a band."""
+    """Draw a table (x, seeds): the median over seeds, or another ``statistic``, as a line, and the range as a band."""
     line = by_seed.agg(statistic, axis=1)
     if by_seed.shape[1] > 1:
         low, high = by_seed.min(axis=1), by_seed.max(axis=1)
@@ -87,11 +87,11 @@ def set_figure_title(figure: Figure, task: str, text: str, rows: pd.DataFrame) -
 
 
 def legend_below(figure: Figure, *extra_handles: Line2D, columns: int = 0) -> int:
-    """One legend for all axes, with ``columns``, or as many as fit; returns the number of rows."""
+    """Draw one legend for all axes, with ``columns`` or as many as fit, and return its number of rows."""
     labelled = [ax.get_legend_handles_labels() for ax in figure.axes]
     handles = {label: handle for pair in labelled for handle, label in zip(*pair, strict=True)}
     handles |= {str(handle.get_label()): handle for handle in extra_handles}
-    widths = [0.85 + 0.065 * len(label) for label in handles]  # inches, about, of a line and 9-point text
+    widths = [0.85 + 0.065 * len(label) for label in handles]  # approximate inches of a line and 9-point text
     columns = min(columns or len(handles), len(handles))
     while columns > 1 and sum(map(max, np.array_split(widths, columns))) > figure.get_figwidth():
         columns -= 1
@@ -104,7 +104,7 @@ def legend_below(figure: Figure, *extra_handles: Line2D, columns: int = 0) -> in
 def heat_map(
     ax: Axes, table: pd.DataFrame, norm: Normalize, cmap: str, texts: pd.DataFrame | None, size: float
 ) -> None:
-    """Draw a labelled table as coloured cells, with ``texts`` in those that have a number; NaN stays empty."""
+    """Draw a labelled table as coloured cells, with ``texts`` in cells that have a number; NaN stays empty."""
     values = table.to_numpy(dtype=float)
     ax.imshow(np.ma.masked_invalid(values), aspect="auto", cmap=cmap, norm=norm, interpolation="nearest")
     ax.set_xticks(range(len(table.columns)), list(map(str, table.columns)))
@@ -115,7 +115,7 @@ def heat_map(
         if texts is not None and np.isfinite(value):
             on_dark = abs(norm(value) - norm(0)) / (1 - norm(0)) > 0.6
             text = ax.text(j, i, texts.iloc[i, j], ha="center", va="center", fontsize=size)
-            text.set(color="white" if on_dark else "black", in_layout=False)  # which saves most of the layout's time
+            text.set(color="white" if on_dark else "black", in_layout=False)  # saves most of the layout's time
 
 
 @own_style()

@@ -1,4 +1,4 @@
-"""Measures as text: kinds of columns and table of a probe's rows, and a report's numbers with their units."""
+"""Measures as text: the kinds of columns in a probe's rows, their table, and a report's numbers with units."""
 
 import math
 import re
@@ -18,7 +18,7 @@ TEXT, INTEGER, NUMBER = "text", "integer", "number"
 UNITS = ("accuracy", "points", "percent", "epochs", "ratio", "layer", "value", "correlation", "bits")
 UNIT_NAMES = {"points": " points", "ratio": " times", "epochs": " epochs", "bits": " bits"}
 UNIT_RANGES = {"accuracy": (0.0, 1.0), "correlation": (-1.0, 1.0), "value": (0.0, np.inf)}
-"""Unit -> range of its means, to which intervals are clipped. A value is an error."""
+"""Unit -> range of its means, to which intervals are clipped. The unit ``value`` is that of errors."""
 
 
 def column_kinds(rows: pd.DataFrame, units: Mapping[str, str]) -> dict[str, str]:
@@ -40,8 +40,8 @@ def split_columns(kinds: Mapping[str, str]) -> tuple[list[str], list[str]]:
 def summary_table(rows: pd.DataFrame, kinds: Mapping[str, str], across: Sequence[str] = ()) -> pd.DataFrame:
     """The table of a probe, as text: each measure's mean over the seeds with its 95% interval.
 
-    ``0.889 [0.871, 0.902]``; without the brackets from fewer than three seeds, or where all are equal. ``kinds`` are
-    those of `column_kinds`. The values of columns in ``across`` become columns of the table.
+    ``0.889 [0.871, 0.902]``. The brackets are missing with fewer than three seeds, or if all are equal. ``kinds`` come
+    from `column_kinds`. The values of columns in ``across`` become columns of the table.
     """
     keys, measures = split_columns(kinds)
     rows = rows.assign(**{column: rows[column].fillna("").astype(str) for column in keys if kinds[column] == TEXT})
@@ -61,7 +61,7 @@ def summary_table(rows: pd.DataFrame, kinds: Mapping[str, str], across: Sequence
 
 
 def format_mean(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
-    """The mean of one value per seed; empty if there are none, or one is not known."""
+    """The mean of one value per seed; empty if there are none, or if one is unknown."""
     if not len(values):
         return ""
     estimate = Estimate.of_means([Moments.of(values)], UNIT_RANGES.get(unit, (-math.inf, math.inf)))
@@ -69,7 +69,7 @@ def format_mean(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
 
 
 def format_measure(value: float, low: float = math.nan, high: float = math.nan, unit: str = "accuracy") -> str:
-    """``98.76% [97.30, 100]``; without an interval that is not known or a single point, empty without a value."""
+    """``98.76% [97.30, 100]``, without an interval if it is unknown or a single point; empty without a value."""
     if pd.isna(value):
         return ""
     interval = "" if pd.isna(low) or low == high else f" {format_interval((low, high), unit)}"
@@ -77,7 +77,7 @@ def format_measure(value: float, low: float = math.nan, high: float = math.nan, 
 
 
 def csv_text(table: pd.DataFrame, **options: Any) -> str:
-    """A table as CSV. Texts are safe to print, with an apostrophe before formulas of spreadsheets (not ``-1 [-2]``)."""
+    """A table as CSV. Texts are safe to print: formulas of spreadsheets get an apostrophe (``-1 [-2]`` does not)."""
 
     def safe(cell: Any) -> Any:
         return re.sub(r"^(?=[=+@]|-(?!\d[^=+@|!(]*$))", "'", printable(cell)) if isinstance(cell, str) else cell
@@ -89,7 +89,7 @@ def csv_text(table: pd.DataFrame, **options: Any) -> str:
 def print_table(table: pd.DataFrame, fold: bool = False) -> None:
     """Print a table in columns, two spaces apart.
 
-    With ``fold`` cells are folded at spaces to fit the terminal. No word is cut, so a table can be wider.
+    With ``fold`` cells break at spaces to fit the terminal. No word is cut, so a table can still be wider.
     """
     drawn = Table(box=None, header_style="bold", pad_edge=False, padding=(0, COLUMN_GAP, 0, 0))
     text, min_width = table.map(str).rename(columns=str), 0
