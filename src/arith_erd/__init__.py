@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _refusing_unknown_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function; arguments that it does not take are a `UserError` with what is nearest."""
+    """The same function, but unknown arguments raise a `UserError` that suggests the nearest one."""
     taken = signature(function)
 
     @wraps(function)
@@ -46,5 +46,5 @@ def _refusing_unknown_arguments(function: Callable[..., Any]) -> Callable[..., A
             raise arguments_error(function.__name__, [*taken.parameters], named, str(error)) from None
         return function(*args, **named)
 
-    checked.__module__ = __name__  # where pickle finds it
+    checked.__module__ = __name__  # pickle finds it there
     return checked

@@ -1,7 +1,7 @@
 """The command ``arith``, the first answer: which algorithm does a trained network run?
 
-After right tokens every algorithm writes the same next one. So the answer bits that a network has written are exchanged
-for those of another sum, after which algorithms differ. Networks that were written by hand are the control.
+After right tokens every algorithm writes the same next one. So we exchange the answer bits that a network has written
+for those of another sum: after these, algorithms differ. Handwritten networks are the control.
 """
 
 import argparse
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .mechanism.profile import NetworkProfile
 
 INTERCHANGES = 512
-SAMPLE = {"num_examples": 128, "num_steered": 96}  # of probe=mechanism; with its own sizes it takes a minute
+SAMPLE = {"num_examples": 128, "num_steered": 96}  # for probe=mechanism, whose own sizes take a minute
 BY_HAND = "by hand: "
 IN_WORDS = {
     "erd": "it forms the whole sum as one number and reads the bits off it",
@@ -37,8 +37,8 @@ IN_WORDS = {
 }
 NEXT = """
 Next:
-  arith erd                  the same of one written by hand; or of runs/NAME
-  arith-train model=nanogpt  train a network; a line names its folder, runs/NAME
+  arith erd                  the same for a handwritten network; or for runs/NAME
+  arith-train model=nanogpt  train a network; it prints its folder, runs/NAME
   arith-probe --help         what else can be measured inside a network"""
 
 
@@ -78,7 +78,7 @@ def load(name: str) -> "Hooked":
     elif name in PROGRAMS:
         (model,) = load_handcoded(name)
     elif folder.is_dir() and not (folder / CONFIG_FILE).is_file():
-        raise UserError(f"network={name}: a folder without config.yaml, so no run")
+        raise UserError(f"network={name}: a folder without config.yaml; expected a run directory")
     elif len(folder.parts) > 1 and folder.parent.is_dir() and not folder.exists():  # else USER/NAME on the Hub
         raise UserError(f"network={name}: no such folder")
     elif len(folder.parts) == 1 and not folder.exists() and name not in shipped:
@@ -113,10 +113,10 @@ def add_by_token(model: "Hooked") -> list[str]:
 
 
 def follow_interchanges(model: "Hooked") -> "pd.DataFrame":
-    """How often the next bit after an interchange is that of each algorithm (columns): of the network, and of controls.
+    """How often each algorithm (column) predicts the next bit after an interchange, in the network and in controls.
 
-    Only bits on which the algorithms differ count, without those that one decides narrowly, by rounding. Algorithms
-    that predict the same share a column.
+    Only bits on which the algorithms differ count, except those for which rounding is a close call. Algorithms with the
+    same predictions share a column.
     """
     import numpy as np
     import pandas as pd
@@ -160,7 +160,7 @@ def measure_profile(model: "Hooked") -> "NetworkProfile":
 
 
 def explain(profile: "NetworkProfile", table: "pd.DataFrame") -> list[str]:
-    """Paragraphs: the algorithm, how it is known, and what is not sure. ``table`` is of `follow_interchanges`."""
+    """Paragraphs on the algorithm, how it is known, and what is not sure, from the table of `follow_interchanges`."""
     from .mechanism.profile import UNCALIBRATED
     from .mechanism.verdict import MAX_DISTANCE, MIN_ACCURACY
 
@@ -177,32 +177,32 @@ def explain(profile: "NetworkProfile", table: "pd.DataFrame") -> list[str]:
         name = min(fitting, key=fitting.__getitem__)
         verdict = f"like {name}. That is, {IN_WORDS[name]}"
         doubts = [
-            f"{name} was written down after such networks had been seen, so it may fit by design. Of the algorithms "
-            f"written down before, none fits; the nearest is {profile.nearest}, at {profile.distance:.1f} times the "
-            "distance that the tests allow"
+            f"we wrote {name} down after we had seen such networks, so it may fit by design. None of the earlier "
+            f"algorithms fits; the nearest is {profile.nearest}, at {profile.distance:.1f} times the distance that the "
+            "tests allow"
         ]
     else:
         verdict = f"not known; the nearest is {profile.nearest}"
     if name in IN_WORDS and name not in closest.split(" or "):
         doubts.append(f"the interchanges are closer to {closest}")
-    shares = [f"that of {column} in {table.iloc[0][column]:.0%}" for column in (closest, second)]
+    share, next_share = table.iloc[0][[closest, second]]
     lines = [f"Its algorithm: {verdict}.", "", "How that is known"]
     lines.append(
-        f"- Interchange: in {INTERCHANGES} sums the answer bits already written are exchanged for those of another sum."
-        f" Where algorithms then differ, its next bit is {', '.join(shares)}."
+        f"- Interchange: in {INTERCHANGES} sums we exchange the answer bits already written for those of another sum. "
+        f"Where algorithms then differ, {closest} predicts {share:.0%} of its next bits, and {second} {next_share:.0%}."
     )
     if len(controls := table[closest].iloc[1:]):
         known = BY_HAND + closest.partition(" or ")[0]
         low, high = controls.drop(known).min(), controls.drop(known).max()
         lines.append(
-            f"- Control: that bit comes in {controls[known]:.0%} from a network written by hand to run it, and in "
-            f"{low:.0%} to {high:.0%} from those written to run others."
+            f"- Control: it predicts {controls[known]:.0%} of these bits in a network written by hand to run it, and "
+            f"{low:.0%} to {high:.0%} in networks written to run others."
         )
-        if table.iloc[0][closest] <= high:
-            doubts.append(f"a network written to run another algorithm than {closest} shares more bits with it")
+        if share <= high:
+            doubts.append(f"a network written to run another algorithm agrees with {closest} as often or more")
     steering = next(line for line in profile.summary() if line.startswith("Steering"))
     doubts += [] if profile.calibrated else [UNCALIBRATED]
-    doubts.append("a network may compute in another way after the bits that it writes itself")
+    doubts.append("after bits that it writes itself, a network may compute in another way")
     return [*lines, f"- {steering}", "", "What is not sure", *(f"- {doubt}." for doubt in doubts)]
 
 
@@ -220,7 +220,7 @@ def draw(model: "Hooked", table: "pd.DataFrame") -> "Figure":
 
 
 def unused_paths(stem: str) -> tuple[Path, Path]:
-    """A PNG and a page in the current folder, numbered if there is one already: no file is overwritten."""
+    """Paths of a PNG and a page in the current folder, numbered if one exists, so that no file is overwritten."""
     for number in count(1):
         png, page = (Path(f"{stem}{f'-{number}' if number > 1 else ''}{suffix}") for suffix in (".png", ".html"))
         if not (os.path.lexists(png) or os.path.lexists(page)):

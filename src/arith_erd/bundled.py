@@ -1,7 +1,7 @@
 """Where files outside the modules lie: in the root of a clone, and beside the modules in an installed wheel.
 
-A wheel has all of ``conf/``, and of ``paper/`` what ``setup.py`` names: the claims with what measures and draws them,
-probes, and seed 0 of four networks.
+A wheel has all of ``conf/``. From ``paper/`` it has what ``setup.py`` lists: the claims with the code that measures and
+draws them, probes, and seed 0 of four networks.
 """
 
 from functools import cache
@@ -19,6 +19,6 @@ RESULTS = PAPER / "results"
 
 @cache
 def load_option(*option: str) -> dict[str, Any]:
-    """A file of ``conf/``, which also has the defaults of the class that it names; empty if there is no such file."""
+    """The options in a file of ``conf/``, which are also the defaults of its class; empty if there is no such file."""
     path = CONF / f"{'/'.join(option)}.yaml"
     return yaml.safe_load(path.read_text(encoding="utf-8")) or {} if path.is_file() else {}

@@ -1,4 +1,4 @@
-"""The installed commands. Ctrl-C ends one quietly while its program loads, too, which takes a second."""
+"""The installed commands. Ctrl-C ends a command quietly even while it loads, which takes a second."""
 
 from collections.abc import Callable
 from importlib import import_module

@@ -27,7 +27,7 @@ MAX_BASE = len(DIGITS)
 
 
 def as_python(value: Any) -> Any:
-    """NumPy's numbers as Python's, in lists too: neither a configuration nor a strict check takes the former."""
+    """Convert NumPy's numbers to Python's, also in lists, since configurations and strict checks refuse NumPy's."""
     if isinstance(value, list | tuple):
         return [as_python(one) for one in value]
     return value.item() if isinstance(value, np.generic) else value

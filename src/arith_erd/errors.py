@@ -31,7 +31,7 @@ SYNONYMS = {  # our name -> words for it in other programs
     "runs_dir": "output_dir save_dir folder",
     "out": "output_dir save_dir folder runs_dir",
     "seeds": "seed",
-    "job_index": "item",  # this and those below were our own words until November 2026
+    "job_index": "item",  # from here on: our own words until November 2026
     "handcoded": "reference",
     "num_examples": "pairs sample draws",
     "num_pairs": "pairs",
@@ -68,7 +68,7 @@ def explain_validation_error(
 ) -> UserError:
     """Turn Pydantic's first error into one with a dotted key and value: ``probe.num_examples=0: expected an integer``.
 
-    The accepted values are described in ``fields``, those of the dataclass for ``values``, or else by Pydantic.
+    ``fields`` of the dataclass for ``values`` describe the accepted values; without a description Pydantic does.
     """
     first, *others = error.errors(include_url=False)
     key, node, known, description = prefix, values, NO_FIELDS, ""
@@ -92,7 +92,7 @@ def explain_validation_error(
 
 
 def _quoted(value: object) -> object:
-    """A number that is text in quotes, since ``probe.num_examples=5: expected an integer`` would deny what it shows."""
+    """Quote a number given as text: ``probe.num_examples=5: expected an integer`` would contradict itself."""
     return repr(value) if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?", value) else value
 
 
@@ -180,8 +180,8 @@ def user_path(path: Path | str, key: str = "path") -> Path:
 def first_line(error: BaseException) -> str:
     """The first line of an error, as ``ValueError: its message``; for a `UserError` the message only.
 
-    If it ends with a colon, the next line too; if a compiler was called, its first line with an error. Of a file
-    without permission: ``runs/a/config.yaml: Permission denied; this user may not read or write it``.
+    If it ends with a colon, the next line follows; if a compiler ran, its first line with an error. Without permission
+    for a file: ``runs/a/config.yaml: Permission denied; this user may not read or write it``.
     """
     if isinstance(error, PermissionError) and error.filename is not None:
         return f"{excerpt(str(error.filename))}: {error.strerror}; this user may not read or write it"
@@ -192,12 +192,12 @@ def first_line(error: BaseException) -> str:
 
 
 def may_be_whole(error: BaseException) -> TypeGuard[OSError]:
-    """Whether a file that was not read may be whole: no permission, too many open files, a fault of the disk."""
+    """Whether an unreadable file may be intact: no permission, too many open files, or a fault of the disk."""
     return isinstance(error, OSError) and error.errno in NOT_OF_THE_FILE
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line that called this package, through however many functions of ours. Python shows a line once."""
+    """Warn at the line that called this package, however deep we are in it. Python shows each line once."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in (__package__, "contextlib"):
         level, frame = level + 1, frame.f_back

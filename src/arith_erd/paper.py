@@ -2,4 +2,4 @@
 
 from .bundled import PAPER
 
-__path__ = [str(PAPER)]  # which makes this module a package
+__path__ = [str(PAPER)]  # this makes the module a package

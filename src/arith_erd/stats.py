@@ -1,4 +1,4 @@
-"""95% intervals over seeds. ``docs/verdicts.md`` says which claim uses which.
+"""95% intervals over seeds. ``docs/verdicts.md`` says which interval each kind of claim uses.
 
 ``paper/studies/coverage.py`` measures how often each interval contains the true value, at the numbers of seeds in use.
 """
@@ -17,11 +17,11 @@ MIN_SEEDS = 3
 MIN_FOR_MEDIAN = 5
 CONFIDENCE = 0.95
 MEDIAN_COVERAGE = 0.92  # smallest coverage by order statistics: at five seeds the largest possible is 93.75%
-LEARNING_ACCURACY = 0.75  # from here a network counts as learning: at 0.5 one bit is left to chance
+LEARNING_ACCURACY = 0.75  # a network learns if it reaches this; at 0.5 one bit is left to chance
 LEARNED_ACCURACY = 0.99  # smallest accuracy of a token that counts as learned
 EXACT_METHOD = "exact"  # the method of an estimate that no seed can change
 PREDICTION_LEVEL = 0.96  # level at which prediction intervals still cover 92% for three skewed seeds
-MAX_EXACT_PAIRS = 2500  # up to 50 seeds against 50 Mann-Whitney's distribution is counted, beyond that taken as normal
+MAX_EXACT_PAIRS = 2500  # Mann-Whitney's distribution is exact up to 50 seeds against 50, beyond that normal
 
 Interval: TypeAlias = tuple[float, float]
 ANY_VALUE: Interval = (-math.inf, math.inf)
@@ -79,7 +79,7 @@ def stuck_status(training: TokenCounts, held_out: TokenCounts) -> Literal["never
 
 
 def beats_majority(right: int, n: int, majority: float) -> bool:
-    """Whether ``right`` of n examples is significantly more than a constant answer, the most common one, gets right.
+    """Whether ``right`` of n examples is significantly more than the most common answer alone gets right.
 
     ``majority`` is the share of that answer. The bound is the 99% quantile of a binomial of n and ``majority``. Also
     True if the bound is 99% of n or more: then no test is possible, with too few examples or a nearly constant token.
@@ -90,7 +90,7 @@ def beats_majority(right: int, n: int, majority: float) -> bool:
 
 @cache
 def _num_excluded(m: int, n: int) -> int | None:
-    """How many of the m n sorted quotients the interval leaves out at each end; None if all cover less than 95%."""
+    """How many of the m n sorted quotients the interval omits at each end; None if even all cover less than 95%."""
     tail = (1 - CONFIDENCE) / 2
     if m * n > MAX_EXACT_PAIRS:
         return int(m * n / 2 - stats.norm.ppf(1 - tail) * math.sqrt(m * n * (m + n + 1) / 12))
@@ -106,7 +106,7 @@ def _num_excluded(m: int, n: int) -> int | None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate over seeds: the smallest and the largest that it can be, which differ only where seeds are censored.
+    """An estimate over seeds: its smallest and largest possible value, which differ only if seeds are censored.
 
     ``interval`` is the 95% interval, clipped to the range of the value; None if there are too few seeds.
     """
@@ -129,10 +129,10 @@ class Estimate:
         """A weighted sum of means of unpaired samples, with Student's t interval, corrected for skewness.
 
         ``[Moments.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``: without skewness it is Student's t interval. The
-        degrees of freedom are those of the smallest sample, n - 1. Welch's can be more, but cover too little if a
-        skewed sample is compared with one that varies less. The correction is Hall's (On the Removal of Skewness by
+        degrees of freedom are those of the smallest sample, n - 1. Welch's can be more, and give too little coverage if
+        a skewed sample is compared with one that varies less. The correction is Hall's (On the Removal of Skewness by
         Transformation, 1992), t + a t²/3 + a² t³/27 + a/6, where a is the skewness of the sum. For five seeds of an
-        exponential distribution it covers at least 92%, Student's t 88%. No interval if a term has fewer than 3 seeds.
+        exponential distribution it covers at least 92%, Student's t 88%. A term with fewer than 3 seeds gives none.
         """
         value = sum(term.weight * term.mean for term in terms)
         total = sum((term.weight * term.deviation) ** 2 / term.n for term in terms)

@@ -56,7 +56,7 @@ def test_a_wrong_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     for name, said in (
-        ("runs", "^network=runs: a folder without config.yaml, so no run$"),
+        ("runs", "^network=runs: a folder without config.yaml; expected a run directory$"),
         ("runs/nope", "^network=runs/nope: no such folder$"),  # not a name on the Hub
         ("edr", r"^network=edr: expected a run directory, .*; did you mean erd\?$"),
         ("mul-nanogpt", "^network=mul-nanogpt: its task is mul; expected a network that adds two numbers$"),
