@@ -1,4 +1,4 @@
-"""What mkdocs needs beyond ``mkdocs.yml``: notebooks as pages, and the pages and figures of ``paper/``.
+"""Additions to ``mkdocs.yml``: notebooks as pages, and the pages and figures of ``paper/``.
 
 `Doctests` makes examples in docstrings code blocks: Markdown takes ``>>>`` for three nested quotations.
 """
@@ -41,7 +41,7 @@ class Doctests(griffe.Extension):
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Take figures, pages and notebooks along; they stay where the README and GitHub find them too."""
+    """Add figures, pages and notebooks from their folders, where the README and GitHub find them, too."""
     for path in sorted(path for pattern in OUTSIDE for path in ROOT.glob(pattern)):
         name = path.relative_to(ROOT).as_posix()
         files.append(File(name, str(ROOT), config["site_dir"], config["use_directory_urls"]))
@@ -109,14 +109,14 @@ def probe_sections() -> str:
         lines = path.read_text(encoding="utf-8").splitlines()
         (target,) = [line for line in lines if line.startswith("_target_: ")]
         block = "\n".join(lines[lines.index(target) + 1 :]) or "# no options"
-        name = target.removeprefix("_target_: ").replace("arith_erd.paper.", "paper.")  # where it lies
+        name = target.removeprefix("_target_: ").replace("arith_erd.paper.", "paper.")  # its folder
         documented = f"::: {name}\n    options:\n{options}"
         sections.append(f"## {path.stem}\n\n{documented}\n\n```yaml\n{block}\n```\n")
     return "\n".join(sections)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Probes, from their YAML files. On the site ``docs/`` is the top folder, and what is outside of it is in it."""
+    """Add probes from their YAML files, and change links: on the site, other folders are inside of ``docs/``."""
     page.meta["summary"] = first_sentence(markdown)
     if page.file.src_dir == str(ROOT):
         return markdown.replace("../docs/", "../")
@@ -126,7 +126,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def first_sentence(markdown: str) -> str:
-    """What a page says first, without links and emphasis. Headings, badges and code have no sentences."""
+    """The first sentence of a page, without links and emphasis. Headings, badges and code have no sentences."""
     for block in re.findall(r"^(?!```)[\w`*\[](?:.+\n)+", markdown, re.MULTILINE):
         text = re.sub(r"\[([^]]*)\]\([^)]*\)|\*", r"\1", " ".join(block.split()))
         if sentence := re.match(r".{20,}?[.?!](?=\s|$)", text):
@@ -144,7 +144,7 @@ def on_page_content(html: str, page: Any, config: Any, **_: Any) -> str:
 
 
 def documentation(directive: re.Match[str]) -> str:
-    """What mkdocstrings makes of a directive, as text: arguments and docstring, of a class those of its methods too."""
+    """The text that mkdocstrings makes of a directive: arguments and docstring, for a class also of its methods."""
     name, thing = directive[1], locate(directive[1])
     named = {name: thing}
     if isclass(thing) and "members: false" not in directive[0]:
@@ -154,7 +154,7 @@ def documentation(directive: re.Match[str]) -> str:
 
 
 def arguments(function: Any) -> Signature:
-    """Without types, which pydantic makes long."""
+    """The signature without types, which pydantic makes long."""
     whole = signature(function)
     bare = [argument.replace(annotation=Parameter.empty) for argument in whole.parameters.values()]
     return whole.replace(parameters=bare, return_annotation=Signature.empty)
