@@ -1,1 +1,1 @@
-"""Networks and what is known of them: loaded from runs, files and the Hub, saved, and used to score methods."""
+"""Load networks and their provenance from runs, files and the Hub, save them, and score methods on them."""

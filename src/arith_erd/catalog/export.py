@@ -86,7 +86,7 @@ def push_to_hub(model: Hooked, repo_id: str, *, private: bool = False) -> str:
         try:
             address = str(api.create_repo(repo_id, private=private, exist_ok=True))
             api.upload_folder(repo_id=repo_id, folder_path=folder)
-        except Exception as error:  # the library's own errors, or those of the connection
+        except Exception as error:  # errors of the library or of the connection
             raise UserError(f"repo_id={repo_id}: {first_line(error)}") from error
     return address
 

@@ -219,7 +219,7 @@ def add_verdicts(rows: pd.DataFrame, min_accuracy: Mapping[str, float] | None = 
 def name_by_threshold(rows: pd.DataFrame, threshold: pd.Series | None = None) -> pd.Series:
     """The algorithm that each score names if the method must answer; ``abstains`` where the score is NaN.
 
-    The default threshold is that of `thresholds`.
+    The default threshold comes from `thresholds`.
     """
     threshold = thresholds(rows) if threshold is None else threshold
     score = pd.to_numeric(rows["score"], errors="coerce")

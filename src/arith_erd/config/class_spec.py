@@ -180,7 +180,7 @@ class ClassSpec:
         return cls(str(target), key=key)
 
     def build(self, kind: type[T], *positional: Any, **named: Any) -> T:
-        """Make an object of the class, a subclass of ``kind``. Arguments given here override those of the group."""
+        """Make an object of the class, a subclass of ``kind``. Arguments given here override the group's."""
         make = self.import_class(kind)
         with self.attribute_errors():
             return make(*positional, **{**self.arguments, **named})

@@ -227,7 +227,7 @@ class ProbeJob(BaseJob):
         return "-".join(filter(None, [self.result_name(epochs), chosen, self.non_default_options]))
 
     def reserve_folders(self, taken: set[Path]) -> None:
-        """Add the folders of the results to those of other jobs in a sweep; a `UserError` if one is taken already."""
+        """Add the results' folders to ``taken`` by other jobs of a sweep; a `UserError` if one is taken already."""
         runs = (matching_runs(self.run) or [user_path(self.run)]) if self.run else []
         folders = {path / "probes" / self.folder_name(self.epoch or ()) for path in runs}
         if self.out:  # one run's result goes straight there, several results into subfolders

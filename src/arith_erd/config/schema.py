@@ -23,7 +23,7 @@ MAX_FLOAT = 1e38  # about what a 32-bit number holds
 
 
 def parsed_by(read: Callable[[Any], Any]) -> PlainValidator:
-    """A validator that applies ``read`` to plain YAML values and leaves objects as they are."""
+    """A validator that applies ``read`` to plain YAML values and does not change objects."""
     return PlainValidator(lambda x: read(x) if x is None or isinstance(x, dict | list | str | int | float) else x)
 
 

@@ -140,7 +140,7 @@ def write_page(
     """Write the page for networks of one task, from `export_network`. It opens with the first network.
 
     ``docs`` is the address of the documentation. ``sections`` maps interventions to its pages that explain how results
-    in ``found`` were measured. If networks have an ``answer``, the page is that of `find.find_page`.
+    in ``found`` were measured. If networks have an ``answer``, this is the page of `find.find_page`.
     """
     task = networks[0]["task"]
     for other in [network for network in networks if network["task"] != task]:

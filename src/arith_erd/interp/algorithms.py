@@ -122,7 +122,7 @@ def _prefix_carry(columns: ColumnSums, threshold: float) -> Mapping[str, Functio
 
 
 def _remainder(columns: ColumnSums, threshold: float) -> Mapping[str, Function]:
-    """Bit t is the parity of ``(sum - p) / 2^t``, rounded. The sum is that of all columns."""
+    """Bit t is the parity of ``(sum - p) / 2^t``, rounded. The sum is over all columns."""
     place = 2 ** np.arange(columns.task.width, dtype=np.int64)
 
     def parity(whole: Array, prefix: Array) -> Array:

@@ -126,9 +126,9 @@ def sample_sources(
     rng: np.random.Generator,
     pool: Array | None = None,
 ) -> Array:
-    """Draw a source for each base (n,), uniformly among those that fit the family at a digit (None: at all); else -1.
+    """Draw a source for each base (n,), uniformly among all that fit the family at a digit (None: at all digits).
 
-    ``pool`` holds the rows (M,) to draw from, in ascending order and with all bases; None for all rows.
+    A source is -1 if none fits. ``pool`` holds the rows (M,) to draw from, ascending, with all bases; None for all.
     """
     for key, names in (("vary", family.vary), ("keep", family.keep)):
         causal_model.require_variables([name for name in names if name != causal_model.output], key)

@@ -71,11 +71,11 @@ def fit_das(
         train: pairs to learn from, also used to choose the best of several starts. Each of the ``steps`` takes at least
             ``batch_size`` pairs, or all if there are fewer.
         position: an index or a name, as in `Replace`, also of the prompt. None or ``all`` takes all positions of the
-            site together, in a decoder-only network those of the answer.
+            site together; in a decoder-only network, all of the answer.
         variable: a variable of the causal model; by default the one that the pairs vary.
         featurizer: an invertible module for a non-linear search, such as `CouplingLayers`. It maps activations (N, d)
             to features (N, d), and its method ``inverse`` maps them back. The search trains a copy, so that the
-            interchange of its first ``rank`` features acts like that of the variable, and returns it as `Features`.
+            interchange of its first ``rank`` features acts like the variable's, and returns it as `Features`.
 
     Raises:
         UserError: for an unknown site, position or variable, a position where no answer should change, a rank beyond

@@ -109,7 +109,7 @@ def leace(x: Tensor | Whitened, z: npt.ArrayLike) -> Eraser:
 def mean_projection(x: Tensor | Whitened, z: npt.ArrayLike) -> Eraser:
     """Orthogonal projection away from the columns of Cov(x, z); arguments as in `leace`.
 
-    For a bit, Cov(x, z) points from the mean of the zeros to that of the ones. As with LEACE, no linear probe then does
+    For a bit, Cov(x, z) points from the zeros' mean to the ones' mean. As with LEACE, no linear probe then does
     better than the mean. No orthogonal projection with this property has a lower rank.
     """
     x = _whitened(x)
@@ -163,7 +163,7 @@ def project_away_variance(x: Whitened, directions: Tensor, fraction: float) -> E
 
 @isolated(False)
 def flip_signs(x: Tensor | Whitened, eraser: Eraser, seed: int | torch.Generator = 0) -> Eraser:
-    """Turn an eraser into that of a random concept: reflect it along randomly chosen principal axes of x.
+    """Turn an eraser into an eraser of a random concept: reflect it along randomly chosen principal axes of x.
 
     The reflection keeps the mean and the covariance of x. So the result hides another concept and removes the same
     variance along each principal axis: a fairer control than random directions of the same variance. ``x`` are the

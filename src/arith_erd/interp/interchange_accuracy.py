@@ -51,7 +51,7 @@ def interchange_accuracy(
     sites: str | Sequence[str] | None = None,
     variable: str | None = None,
 ) -> pd.DataFrame:
-    """Measure how often the answers after an interchange are those that a causal model predicts.
+    """Measure how often a causal model predicts the answers after an interchange.
 
     Args:
         causal_model: the hypothesis; it need not be the causal model with which the data were drawn.

@@ -182,7 +182,7 @@ class Steer(Intervention):
 
 @dataclass(frozen=True, eq=False)
 class Interchange(Intervention):
-    """Replace the output of a site, or its part in a subspace, by that of another run (Geiger et al., 2021).
+    """Replace a site's output, or its part in a subspace, by the output in another run (Geiger et al., 2021).
 
     Without a source it only says where to intervene; `with_source` adds the activations of the source runs.
     """
@@ -215,7 +215,7 @@ class Interchange(Intervention):
 
 @dataclass(frozen=True, eq=False)
 class Erase(Intervention):
-    """Apply ``eraser``, such as that of `leace`, to a site's output, with its positions concatenated to (N, k * C)."""
+    """Apply ``eraser``, for example from `leace`, to a site's output, with positions concatenated to (N, k * C)."""
 
     eraser: Callable[[Tensor], Tensor]
 

@@ -85,8 +85,8 @@ def patch(
     Args:
         clean: N examples. Row i is paired with row i of ``corrupted``.
         sites: names and patterns, such as ``dec.*.attn.z``; ``all`` stands for the layers.
-        metric: a number from logits (N, m, V). By default the logit of the clean token minus that of the corrupted one,
-            over the answer tokens in which the two differ, without padding.
+        metric: a number from logits (N, m, V). By default the clean token's logit minus the corrupted token's, over the
+            answer tokens in which the two differ, without padding.
 
     Raises:
         UserError: for unknown sites, unequal numbers of examples, a metric that returns something else, or one that is
@@ -129,7 +129,7 @@ def logit_difference(model: Hooked, clean: Examples, corrupted: Examples) -> Met
 
 
 def token_differences(logits: Tensor, clean: Tensor, corrupted: Tensor) -> Tensor:
-    """The logits (N, m) of clean tokens (N, m) minus those of corrupted ones, from all logits (N, m, V)."""
+    """Logits of clean tokens (N, m) minus logits of corrupted tokens (N, m), from all logits (N, m, V) -> (N, m)."""
     of_clean, of_corrupted = (logits.gather(-1, tokens[..., None]).squeeze(-1) for tokens in (clean, corrupted))
     return (of_clean - of_corrupted).double()
 

@@ -115,7 +115,7 @@ def _run(
 
 
 class _Decoder(nn.Module):
-    """A decoder as a module of its own, since `functional_call` calls ``forward``."""
+    """A decoder as a separate module, since `functional_call` calls ``forward``."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The launchers ``gpus``, on all GPUs of this machine, and ``ray_gpus``, on those of a Ray cluster."""
+"""The launchers ``gpus``, for all GPUs of this machine, and ``ray_gpus``, for the GPUs of a Ray cluster."""
 
 import os
 import signal

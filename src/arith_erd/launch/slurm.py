@@ -139,7 +139,7 @@ def _wait_for(waiting: dict[Place, SweepJob], wait: bool) -> None:
 
 
 def submit(script: Path, options: Mapping[str, object]) -> str:
-    """Submit a script with options of `sbatch`, without those that are None or False, and return the job's id."""
+    """Submit a script with options of `sbatch`, except None and False, and return the job's id."""
     given = [(f"--{key.replace('_', '-')}", value) for key, value in options.items() if value not in (None, False)]
     words = [flag if value is True else f"{flag}={value}" for flag, value in given]
     return _output("sbatch", "--parsable", *words, str(script), timeout=300).strip()

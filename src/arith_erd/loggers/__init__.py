@@ -25,7 +25,7 @@ class Logger:
         """A run has ended. ``summaries`` are the ``seeds`` of ``summary.json``, empty if it failed."""
 
     def probe(self, run: str, seed: int, name: str, rows: pd.DataFrame, figure: Path, folder: Path) -> None:
-        """Log a probe's rows and figure for one seed; ``folder`` is the run directory, else that of the figure."""
+        """Log a probe's rows and figure for one seed; ``folder`` is the run directory, else the figure's."""
 
 
 class Csv(Logger):

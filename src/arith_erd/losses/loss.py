@@ -28,7 +28,7 @@ class Loss(nn.Module):
     """
 
     def prepare(self, network: Network, task: Task, examples: Examples) -> Array | None:
-        """Called once, before the other methods. Returns the ``targets`` (N, k) of `forward`, or None for none.
+        """Called once, before the other methods. Returns ``targets`` (N, k) for `forward`, or None without targets.
 
         Args:
             network: the network that `forward` gets, on the device ``meta``, where it has shapes but no weights.

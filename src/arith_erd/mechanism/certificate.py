@@ -2,7 +2,7 @@
 
 We compare networks with one rule, ``local_remainder``: bit t is 1 if a_t + b_t + c, rounded to a whole number from 0 to
 3, is odd, with the c of `interp.algorithms`. (The last bit rounds c to 0 or 1; without bounds the rule is called
-``remainder``.) The *distance* of an answer is that of a_t + b_t + c from the nearest rounding point, 1/2, 3/2, ..:
+``remainder``.) The *distance* of an answer is how far a_t + b_t + c is from the nearest rounding point, 1/2, 3/2, ..:
 near 0 the slightest noise decides, and 1/2 is the clearest case.
 """
 
@@ -138,7 +138,7 @@ class Certificate:
 
     @cached_property
     def _table(self) -> pd.DataFrame:
-        """The rows of `contrasts` and of `shares`; in those of `shares`, ``against`` is empty."""
+        """The rows of `contrasts` and of `shares`; ``against`` is empty for `shares`."""
         counts: dict[Any, Any] = defaultdict(int)  # algorithm, against, t -> its answers, and all (2, 2^t + 1)
         for block, bits in self._blocks():
             t = block.inputs.t

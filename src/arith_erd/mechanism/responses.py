@@ -40,7 +40,7 @@ from ..models.network import Network
 from ..tasks import Add, Examples, Task
 
 USER_MODEL = "user_model"  # name of a user's causal model among the algorithms
-ALL_POSITIONS = "all"  # a position that stands for all of them
+ALL_POSITIONS = "all"  # in place of a position: all of them
 PREFIX_BATCH_SIZE = 256
 PREFIXES_PER_EXAMPLE = 2  # random prefixes for each example
 

@@ -56,7 +56,7 @@ class Classification:
 
 
 def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Classification:
-    """Compare a measured signature with those of known algorithms, and name the nearest.
+    """Compare a measured signature with the signatures of known algorithms, and name the nearest.
 
     A signature has two parts, the responses to wrong prefixes and those to steering. The distance of a part is the root
     mean square difference of its components, over all bits, in units of its entry in `PART_LIMITS`. The distance to an
@@ -124,7 +124,7 @@ def _squared_differences(measured: Signature, signature: Signature) -> Squares:
 
 
 def _mixtures(squares: Mapping[str, Squares]) -> dict[str, Squares]:
-    """Mixture -> squared differences: those of one algorithm below a border bit, of another from there on."""
+    """Mixture -> squared differences: below a border bit those of one algorithm, from there on those of another."""
     return {
         f"{low} below bit {border}, {high} from there": {
             part: np.hstack([squares[low][part][:, :border], squares[high][part][:, border:]]) for part in PART_LIMITS

@@ -101,7 +101,7 @@ def added_positions(
 ) -> IndexEmbedding | DigitPlaceEmbedding | None:
     """The module that adds positions to the embeddings of up to ``length`` tokens; None for ``rope`` and ``none``.
 
-    ``amplitude`` is the amplitude of fixed vectors, which should not exceed that of the token embeddings.
+    ``amplitude`` is that of fixed vectors, and should not exceed the amplitude of the token embeddings.
     """
     if position_encoding not in POSITION_ENCODINGS:
         raise bad_value("positions", position_encoding, f"one of {', '.join(POSITION_ENCODINGS)}")

@@ -155,8 +155,8 @@ def launch(
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, keys: Tensor | None, p: float) -> Tensor:
     """q (N, T, nh, hs), k and v (N, S, nh, hs) -> (N, T, nh, hs), contiguous.
 
-    ``mask`` (T, S) is True at keys to ignore. ``keys`` (R, 2) int32 are the dropout keys of R replicas, of which each
-    has N / R examples one after another; None for no dropout.
+    ``mask`` (T, S) is True at keys to ignore. ``keys`` (R, 2) int32 are the dropout keys of R replicas; None means no
+    dropout. Each replica has N / R consecutive examples.
     """
     z = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     launch(forward_kernel, q, k, v, mask, keys, p, z)

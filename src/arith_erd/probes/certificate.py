@@ -19,8 +19,8 @@ from .probe import IN_FILE, Count, NetworkProbe, format_cells, weighted_means
 class CertificateProbe(NetworkProbe):
     """Ask a network for every bit of the answer to every pair after every prefix, and count which algorithms agree.
 
-    A row has the share ``right`` of the ``n`` answers of a ``bit`` that an ``algorithm`` gives. ``distance`` is that of
-    a_t + b_t + c from the nearest rounding point, 0 to 1/2 (`mechanism.certificate`). ``erd`` ignores the prefix, as
+    A row has the share ``right`` of the ``n`` answers of a ``bit`` that an ``algorithm`` gives. ``distance`` is how far
+    a_t + b_t + c is from the nearest rounding point, 0 to 1/2 (`mechanism.certificate`). ``erd`` ignores the prefix, as
     ``lookahead_carry`` does; your own model is ``user_model``. The networks must add or multiply. A multiplication of
     more than five bits has too many prefixes, and needs ``num_completions``.
 

@@ -25,7 +25,7 @@ DELTAS = (1, 2, 4, 8, 16, 32, 64)
 METHOD_TITLES = {
     "slope": "Least-squares slope",
     "leace": "LEACE direction",
-    "centroids": "Class centroids: from the mean of one value to that of another",
+    "centroids": "Class centroids: from one value's mean to another's",
 }
 CONTROL_LABELS = {"no_intervention": "no intervention", "random": "random steps of the same length"}
 
@@ -120,7 +120,7 @@ def slope(x: Whitened, values: Tensor) -> Tensor:
 def leace_step(x: Whitened, values: Tensor) -> Tensor:
     """A step (d,) along the direction that LEACE erases, after which a linear probe reads one unit more.
 
-    The direction is that of `slope`. The step is 1 / R^2 times as long, with the R^2 of a linear probe of the value.
+    It has the direction of `slope`, and is 1 / R^2 times as long, with the R^2 of a linear probe of the value.
     """
     eraser = leace(x, values[:, None])
     reading = x.white @ (x.scale * (x.axes.T @ eraser.right[:, 0]))  # (N,)

@@ -29,7 +29,7 @@ from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, as_list, fo
 
 
 class VariablePatching(NetworkProbe):
-    """Replace the activation at a position of a site by that of a source run. How does the answer change?
+    """Replace the activation at a position of a site by a source run's. How does the answer change?
 
     A row is a site, a position, a ``family`` of pairs and the ``token`` of the answer that is read, as in `Patching`.
     Base and source are a pair of the family; a pair of ``carry`` differs only in the carry. At an answer position we

@@ -20,10 +20,10 @@ MIN_CLEAN_ACCURACY = 0.5  # a lower accuracy on clean examples gives a note
 
 
 class Patching(NetworkProbe):
-    """Replace the activation at a position of a site in a corrupted run by that of the clean run.
+    """Replace the activation at a position of a site in a corrupted run by the clean run's.
 
     A row is a site, a position, the ``corruption`` and the ``token`` of the answer that is read.
-    Positions are named after the tokens of the prompt that they hold, or after those of the answer that they predict.
+    Positions are named after the prompt tokens that they hold, or after the answer tokens that they predict.
     Only the ``n`` answers whose clean and corrupted tokens differ count. Their logit difference is the clean token's
     logit minus the corrupted token's. ``recovered`` is sum(patched - corrupted) / sum(clean - corrupted) of these
     differences: 0 if the patch changes nothing, 1 if it restores the clean difference. ``flipped`` is the share of

@@ -35,7 +35,7 @@ MARK_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Subspaces(NetworkProbe):
-    """Search for a subspace whose interchange between runs acts like that of a causal variable, with controls.
+    """Search for a subspace whose interchange between runs acts like a causal variable's, with controls.
 
     A row is a variable at one position of a site, and a subspace of one rank. Positions of the answer are indices or
     names (``r4``); those of the prompt, in a decoder-only network, are names (``a4``). ``iia`` is the balanced

@@ -183,7 +183,7 @@ def unpublished_settings(options: Mapping[str, Any], setup: Mapping[str, Any]) -
 
 
 def all_options(runs: Mapping[str, Any]) -> dict[str, Any]:
-    """All options by which runs are chosen; options that are not given come from `DEFAULT_OPTIONS`."""
+    """All options that choose runs; options that are not given come from `DEFAULT_OPTIONS`."""
     return {name: runs.get(name, default) for name, default in {"task": None, **DEFAULT_OPTIONS}.items()}
 
 

@@ -12,7 +12,7 @@ from ..errors import unknown_name
 from ..plots.curves import pivot_forward_filled
 from .collect import AUTHORS_WEIGHTS, DEFAULT_OPTIONS, OUR_RUNS, TASK_ALONE, RunData
 
-RunOptions: TypeAlias = Mapping[str, Any]  # options by which runs are chosen; others have their default
+RunOptions: TypeAlias = Mapping[str, Any]  # options that choose runs; other options have their defaults
 SeedBounds: TypeAlias = tuple[pd.Series, pd.Series]  # lower and upper bounds of a value, by replica
 TAIL_EPOCHS = 10  # epochs at the end of training
 
@@ -283,4 +283,4 @@ MEASURES: Mapping[str, type[Measure]] = {
     "epochs_to": EpochsTo,
     "probe": ProbeColumn,
 }
-"""What a claim may measure ``from``, besides the classes of a Python file beside the claims file."""
+"""The measures that a claim can name as ``from``, besides classes of a Python file beside the claims file."""

@@ -16,7 +16,7 @@
 ================================  =====================================================================
 
 Accuracies are fractions in [0, 1], measured after the epoch with dropout off. ``seconds`` is the duration of the epoch.
-Epochs count from 1. ``tokens.csv`` has the accuracies under teacher forcing, ``slices.csv`` those of held-out examples
+Epochs count from 1. ``tokens.csv`` has accuracies under teacher forcing, ``slices.csv`` accuracies of held-out examples
 by length and by longest carry chain.
 """
 

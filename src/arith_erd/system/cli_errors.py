@@ -6,7 +6,7 @@ Exit statuses of ``train.py``, ``probe.py`` and the other programs:
 0                       done; every job of a sweep is finished
 1 (`EXIT_FAILED`)       refused input, a failed run (also if your own loss raises), or a sweep with such a job
 2                       an option that argparse refuses, after its usage
-70 (`EXIT_INTERNAL`)    an error of ours; the line names the file with the traceback
+70 (`EXIT_INTERNAL`)    a fault of this program; the line names the file with the traceback
 75 (`EXIT_BUSY`)        another process trains this run; try again later
 128 + signal            stopped: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP, 138 SIGUSR1 (Linux); see `signals`
 ======================  ================================================================================================

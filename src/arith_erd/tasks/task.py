@@ -315,8 +315,8 @@ class Task(ABC):
             length: written digits of each operand, (N,) or a number, at least ``min_bits``; by default ``bits``.
 
         Raises:
-            UserError: for operands out of range, lengths too short for them, answers beyond ``width`` digits, or a
-                number of names that differs from that of the tokens.
+            UserError: for operands out of range, lengths too short for them, answers beyond ``width`` digits, or fewer
+                or more names than tokens.
         """
         if not operands and not self.enumerable:
             return self.sample(SAMPLE_SIZE)

@@ -17,7 +17,7 @@ from .checkpoint import progress_text, save_weights
 
 
 class MetricsWriter(L.Callback):
-    """Writes rows and weights after every epoch; when resuming, drops those of epochs after the checkpoint."""
+    """Writes rows and weights after every epoch. On resuming it deletes rows and weights after the checkpoint."""
 
     def __init__(self, run: Run, logger: Logger, keep: str) -> None:
         self.run, self.logger, self.keep = run, logger, keep

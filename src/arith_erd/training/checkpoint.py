@@ -120,7 +120,7 @@ def require_all_rows(run: Run, epochs: int, seeds: Sequence[int]) -> None:
 def continue_shorter_run(job: Job, module: LitPack, sources: Mapping[str, str]) -> None:
     """Copy the state of the longest readable shorter run into the new directory of a job's run, if there is any.
 
-    A shorter run is a finished one whose hash is that of the job with fewer epochs.
+    A shorter run is a finished run with the hash that the job would have with fewer epochs.
     """
     run, shorter_runs = job.run, {}
     for other in map(Run, job.runs_dir.glob("*-*")):

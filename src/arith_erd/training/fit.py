@@ -53,9 +53,9 @@ def fit(
     same directories. So an interrupted run continues, and a finished one is just loaded.
 
     Args:
-        task: what to learn, one of ours or your own.
-        model: a class of networks. Its recipe (optimizer, rate, clipping) is that of its file in ``conf/model/``; a
-            class of your own gets nanoGPT's.
+        task: the task to learn, one of ours or your own.
+        model: a class of networks. Its file in ``conf/model/`` has its recipe (optimizer, rate, clipping); your own
+            class gets nanoGPT's.
         seeds: seeds of initial weights, batches and dropout, also as on the command line, ``"0-4"``.
         epochs: number of epochs; by default that of the paper (50 for addition, 250 for multiplication).
         split: says which examples are held out; by default a random quarter.

@@ -25,7 +25,7 @@ def accuracies(predicted: Tensor, completion: Tensor) -> Tensor:
     """Accuracies (R, 2 + m): of all tokens, of whole answers, and of each token (NaN if it is always padding).
 
     Tokens (R, N, m) are predicted under teacher forcing (paper, section 3.2); completions are (N, m). The accuracy of
-    whole answers is exactly that of greedy decoding.
+    whole answers equals that of greedy decoding exactly.
     """
     used = completion != PAD  # (N, m)
     hits = (predicted == completion) & used  # (R, N, m)

@@ -122,7 +122,7 @@ def record_errors(run: Run) -> Iterator[None]:
 
 
 def seed_summaries(run: Run, pack: Pack, data: TaskData) -> list[Row]:
-    """The summary of each replica. Answers are decoded only here, and only those that teacher forcing gets wrong."""
+    """The summary of each replica. Only here do we decode answers, and only where teacher forcing is wrong."""
     rows, summaries = run.metrics(), []
     prompt, completion = data.validation
     right = completion.cpu()
@@ -155,7 +155,7 @@ def never_learnt(network: Network, data: TaskData) -> list[str]:
 
 
 def write_summary(run: Run, pack: Pack, data: TaskData, summaries: list[Row], sources: Mapping[str, str]) -> None:
-    """Write ``summary.json``; device, versions and sources are those of the process that finishes the run."""
+    """Write ``summary.json`` with the device, versions and sources of the process that finishes the run."""
     rows, parameters = run.metrics(), pack.num_parameters_each
     epochs = rows[-1]["epoch"]
     tokens = len(data.train[0]) * epochs * (data.task.prompt_length + data.task.answer_length)
