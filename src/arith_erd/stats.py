@@ -146,11 +146,11 @@ class Estimate:
     def of_prediction(cls, sample: Moments, runs: int = 5, value_range: Interval = ANY_VALUE) -> "Estimate":
         """A mean, with the prediction interval for the mean of ``runs`` further runs.
 
-        ``[0.9, 1.0, 1.1]`` -> ``(0.646, 1.354)``. As `of_means`, with the errors of both means, half of the skewness
-        and a level of 96%.
+        ``[0.9, 1.0, 1.1]`` -> ``(0.646, 1.354)``. As `of_means`, with both means' errors, half the skewness, level 96%.
         """
-        error, skewness = sample.deviation * math.sqrt(1 / sample.n + 1 / runs), sample.skewness / math.sqrt(sample.n)
-        interval = _t_interval(sample.mean, error, sample.n, skewness / 2, PREDICTION_LEVEL)
+        error = sample.deviation * math.sqrt(1 / sample.n + 1 / runs)
+        half_skewness = sample.skewness / math.sqrt(sample.n) / 2
+        interval = _t_interval(sample.mean, error, sample.n, half_skewness, PREDICTION_LEVEL)
         method = f"mean, prediction interval for a mean of {runs} runs"
         return cls(sample.mean, sample.mean, method, _clip(value_range, interval))
 

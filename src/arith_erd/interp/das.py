@@ -136,8 +136,8 @@ class DASSearch:
         self, train: CounterfactualDataset, validation: CounterfactualDataset, variable: str, rank: int
     ) -> Subspace:
         """The best subspace on the validation pairs, among searches from several starts and the starts themselves."""
-        batches, starts = self._batches(train, variable), self.initial_directions(variable, rank)
-        options = product(starts, (self.config.steps, 0))
+        batches = self._batches(train, variable)
+        options = product(self.initial_directions(variable, rank), (self.config.steps, 0))
         candidates = [self.optimise_subspace(batches, rank, start, steps) for start, steps in options]
         return self._best(candidates, validation, variable)
 

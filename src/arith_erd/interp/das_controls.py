@@ -91,8 +91,8 @@ class ControlledDAS(DASSearch):
         Ranks beyond the span of real activations are left out.
         """
         train, validation, _ = self.sample_pairs(variable)
-        evaluation, possible = self.evaluation(validation, variable), (r for r in ranks if r <= self.whitened.rank)
-        subspaces = {rank: self.fit(train, validation, variable, rank) for rank in possible}
+        evaluation = self.evaluation(validation, variable)
+        subspaces = {r: self.fit(train, validation, variable, r) for r in ranks if r <= self.whitened.rank}
         scores = {rank: evaluation.accuracy(subspace) for rank, subspace in subspaces.items()}
         scores_or_zero = {rank: np.nan_to_num(x) for rank, x in scores.items()}  # NaN if no answer should change
         best = min(rank for rank, x in scores_or_zero.items() if x >= max(scores_or_zero.values()) - IIA_TOLERANCE)
@@ -176,10 +176,10 @@ def sign_flipped_subspaces(x: Whitened, subspace: Subspace, count: int, seed: in
     """Copies of a subspace with random signs of its coordinates along the principal axes.
 
     The covariance of the activations is diagonal in these coordinates, so the copies have the original's rank and
-    variance. Copies within 45 degrees of the original are drawn again, a limited number of times, so there may be fewer
-    than ``count``.
+    variance. Copies within 45 degrees of the original are drawn again, up to a limit, so ``count`` may not be reached.
     """
-    original, generator = project_away(x, subspace.directions.to(x.axes)), torch.Generator().manual_seed(seed)
+    original = project_away(x, subspace.directions.to(x.axes))
+    generator = torch.Generator().manual_seed(seed)
     flipped = (flip_signs(x, original, generator).left for _ in range(MAX_SIGN_DRAWS * count))
     far = (directions for directions in flipped if principal_angles(original.left, directions)[-1] >= MIN_ANGLE)
     return map(Subspace, islice(far, count))

@@ -129,8 +129,7 @@ class InterchangeTraining(CrossEntropy):
         def run(site: str, dims: Sequence[int], at: Tensor, others: bool = False) -> Tensor:
             """Logits (B, m, V) with ``dims``, or all ``others``, from the source, ``at`` positions (m,) or (B, m).
 
-            Layers up to the site do not run again, unless they run more than once. Each pass has the dropout masks
-            of the step.
+            Layers up to the site do not run again, unless they run more than once. Each pass has the step's dropout.
             """
             ran = [*plain]
             before = layers(ran, "enc") if site == ANSWER else ran[: ran.index(site) + 1]
@@ -176,7 +175,8 @@ class InterchangeTraining(CrossEntropy):
             if site == ANSWER:
                 logits = model.run((prompt, answer_in.roll(1, dims=0)))
             else:
-                x, run = model.run_with_cache(base, site)[1][site], model.resume_from(site, base)
+                x = model.run_with_cache(base, site)[1][site]
+                run = model.resume_from(site, base)
                 x[..., dims] = x[..., dims].roll(1, dims=0)
                 if has_columns:
                     logits = torch.stack([run(Replace(site, t, x))[:, t] for t in range(task.width)], dim=1)

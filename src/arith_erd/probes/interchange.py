@@ -36,8 +36,7 @@ class VariablePatching(NetworkProbe):
     read the token that it predicts, elsewhere every token. ``n`` counts the answers. ``flipped`` is the share of
     answers that change. ``iia_VARIABLE`` (interchange intervention accuracy) is the share of answers that a variable of
     the causal model predicts. It says what the position passed on: a high ``iia_carry`` only the carry into t,
-    ``iia_sum`` everything that determines bit t, ``iia_none`` nothing, and ``iia_token`` (at sites with the prompt)
-    its token.
+    ``iia_sum`` all that determines bit t, ``iia_none`` nothing, ``iia_token`` (at sites with the prompt) its token.
     """
 
     units: ClassVar[dict[str, str]] = {"flipped": "accuracy"}
@@ -69,7 +68,8 @@ class VariablePatching(NetworkProbe):
         bases = rng.integers(self.task.size, size=self.num_examples or self.task.size)
         self.base = model.examples[bases]
         self.drawn = [*self._draw_sources(bases, rng)]
-        drawn, no_pair = {name for name, *_ in self.drawn}, f"none of {len(bases)} bases has a pair with"
+        drawn = {name for name, *_ in self.drawn}
+        no_pair = f"none of {len(bases)} bases has a pair with"
         self.missing = {name: f"{no_pair} {x}" for name, x in self.drawn_families.items() if name not in drawn}
         wanted = [name for name in own or requested if name in self.drawn_families]
         if wanted and drawn.isdisjoint(wanted):

@@ -139,8 +139,8 @@ class EpochProgress(L.Callback):
         self.progress.update(self.bar, completed=done)
         if self.progress.disable and time.monotonic() - self.last_line >= LINE_INTERVAL:
             self.last_line = time.monotonic()
-            epoch, text = f"epoch {done:.1f} of {trainer.max_epochs}", self.progress.tasks[self.bar].description
-            print("  ".join(filter(None, (epoch, text))), file=sys.stderr, flush=True)
+            line = f"epoch {done:.1f} of {trainer.max_epochs}  {self.progress.tasks[self.bar].description}"
+            print(line.rstrip(), file=sys.stderr, flush=True)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         rows = pl_module.rows

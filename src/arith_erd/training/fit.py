@@ -54,8 +54,7 @@ def fit(
 
     Args:
         task: the task to learn, one of ours or your own.
-        model: a class of networks. Its file in ``conf/model/`` has its recipe (optimizer, rate, clipping); your own
-            class gets nanoGPT's.
+        model: a network class. Its recipe (optimizer, rate, clipping) is in ``conf/model/``; your own gets nanoGPT's.
         seeds: seeds of initial weights, batches and dropout, also as on the command line, ``"0-4"``.
         epochs: number of epochs; by default that of the paper (50 for addition, 250 for multiplication).
         split: says which examples are held out; by default a random quarter.
@@ -76,7 +75,8 @@ def fit(
     if inspect.isfunction(split) or isinstance(split, type) or not callable(split):
         raise UserError(f"fit: split: received {split!r}; expected a Split, such as ValueSplit()")
     overrides = typed_overrides(overrides)
-    option, recipe = option_for_class("task", public_path(type(task))), option_for_class("model", public_path(model))
+    option = option_for_class("task", public_path(type(task)))
+    recipe = option_for_class("model", public_path(model))
     argument_keys = r"(task|split)\b.*|model|seed|trainer\.max_epochs|runs_dir|experiment"
     argument_keys += "" if recipe else r"|model\.net\b.*|ablation=(?!none$).*|scale=(?!full$).*"  # own defaults
     if repeated := [one for one in overrides if re.match(rf"[+~]*({argument_keys})(=|$)", one)]:
