@@ -1,4 +1,4 @@
-// What one sees and does. The state is in the address; every change runs the networks again and redraws everything.
+// Controls and views. The state is in the address; every change runs the networks again and redraws everything.
 // Text from outside enters the page as text only.
 
 const $ = id => document.getElementById(id)
@@ -457,7 +457,7 @@ async function update(asked) {
   if (location.protocol !== 'about:') history.replaceState(null, '', address())
 }
 
-/** Change the state; if `make` refuses, its sentence is shown where it belongs, and the last good state stays. */
+/** Change the state. If `make` refuses, show its message beside the control, and keep the last good state. */
 const attempt = (where, make, before = '') => new Promise(done => done(make()))
   .then(changes => [changes, ''], ({ message }) => [{}, before + message])
   .then(([changes, said]) => update({ ...changes, errors: { ...state.errors, [where]: said } }))

@@ -1,7 +1,7 @@
 // Find the algorithm: one network of the page is drawn and hidden, and the visitor has ten interventions to name it.
 //
-// Answers are encoded, and the address has a seed in place of the network. So nobody reads the answer by accident; it
-// is no cryptography.
+// Answers are encoded, and the address has a seed in place of the network. So nobody reads the answer by accident; but
+// it is not encrypted.
 
 const BUDGET = 10
 const CHOICES = { sum: 'It forms the sum as one number', carries: 'It computes carries',

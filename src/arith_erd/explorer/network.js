@@ -1,8 +1,8 @@
 'use strict'
 // The forward pass of models/transformer.py and models/nanogpt.py for one example, with their names.
 //
-// `at(site, x)` gets what each site gives, a matrix (T, ...) whose rows are positions, and returns what goes on in its
-// place: so the page reads activations and intervenes. Sums run in double precision, activations are rounded to single.
+// `at(site, x)` gets each site's output, a matrix (T, ...) whose rows are positions, and returns the matrix to go on
+// with: so the page reads activations and intervenes. Sums run in double precision, activations are rounded to single.
 
 const START = 1, ZERO = 3
 
