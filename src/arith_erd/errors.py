@@ -19,7 +19,7 @@ MAX_MESSAGE_LENGTH = 1000
 EXCERPT_LENGTH = 200
 NOT_OF_THE_FILE = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE)
 NO_FIELDS: Mapping[str, Any] = {}
-MIN_SIMILARITY = 0.6  # of two names, as `difflib` measures it
+MIN_SIMILARITY = 0.6  # least similarity of two names, measured by `difflib`
 SYNONYMS = {  # our name -> words for it in other programs
     "num_layers": "depth blocks num_blocks n_blocks",
     "d_model": "width dim hidden hidden_size hidden_dim embed_dim n_embd channels",
@@ -87,7 +87,7 @@ def explain_validation_error(
         return no_such_key(key, [f"{key.rpartition('.')[0]}.{name}".strip(".") for name in known])
     if first["type"] in ("dataclass_type", "dict_type"):
         return bad_value(key, first["input"], "a group of keys")
-    branches = [first, *(other for other in others if other["loc"][:1] == first["loc"][:1])]  # of a union
+    branches = [first, *(other for other in others if other["loc"][:1] == first["loc"][:1])]  # alternatives of a union
     return bad_value(key, _quoted(first["input"]), description or " or ".join(dict.fromkeys(map(_accepted, branches))))
 
 

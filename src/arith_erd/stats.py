@@ -49,7 +49,7 @@ class Moments(NamedTuple):
         if n < 2 or np.ptp(sample) == 0 or variance**1.5 == 0:  # too small a spread for a skewness
             return cls(mean, 0.0, n, weight)
         skewness = 0.0
-        if n >= MIN_SEEDS:  # as `scipy.stats.skew` with bias=False, in a tenth of the time
+        if n >= MIN_SEEDS:  # equals `scipy.stats.skew` with bias=False, in a tenth of the time
             skewness = float((centred**3).mean()) / variance**1.5 * math.sqrt(n * (n - 1)) / (n - 2)
         return cls(mean, float(sample.std(ddof=1)), n, weight, skewness)
 

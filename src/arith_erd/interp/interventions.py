@@ -83,7 +83,7 @@ class InterventionContext:
     num_examples: int
     position: int | None  # index among the site's own positions, None for all
     positions: SitePositions  # in this run; a cache has more if the decoder's input is a prefix
-    answer_length: int  # of a whole run
+    answer_length: int  # in a whole run
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a `UserError` if none fits."""

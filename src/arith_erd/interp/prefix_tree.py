@@ -25,7 +25,7 @@ from ..tasks import Examples, Task
 from .hooked import Hooked
 
 LEVELS = 4
-MAX_PREFIXES = 2**22  # of all examples together: 16,384 pairs of seven-bit operands have 4.2 million
+MAX_PREFIXES = 2**22  # for all examples together: 16,384 pairs of seven-bit operands have 4.2 million
 PATHS_PER_BATCH = 128
 KNOWN_PARTS = ("arith_erd.models.", "torch.nn.")
 Digits = npt.NDArray[np.uint8]

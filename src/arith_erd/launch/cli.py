@@ -104,5 +104,5 @@ def _handle(config_name: compose.ConfigName, options: Namespace, program: Progra
 
 def _own_command(overrides: Sequence[str]) -> list[str]:
     """The command line of this program, without the overrides of a job."""
-    program = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]  # as train.py, or -m arith_erd.training
+    program = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]  # such as train.py, or -m arith_erd.training
     return [sys.executable, *program, *(one for one in overrides if one.startswith("hydra.searchpath="))]

@@ -172,7 +172,7 @@ def accounted_state(task: str) -> str:
         output = _output("sacct", "--noheader", "--parsable2", "-X", f"--jobs={task}", "--format=State", timeout=60)
     except (OSError, subprocess.SubprocessError):
         output = ""
-    return next(iter(output.split()), "unknown")  # as "CANCELLED by 1000"
+    return next(iter(output.split()), "unknown")  # such as "CANCELLED by 1000"
 
 
 def _output(*words: str, timeout: float) -> str:

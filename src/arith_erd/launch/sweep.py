@@ -41,7 +41,7 @@ USED_OF_HYDRA = r"hydra/launcher=|hydra\.(launcher|sweeper\.params)\.|hydra\.sea
 class SweepJob:
     number: int
     overrides: list[str]  # ["task=mul", "seed=4", "runs_dir=runs"]
-    varying_overrides: list[str]  # those that differ from other jobs: ["task=mul", "seed=4"]
+    varying_overrides: list[str]  # overrides that differ between jobs: ["task=mul", "seed=4"]
     checked: Job | ProbeJob | None = None
     status: str = "not finished"  # or "finished", "skipped", "failed"; under Slurm also "pending" and "running"
     failure: str = ""  # one line, since the exception's frames would keep a whole model alive
@@ -94,7 +94,7 @@ class SweepJob:
             for words in (self.overrides, self.varying_overrides)
         )
         texts = (format_ranges(pack.seeds) for pack in packs)
-        seeds = [f"seed='{text}'" if "," in text else f"seed={text}" for text in texts]  # as they are typed
+        seeds = [f"seed='{text}'" if "," in text else f"seed={text}" for text in texts]  # as a user types them
         return [
             replace(self, overrides=[*common, seed], varying_overrides=[*varying, seed], checked=pack)
             for pack, seed in zip(packs, seeds, strict=True)
@@ -134,7 +134,7 @@ def sweep_config(config_name: str, overrides: Sequence[str]) -> DictConfig:
 def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) -> list[SweepJob]:
     """Check the jobs of a sweep, if ``divided`` split into packs. If some cannot run, print a line each, and exit."""
     loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
-    params = dict(config.hydra.sweeper.params or {})  # those of a preset: {"task": "add,mul"}
+    params = dict(config.hydra.sweeper.params or {})  # from a preset: {"task": "add,mul"}
     index = config.get("job_index")
     all_jobs = expand_sweep(params, [one for one in overrides if not one.startswith("job_index=")])
     if not all_jobs:  # a glob matched nothing

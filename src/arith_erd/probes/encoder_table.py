@@ -43,7 +43,7 @@ class EncoderTable(NetworkProbe):
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         table, split = self.task.examples(), model.provenance.split
         examples = table.sample(self.num_examples, self.seed)
-        rows = np.ravel_multi_index(tuple(examples.operands.T), self.task.shape)  # of the table that the split divides
+        rows = np.ravel_multi_index(tuple(examples.operands.T), self.task.shape)  # in the table that the split divides
         in_training = ~np.asarray(split(table))[rows] if split else np.ones(len(rows), dtype=bool)
         logits, cache = model.run_with_cache(examples, self.sites)
         prompt, completion = (torch.as_tensor(x, device=logits.device) for x in (examples.prompt, examples.completion))

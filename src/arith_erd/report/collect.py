@@ -202,7 +202,7 @@ def _read_probe(
     task = settings.get("task", {})
     unpublished = unpublished_settings(flat_settings(settings), setup)
     unpublished += [f"task.{key}={task[key]}" for key in ORDER_KEYS if task.get(key) == "plain"]
-    unpublished += [f"{key}={value}" for key, value in settings.get("weights", {}).items()]  # not the authors'
+    unpublished += [f"{key}={value}" for key, value in settings.get("weights", {}).items()]  # the authors' have none
     rows = rows.assign(unpublished_settings=", ".join(unpublished))
     if run:  # task and split are those of the run
         rows = rows.merge(replica_ids.loc[replica_ids["run"] == run, ["seed", "replica"]], on="seed", how="inner")

@@ -41,7 +41,7 @@ from ..system.machine import git_commit
 from .identity import flatten, weights_config
 
 MAX_CONFIG_SIZE, MAX_SUMMARY_SIZE = 2**18, 2**24  # bytes, for 4,096 seeds
-MAX_DEPTH = 50  # of a configuration; deeper ones overflow the stack of the YAML library in C
+MAX_DEPTH = 50  # levels of a configuration; deeper ones overflow the stack of the YAML library in C
 YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C ten times as fast: 100 runs take 1 s
 INTEGER_COLUMNS = ("epoch", "seed")
 SLICE_COLUMNS = ("slice", "value", "val_seq_acc")
@@ -52,7 +52,7 @@ Row = dict[str, Any]
 """A row of ``metrics.csv``, or the entry of a seed in ``summary.json``."""
 
 FINISHED = "finished"
-TEMPORARY_PREFIX = "arith_erd-fit-"  # of the folder that `fit` without ``out`` deletes at its end
+TEMPORARY_PREFIX = "arith_erd-fit-"  # prefix of the folder that `fit` without ``out`` deletes at its end
 
 
 class Run:

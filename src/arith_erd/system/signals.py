@@ -51,7 +51,7 @@ class _SignalQueue:
     deferring: bool = False
 
 
-_queue = _SignalQueue()  # of this process
+_queue = _SignalQueue()  # one for this process
 
 
 @contextlib.contextmanager

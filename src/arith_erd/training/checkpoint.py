@@ -126,7 +126,7 @@ def continue_shorter_run(job: Job, module: LitPack, sources: Mapping[str, str]) 
     for other in map(Run, job.runs_dir.glob("*-*")):
         try:
             if other.checkpoint_file.is_file() and other.finished:
-                epochs = other.summary().get("epochs", 0)  # those of its hash, unless ``trainer.stop_at`` ended it
+                epochs = other.summary().get("epochs", 0)  # the epochs in its hash, unless ``trainer.stop_at`` ended it
                 same = job.resolved | {"trainer": job.resolved["trainer"] | {"max_epochs": epochs}}
                 if other.name.endswith(f"-{short_hash(weights_config(same))}") and epochs < job.trainer.max_epochs:
                     shorter_runs[epochs] = other

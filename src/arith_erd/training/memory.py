@@ -22,7 +22,7 @@ COPIES_PER_WEIGHT = 4  # a weight itself, its gradient and Adam's two moments
 MEASURED_PACKS = (2, 3)  # replicas; one alone would be trained without vmap
 EVALUATED = 256  # examples in an evaluation batch of a large pack: `data.evaluation_batch_size`
 MEASURED_DEVICE = "cuda"  # packs elsewhere are not measured
-USABLE = 0.95  # of the free memory, since the allocator cannot fill every gap
+USABLE = 0.95  # share of the free memory that a pack may use, since the allocator cannot fill every gap
 
 
 class CompilerError(UserError):
