@@ -169,7 +169,7 @@ def require_type(what: str, value: object, kind: type) -> None:
 
 
 def user_path(path: Path | str, key: str = "path") -> Path:
-    """A path with ``~`` or ``~USER`` expanded; ``./~x`` is made absolute. A `UserError` if it is no such path."""
+    """A path with ``~`` or ``~USER`` expanded; ``./~x`` is made absolute. A `UserError` if it is not a path."""
     text = os.path.expanduser(path) if isinstance(path, str | Path) else ""
     if not text or text.startswith("~") or "\0" in text:
         accepted = "a path; ~ and ~USER are home folders, ./~x is a file of that name"

@@ -43,7 +43,7 @@ class Page(str):
 def export_network(model: Hooked, num_examples: int = 512) -> dict[str, Any]:
     """The data of one network for the page; a `UserError` if it is neither a `Transformer` nor a `NanoGPT`. Fields::
 
-        right       accuracy on ``num_examples`` random examples, or on all if there are no more
+        right       accuracy on ``num_examples`` random examples, or on all if there are fewer
         missed      the answer position with the most errors on held-out pairs, their share, and one such pair
         weight_bits 16, or 32 if float16 changes an answer
         found       intervention -> a sentence about known results in this network; empty, for you to fill

@@ -65,7 +65,7 @@ class ControlledDAS(DASSearch):
 
         ``train``, ``validation`` and ``iia`` (test) are balanced accuracies (`balanced_accuracy`) on the three sets,
         which share no operand, and ``gap`` is train - iia. ``no_intervention`` and ``full_patch`` are test accuracies
-        too: nothing, or the whole activation, is interchanged. ``chosen`` marks the smallest rank within 0.02 of the
+        if nothing or the whole activation is interchanged. ``chosen`` marks the smallest rank within 0.02 of the
         best on the validation set. ``span`` is the number of axes along which real activations vary; if span <= rank,
         every subspace is the whole space. The columns of `score_controls` and `angles_to_probes` follow and, for the
         chosen rank, those of `score_negative_controls`.

@@ -18,7 +18,7 @@ class Explorer(NetworkProbe):
     """Write a page with at most ``most`` replicas, and with the hand-coded networks ``beside`` if they fit the task.
 
     A row is a network. It has the bits of a weight in the page, 16 or 32, and the accuracy on ``num_examples`` random
-    examples, or on all if there are no more.
+    examples, or on all if there are fewer.
     """
 
     picture = Bars("right", "name", "", title="right answers", xlabel="network", percent=True)

@@ -52,7 +52,7 @@ class Result:
     """A claim, our measurement of it, and the verdict."""
 
     claim: Claim
-    source: str  # our runs, the authors' weights, or the task alone, which needs no run
+    source: str  # our runs, the authors' weights, or the task, which needs no run
     samples: list[pd.DataFrame]  # for each kind of run, a row per replica: ``replica, seed, low, high``
     verdict: Verdict = "not run"
     cause: str = ""

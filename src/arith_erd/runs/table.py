@@ -115,8 +115,8 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
 
     The state is ``finished``, ``training``, ``failed`` or ``stopped``; ``damaged`` if a finished run's ``summary.json``
     does not fit its other files; ``unreadable`` if the configuration or metrics cannot be read, which gives a single
-    row; ``replaced`` for the old run of ``overwrite=true``. If there is no run, it raises a `UserError`; of several
-    folders, a warning names those without one.
+    row; ``replaced`` for the old run of ``overwrite=true``. A warning names folders without a run. If no
+    folder has a run, it raises a `UserError`.
 
     >>> import arith_erd as ae
     >>> table = ae.load_table("runs/add-*")  # doctest: +SKIP

@@ -66,7 +66,7 @@ class Examples:
         return replace(self, **taken)
 
     def sample(self, count: int | None, seed: int | np.random.Generator = 0) -> "Examples":
-        """Draw ``count`` examples in random order; if it is None or there are no more, all in their own order."""
+        """Draw ``count`` examples in random order; if it is None or there are fewer, all in their own order."""
         if count is not None:
             require_integer("count", count, 1)
         if not isinstance(seed, np.random.Generator):

@@ -142,7 +142,7 @@ def seed_summaries(run: Run, pack: Pack, data: TaskData) -> list[Row]:
 
 
 def never_learnt(network: Network, data: TaskData) -> list[str]:
-    """The answer tokens on which the network is no better than the most common token, in training and held out."""
+    """The answer tokens that the network predicts no better than a constant guess, in training and held out."""
     if data.task.min_bits is not None:  # the highest answer tokens may occur in no training example
         return []
     counts: list[list[TokenCounts]] = []  # for each answer token under teacher forcing, in both subsets
