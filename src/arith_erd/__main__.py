@@ -1,7 +1,7 @@
 """The command ``arith``, the first answer: which algorithm does a trained network run?
 
 After right tokens every algorithm writes the same next one. So we exchange the answer bits that a network has written
-for those of another sum: after these, algorithms differ. Handwritten networks are the control.
+for those of another sum: after these, algorithms differ. Hand-coded networks are the control.
 """
 
 import argparse
@@ -37,7 +37,7 @@ IN_WORDS = {
 }
 NEXT = """
 Next:
-  arith erd                  the same for a handwritten network; or for runs/NAME
+  arith erd                  the same for a hand-coded network; or for runs/NAME
   arith-train model=nanogpt  train a network; it prints its folder, runs/NAME
   arith-probe --help         what else can be measured inside a network"""
 
