@@ -19,7 +19,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import arith_erd
-from arith_erd.config.compose import compose
+from arith_erd.config.compose import checked_job, composed, hydra_over_conf
 
 pytestmark = pytest.mark.slow_after(8)
 
@@ -109,7 +109,9 @@ DOCUMENTED = [(program, line) for program in ("train", "probe") for line in comm
 def test_documented_options_exist(program: str, line: str) -> None:
     """Composed with the first value of each sweep, and checked as the program does before it trains."""
     words = [word for word in shlex.split(line) if not word.startswith(("-", "hydra/", "hydra."))]
-    compose(program, [re.sub(r"^([\w.]+=[^'\[,]+),[^']*$", r"\1", word) for word in words])
+    words = [re.sub(r"^([\w.]+=[^'\[,]+),[^']*$", r"\1", word) for word in words]
+    with hydra_over_conf(program, words):
+        checked_job(program, composed(program, words), words)
 
 
 def test_page_for_agents_has_ten_commands_that_print_what_it_shows() -> None:

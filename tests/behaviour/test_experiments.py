@@ -11,10 +11,9 @@ import torch
 import yaml
 
 from arith_erd.bundled import CONF
-from arith_erd.config.compose import compose, hydra_over_conf, resolve
+from arith_erd.config.compose import compose, expand_sweep, hydra_over_conf, resolve
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.job import read_job
-from arith_erd.launch.sweep import expand_sweep
 from arith_erd.report.claims_file import CLAIMS, load_paper
 from arith_erd.report.collect import OUR_RUNS, all_options, unpublished_settings
 from arith_erd.runs.identity import flat_settings

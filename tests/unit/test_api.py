@@ -17,6 +17,7 @@ import arith_erd as ae
 from arith_erd import UserError
 from arith_erd.bundled import CONF
 from arith_erd.probes.logit_lens import LogitLens
+from arith_erd.system.cli_errors import line_and_status
 from arith_erd.training.fit import group_of_object
 
 
@@ -72,6 +73,36 @@ class Forgetful(ae.Add):
         super().__init__(bits=wide)
 
 
+class Failing(Narrow):
+    """Fails where it is asked without gradients, after training has begun."""
+
+    def decode(self, *tokens):
+        if not self.training and len(tokens[1]) > 4:
+            raise ValueError("not mine")
+        return super().decode(*tokens)
+
+
+class Quarrelsome(ae.Logger):
+    """Changes what it is given, and fails in the end."""
+
+    def start(self, name, seeds, config, folder):
+        config.clear()
+
+    def log(self, rows):
+        rows.clear()
+
+    def finish(self, summaries):
+        summaries.clear()
+        raise ValueError("no server")
+
+
+class Changing:
+    """A split that holds out one example, but answers with numbers if it is asked about many."""
+
+    def __call__(self, examples):
+        return (examples.a == 0) if len(examples) == 2 else (examples.a == 0).astype(int)
+
+
 class Given(ae.Add):
     """A task with an argument that is an array."""
 
@@ -93,6 +124,22 @@ def test_classes_of_ones_own_are_trained(tmp_path):
     assert isinstance(model.provenance.split, Odd)
     assert model.predict([3], [5]).shape == (1,)
     ae.save_pretrained(model, tmp_path / "saved")
+
+
+def test_code_of_ones_own_that_fails_is_named_and_leaves_whole_files(tmp_path):
+    for options, said in (
+        ({"model": Failing}, r"failed: evaluation after step 1: tests\.unit\.test_api\.Failing"),
+        (
+            {"model": Narrow, "overrides": ["logger._target_=tests.unit.test_api.Quarrelsome"]},
+            r"failed: finish: .*Quarr",
+        ),
+    ):
+        with pytest.raises(ValueError, match=r"not mine|no server") as failed:
+            ae.fit(ae.Add(bits=2), epochs=1, out=tmp_path / options["model"].__name__, **options)
+        assert re.match(said, failed.value.__notes__[0])
+        assert line_and_status(failed.value)[1] == 1
+    with pytest.raises(UserError, match=r"^split: returned int64 of shape \(64,\); expected True or False"):
+        ae.fit(ae.Add(bits=3), Narrow, split=Changing(), out=tmp_path)
 
 
 def test_overrides_as_values_are_those_that_are_typed():

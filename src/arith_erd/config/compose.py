@@ -8,11 +8,13 @@ of a Slurm job, so files from elsewhere may not set them (`_require_harmless`).
 import json
 import os
 import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
+from itertools import product
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal, cast, get_args, overload
@@ -23,13 +25,13 @@ import yaml
 from hydra import version
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..bundled import CONF, load_option
-from ..errors import UserError, bad_value, first_line, nearest, no_such_key, unknown_name
+from ..errors import UserError, bad_value, counted, first_line, nearest, no_such_key, unknown_name
 from ..runs.identity import flatten
 from ..system.files import MAX_YAML_DEPTH, require_plain_yaml
 from ..system.isolation import HYDRA, isolated
@@ -107,7 +109,7 @@ def _sets_of_hydra(path: Path, relative: Path) -> list[str]:
     require_plain_yaml(path)
     try:
         config = OmegaConf.to_container(OmegaConf.load(path))  # as Hydra reads it, interpolations as text
-    except OmegaConfBaseException as error:
+    except (OmegaConfBaseException, UnicodeError, yaml.YAMLError) as error:
         raise UserError(f"{relative}: {first_line(error)}") from error
     if not isinstance(config, dict):
         raise UserError(f"{relative}: expected a group of keys")
@@ -212,26 +214,73 @@ def help_text(config_name: str, overrides: Sequence[str]) -> str:
     return cast(str, node.help.template).replace("{options}", "\n".join(lines))
 
 
+# Sweeps
+
+
+def require_single_job(config: DictConfig) -> None:
+    """Raise a `UserError` for settings that need a sweep, which ``-m`` starts."""
+    hydra_node = config.hydra
+    launcher = hydra_node.runtime.choices["hydra/launcher"]
+    if launcher != "basic":  # Hydra would ignore it, and train on the login node
+        raise UserError(f"hydra/launcher={launcher}: expected -m too, also for a single job")
+    if own := [one for one in hydra_node.overrides.hydra if not one.startswith("hydra.searchpath=")]:
+        raise UserError(f"{own[0]}: expected -m too; a single run uses nothing of Hydra's own")
+    if config.get("job_index") is not None:
+        raise UserError(f"job_index={config.job_index}: expected -m too; it chooses one job of a sweep")
+    if params := hydra_node.sweeper.params:
+        overrides = job_overrides(hydra_node)
+        jobs = counted(len(expand_sweep(params, overrides)), "job")
+        if jobs != "1 job" or {*params} - {one.get_key_element() for one in parsed(overrides)}:
+            command = shlex.join(["-m", *overrides])
+            experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
+            raise UserError(f"{experiment}: a sweep of {jobs}; expected -m: python train.py {command}")
+
+
+def expand_sweep(params: Mapping[str, Any], overrides: Sequence[str]) -> list[list[str]]:
+    """The overrides of every job: the product of the values of each key, with the last key fastest.
+
+    Typed overrides, ``["seed=0,1"]``, take precedence over the ``params`` of a preset, ``{"task": "add,mul"}``.
+    """
+    loader, values = GlobalHydra.instance().config_loader(), dict[str, list[str]]()
+    for one in parsed([*(f"{key}={value}" for key, value in params.items()), *overrides]):
+        if one.is_hydra_override():
+            continue
+        key, value = one.get_key_element(), one.value()
+        if isinstance(value, Glob):
+            options = value.filter(loader.get_group_options(one.key_or_group, overrides=list(overrides)))
+        elif one.is_interval_sweep():
+            why = "nothing here draws them; docs/how-to/search.md searches with Optuna"
+            raise UserError(f"{one.input_line}: expected values, since {why}")
+        else:
+            options = [*one.sweep_string_iterator()] if one.is_sweep_override() else [one.get_value_element_as_str()]
+        values[key] = [f"{key}={option}" for option in options]
+    return [list(job) for job in product(*values.values())]
+
+
 # Errors of Hydra
 
 
-def hydra_quoted(value: str) -> str:
+def hydra_quoted(value: str, always: bool = False) -> str:
     """A text as Hydra reads it, with quotes where Hydra needs them: ``'a=b'``."""
-    plain = re.fullmatch(r"[\w/.:%+@*?| -]*", value, re.ASCII) and value == value.strip()
+    plain = not always and re.fullmatch(r"[\w/.:%+@*?| -]*", value, re.ASCII) and value == value.strip()
     if plain and not re.fullmatch(r"null|true|false|[+-]?(nan|inf|\.?\d[\d_.e+-]*)", value, re.IGNORECASE):
         return value
     escaped = re.sub(r"(\\*)('|$)", lambda end: 2 * end[1] + ("\\'" if end[2] else ""), value)
     return f"'{escaped}'"
 
 
-def hydra_value(value: object) -> str:
-    """A value as Hydra reads it: text, numbers (NumPy's too), true, false, null, and lists of them."""
+def hydra_value(value: object, nested: bool = False) -> str:
+    """A value as Hydra reads it: text, numbers (NumPy's too), true, false, null, and lists and dictionaries of them."""
     if isinstance(value, str | Path):
-        return hydra_quoted(str(value))
+        return hydra_quoted(str(value), nested)
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{hydra_value(str(key))}:{hydra_value(x, True)}' for key, x in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(hydra_value(x, True) for x in value)}]"
     try:
         return json.dumps(value, ensure_ascii=False, default=methodcaller("tolist"))
     except (TypeError, ValueError, AttributeError):
-        accepted = "numbers, text, true, false, null, or lists of them"
+        accepted = "numbers, text, true, false, null, or lists and dictionaries of them"
         raise bad_value("overrides", f"a {type(value).__name__}", accepted) from None
 
 
@@ -274,8 +323,10 @@ def explain_hydra_errors(config_name: str, overrides: Sequence[str]) -> Iterator
     for override in overrides:
         group, _, value = override.removeprefix("~").partition("=")
         no_name = re.fullmatch(r"[\w.+-]+", value) and hydra_quoted(value) != value  # null, or a number
-        if group in OPTION_GROUPS and (override.startswith("~") or no_name):
+        if group in (*OPTION_GROUPS, *PRESET_GROUPS) and (override.startswith("~") or no_name):
             raise UserError(f"{override}: expected one of the options of {group}, the files of conf/{group}/")
+        if group.startswith(sweep := "hydra.sweeper.params."):
+            raise UserError(f"{override}: expected the key itself, {group.removeprefix(sweep)}={value}, with -m")
     try:
         yield
     except (HydraException, ValueError, RecursionError, yaml.YAMLError) as error:
@@ -400,4 +451,11 @@ def compose(config_name: ConfigName = "train", overrides: Overrides = ()) -> Job
         raise bad_value("compose: config_name", config_name, '"train" or "probe", then a list of overrides')
     overrides = typed_overrides(overrides)
     with hydra_over_conf(config_name, overrides):
-        return checked_job(config_name, composed(config_name, overrides), overrides)
+        return single_job(config_name, overrides)
+
+
+def single_job(config_name: str, overrides: Sequence[str]) -> Job | ProbeJob:
+    """The job of a command line without ``-m``. Use it within `hydra_over_conf`."""
+    composition = composed(config_name, overrides)
+    require_single_job(composition)
+    return checked_job(config_name, composition, overrides)

@@ -12,7 +12,7 @@ from ..config import compose
 from ..errors import UserError, bad_value, user_path
 from ..system.cli_errors import one_line_errors
 from ..system.signals import catch_signals
-from .sweep import Program, require_single_job, sweep
+from .sweep import Program, sweep
 
 SHOWN = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
@@ -96,9 +96,7 @@ def _handle(config_name: compose.ConfigName, options: Namespace, program: Progra
     elif options.multirun:
         sweep(config_name, overrides, program, _own_command(overrides))
     else:
-        config = compose.composed(config_name, overrides)
-        require_single_job(config)
-        return compose.checked_job(config_name, config, overrides)
+        return compose.single_job(config_name, overrides)
     return None
 
 

@@ -6,19 +6,16 @@ A launcher gets a command line for each missing pack, so it needs nothing else f
 
 import os
 import re
-import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.types import Glob
 from omegaconf import DictConfig
 
 from ..config import compose
@@ -136,7 +133,7 @@ def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) ->
     loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
     params = dict(config.hydra.sweeper.params or {})  # from a preset: {"task": "add,mul"}
     index = config.get("job_index")
-    all_jobs = expand_sweep(params, [one for one in overrides if not one.startswith("job_index=")])
+    all_jobs = compose.expand_sweep(params, [one for one in overrides if not one.startswith("job_index=")])
     if not all_jobs:  # a glob matched nothing
         raise UserError("-m: makes no job; expected at least one value for each key")
     selected = {n: overrides for n, overrides in enumerate(all_jobs) if index is None or str(n) == str(index)}
@@ -192,46 +189,6 @@ def old_runs_renamed(jobs: Sequence[SweepJob]) -> Iterator[ExitStack]:
                 job.overrides = [one for one in job.overrides if one.lstrip("+").partition("=")[0] != "overwrite"]
         yield undo
         undo.pop_all()
-
-
-def require_single_job(config: DictConfig) -> None:
-    """Raise a `UserError` for settings that need a sweep, which ``-m`` starts."""
-    hydra_node = config.hydra
-    launcher = hydra_node.runtime.choices["hydra/launcher"]
-    if launcher != "basic":  # Hydra would ignore it, and train on the login node
-        raise UserError(f"hydra/launcher={launcher}: expected -m too, also for a single job")
-    if own := [one for one in hydra_node.overrides.hydra if not one.startswith("hydra.searchpath=")]:
-        raise UserError(f"{own[0]}: expected -m too; a single run uses nothing of Hydra's own")
-    if config.get("job_index") is not None:
-        raise UserError(f"job_index={config.job_index}: expected -m too; it chooses one job of a sweep")
-    if params := hydra_node.sweeper.params:
-        overrides = compose.job_overrides(hydra_node)
-        if (number := len(expand_sweep(params, overrides))) > 1:
-            command = shlex.join(["-m", *overrides])
-            experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
-            raise UserError(f"{experiment}: a sweep of {number} jobs; expected -m: python train.py {command}")
-
-
-def expand_sweep(params: Mapping[str, Any], overrides: Sequence[str]) -> list[list[str]]:
-    """The overrides of every job: the product of the values of each key, with the last key fastest.
-
-    Typed overrides, ``["seed=0,1"]``, take precedence over the ``params`` of a preset, ``{"task": "add,mul"}``.
-    """
-    parsed = compose.parsed([*(f"{key}={value}" for key, value in params.items()), *overrides])
-    loader, values = GlobalHydra.instance().config_loader(), dict[str, list[str]]()
-    for one in parsed:
-        if one.is_hydra_override():
-            continue
-        key, value = one.get_key_element(), one.value()
-        if isinstance(value, Glob):
-            options = value.filter(loader.get_group_options(one.key_or_group, overrides=list(overrides)))
-        elif one.is_interval_sweep():
-            why = "nothing here draws them; docs/how-to/search.md searches with Optuna"
-            raise UserError(f"{one.input_line}: expected values, since {why}")
-        else:
-            options = [*one.sweep_string_iterator()] if one.is_sweep_override() else [one.get_value_element_as_str()]
-        values[key] = [f"{key}={option}" for option in options]
-    return [list(job) for job in product(*values.values())]
 
 
 # Running

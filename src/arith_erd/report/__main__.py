@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines += [f"left out: {name}: {problem}" for name, problem in data.problems.items()]
         lines += [f"unfinished: {line}" for line in page.unfinished(data)]
         for command, waiting in claims.missing_commands(results, paper, options.runs[0]).items():
-            lines.append(f"missing, {counted(len(waiting), 'claim')}: {command}")
+            lines.append(f"missing, {counted(len(waiting), 'claim')}: {command or 'no command makes their data'}")
         print("\n".join(lines), options.out / "index.html", sep="\n")
 
 

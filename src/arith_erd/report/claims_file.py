@@ -19,7 +19,7 @@ from ..digits import ORDERS
 from ..errors import UserError, bad_value, excerpt, first_line, may_be_whole, require_integer, unknown_name
 from ..plots.tables import UNITS, format_number
 from ..runs.directory import METRIC_COLUMNS
-from ..runs.identity import NAMED_GROUPS
+from ..runs.identity import NAME_PATTERN, NAMED_GROUPS
 from ..runs.table import ORDER_KEYS
 from .collect import NUMBERS, OUR_RUNS
 from .measures import MEASURES, EpochsTo, Measure, Metrics, ProbeColumn, RunOptions, StrictModel, Summary
@@ -44,7 +44,7 @@ class Claim(StrictModel):
     value: Annotated[float, Strict(), Field(allow_inf_nan=False)]
     unit: Literal[UNITS]  # type: ignore[valid-type]
     measure: Measure
-    tolerance: NonNegative | Annotated[str, Field(pattern=r"^[\d.]+%$")] | None = None
+    tolerance: NonNegative | Annotated[str, Field(pattern=r"^(\d+\.?\d*|\.\d+)%$")] | None = None
     bound: Literal["at_most", "at_least", "above"] | None = None
     mean_of: int = Field(default=0, ge=1)
     make: str = ""
@@ -118,7 +118,7 @@ class PaperFigure(StrictModel):
     data, the results by id, and ``options``.
     """
 
-    name: str
+    name: Annotated[str, Field(pattern=f"^(?:{NAME_PATTERN})$")]  # of its files
     title: str
     caption: str = ""
     make: tuple[str, ...] = ()
@@ -159,7 +159,10 @@ class Paper(StrictModel):
         if command and str(runs) != "runs" and "{runs}" not in command:
             command += " runs_dir={runs}"
         words = (word.partition("=") for word in command.split())
-        filled = ((key, hydra_quoted(value.format(runs=runs)) if "{" in value else value) for key, _, value in words)
+        filled = (
+            (key, hydra_quoted(value.replace("{runs}", str(runs))) if "{runs}" in value else value)
+            for key, _, value in words
+        )
         return " ".join(f"{key}={shlex.quote(value)}" if value else key for key, value in filled)
 
 

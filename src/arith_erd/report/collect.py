@@ -12,7 +12,7 @@ import pandas as pd
 from ..errors import excerpt, may_be_whole
 from ..plots.tables import INTEGER, TEXT
 from ..runs.directory import FINISHED, METRIC_COLUMNS, Row, Run, is_run
-from ..runs.identity import NAMED_GROUPS, flat_settings
+from ..runs.identity import DEFAULT_POSITIONS, LEGACY_VALUES, NAMED_GROUPS, flat_settings, flatten
 from ..runs.table import ORDER_KEYS, SUMMARY_COLUMNS, VERSIONS, describe_damage, read_replicas
 from ..system.files import run_path
 
@@ -79,8 +79,7 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
     for folder_order, root in enumerate(roots):
         for path, holds_run in _find_folders(root, problems):
             name = excerpt(os.path.relpath(path, root) if path != root else path.resolve().name)
-            if name in metrics:
-                continue
+            name = name if name not in metrics else excerpt(str(path))  # another run, or the same one once more
             if not holds_run:
                 folders.append((path, "", name))
                 continue
@@ -167,6 +166,8 @@ def unpublished_settings(options: Mapping[str, Any], setup: Mapping[str, Any]) -
     ``["model=mlp"]``. A group that ``setup`` lacks may have any option. Groups that ``options`` lacks, such as the
     model for a probe of a task, are left out, and so is the class of a probe's task.
     """
+    positions = DEFAULT_POSITIONS.get(str(options.get("model.net._target_")))
+    defaults = dict(flatten(LEGACY_VALUES)) | {"model.net.positions": positions}
     names = {group: str(options[f"{group}.name"]) for group in (*NAMED_GROUPS, "probe") if f"{group}.name" in options}
     listed = {group: names[group] for group in names if group != "probe" and group in setup}
     unknown = {group: name for group, name in listed.items() if name not in setup[group]}
@@ -176,7 +177,7 @@ def unpublished_settings(options: Mapping[str, Any], setup: Mapping[str, Any]) -
     groups = {key.split(".")[0] for key in options} - set(unknown)
     differing = [f"{group}={name}" for group, name in unknown.items()]
     for key, value in published.items():
-        own = options.get(key, value if key.endswith("._target_") else None)
+        own = options.get(key, value if key.endswith("._target_") or value is None else defaults.get(key))
         if key.split(".")[0] in groups and (type(own) is bool, own) != (type(value) is bool, value):
             differing.append(f"{key}={excerpt(str(own))}")
     return differing

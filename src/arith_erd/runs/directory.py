@@ -272,6 +272,11 @@ def append_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
         os.fsync(file.fileno())
 
 
+def as_written(number: float) -> float:
+    """A number as CSV files of a run have it, in nine digits."""
+    return float(f"{number:.9g}")
+
+
 def _lines(rows: Iterable[Sequence[Any]]) -> str:
     """Rows as CSV, with nine digits of real numbers."""
     texts = ([f"{value:.9g}" if isinstance(value, float) else str(value) for value in row] for row in rows)

@@ -17,7 +17,7 @@ from ..errors import UserError, counted, excerpt, first_line, may_be_whole, user
 from ..seeds import format_ranges, parse_seeds
 from ..stats import Estimate, Moments
 from ..system.files import is_locked, run_path
-from .directory import FINISHED, METRIC_COLUMNS, Row, Run, is_run
+from .directory import FINISHED, METRIC_COLUMNS, Row, Run, as_written, is_run
 from .identity import (
     DEFAULT_POSITIONS,
     HASHED_GROUPS,
@@ -65,6 +65,11 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
                 raise
             state, problem = "damaged", f"summary.json: not that of a finished run ({excerpt(str(error))})"
     columns |= {"state": "training" if state != FINISHED and is_locked(run.path) else state, "problem": problem}
+    if not math.isnan(columns["stop_at"]):  # in a pack a seed that stopped repeats its row until the others stop, too
+        reached = metrics["val_seq_acc"] >= as_written(columns["stop_at"])
+        stopped = reached.groupby(metrics["seed"]).transform(lambda at: at.shift(fill_value=False).cummax())
+        metrics = metrics[~stopped]
+        last = metrics.drop_duplicates("seed", keep="last").set_index("seed")
     ends = last.rename(columns={"epoch": "epochs"})[["epochs", *ACCURACY_COLUMNS]].to_dict("index")
     return [columns | {"seed": s, "epochs": 0} | ends.get(s, {}) | summaries.get(s, {}) for s in seeds], metrics
 
@@ -129,7 +134,8 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
     missing: list[Path] = []
     for source in sources:
         inside = os.path.isdir(source) and not is_run(source)
-        paths = sorted(source.iterdir() if inside else map(Path, glob(str(source)))) or [source]
+        matching = [] if os.path.lexists(source) else map(Path, glob(str(source)))  # a folder's name may look like one
+        paths = sorted(source.iterdir() if inside else matching) or [source]
         found = {path.resolve(): Run(path) for path in paths if is_run(path) and not path.name.startswith(".")}
         directories |= found
         if not found:
@@ -180,14 +186,15 @@ def accuracy_by_slice(table: pd.DataFrame, name: str) -> pd.DataFrame:
 def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Group finished runs by some columns: ``seeds``, the mean final ``accuracy`` and its interval ``ci_low, ci_high``.
 
-    A seed in several runs with the same settings counts once. ``seeds`` counts distinct seeds.
+    A seed in several runs of the same settings counts once. Those of a seed in several settings are averaged first.
     """
     finished = table[table["state"] == FINISHED].drop_duplicates([*{*settings_columns(table), *keys, "seed"}])
     rows = []
     for values, part in finished.groupby([*keys], dropna=False):
-        estimate = Estimate.of_means([Moments.of(part["val_seq_acc"])], (0.0, 1.0))
+        by_seed = part.groupby("seed")["val_seq_acc"].mean()
+        estimate = Estimate.of_means([Moments.of(by_seed)], (0.0, 1.0))
         low, high = estimate.interval or (None, None)
-        row = {"seeds": part["seed"].nunique(), "accuracy": estimate.value, "ci_low": low, "ci_high": high}
+        row = {"seeds": len(by_seed), "accuracy": estimate.value, "ci_low": low, "ci_high": high}
         rows.append(dict(zip(keys, values, strict=True)) | row)
     return pd.DataFrame(rows, columns=[*keys, "seeds", "accuracy", "ci_low", "ci_high"])
 

@@ -53,6 +53,19 @@ def line_and_status(error: Exception) -> tuple[str, int]:
     return f"{origin}: {printable(first_line(error))}; the traceback is in {where}", status
 
 
+@contextlib.contextmanager
+def blaming(place: str, *parts: object) -> Iterator[None]:
+    """Note on an exception in the block which of these objects have a class of the user's own: it is not our error."""
+    try:
+        yield
+    except Exception as error:
+        names = [f"{kind.__module__}.{kind.__name__}" for kind in map(type, parts)]
+        own = [name for name in names if not name.startswith(("arith_erd.", "torch."))]
+        if own and not _notes(error, USER_CODE_NOTE):
+            error.add_note(f"{USER_CODE_NOTE}{place}: {' or '.join(own)}")
+        raise
+
+
 def _notes(error: Exception, start: str) -> list[str]:
     return [note.removeprefix(start) for note in getattr(error, "__notes__", ()) if note.startswith(start)]
 

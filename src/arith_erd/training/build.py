@@ -26,6 +26,7 @@ from ..config.schema import TrainerConfig
 from ..errors import UserError, bad_value
 from ..losses import Loss
 from ..models.network import initialise, is_causal, shift_right
+from ..system.cli_errors import blaming
 from ..system.machine import configure_matmul
 from .checkpoint import DirectCheckpointIO
 from .data import TaskData
@@ -65,13 +66,14 @@ def build_task_data(job: Job) -> TaskData:
         UserError: if one part is empty; if task and split give other examples when they are made again, as `load_run`
             does; or if the split gives another answer when it is asked again.
     """
-    data, again = (
-        TaskData(one.task, one.split, one.seeds, one.data.batch_size, one.data.examples)
-        for one in (job, read_job(job.resolved))
-    )
+    with blaming("examples", job.task, job.split):
+        data, again = (
+            TaskData(one.task, one.split, one.seeds, one.data.batch_size, one.data.examples)
+            for one in (job, read_job(job.resolved))
+        )
     held_out, total = len(data.held_out), len(data.examples)
     if not 0 < held_out < total:
-        split = f"split={job.option_names['split']}: {job.split}"
+        split = f"split={job.option_names['split']}"  # not its repr, which may be an address
         raise UserError(f"{split}: holds out {held_out:,} of {total:,} examples; expected at least 1, and not all")
     asked_again = np.flatnonzero(np.asarray(job.split(data.examples)))
     for group, mine, others in (

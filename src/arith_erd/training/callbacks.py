@@ -12,7 +12,17 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ..loggers import Logger
-from ..runs.directory import METRIC_COLUMNS, SLICE_COLUMNS, Row, Run, append_rows, epochs_to_keep, truncate_rows
+from ..runs.directory import (
+    METRIC_COLUMNS,
+    SLICE_COLUMNS,
+    Row,
+    Run,
+    append_rows,
+    as_written,
+    epochs_to_keep,
+    truncate_rows,
+)
+from ..system.cli_errors import blaming
 from .checkpoint import progress_text, save_weights
 
 
@@ -43,7 +53,8 @@ class MetricsWriter(L.Callback):
         if data.slices:
             truncate_rows(run.slices_file, SLICE_COLUMNS, epochs)
         slices = pd.read_csv(run.slices_file).itertuples(index=False, name=None) if data.slices else []
-        self.logger.replay(self._logged_rows(run.metrics(), slices))
+        with blaming("replay", self.logger):
+            self.logger.replay(self._logged_rows(run.metrics(), slices))
         run.delete_weights_after(epochs)
         # Weights are missing if the run began with another ``checkpoint.keep``, or if they were deleted.
         if missing := run.missing_epochs(self.keep, pl_module.pack.seeds, epochs):
@@ -63,7 +74,8 @@ class MetricsWriter(L.Callback):
         if pl_module.slice_rows:
             append_rows(self.run.slices_file, pl_module.slice_rows)
         append_rows(self.run.metrics_file, ([row[name] for name in METRIC_COLUMNS] for row in rows))
-        self.logger.log(self._logged_rows(rows, pl_module.slice_rows))
+        with blaming(f"log of epoch {epoch}", self.logger):
+            self.logger.log(self._logged_rows(rows, pl_module.slice_rows))
         if epoch in epochs_to_keep(self.keep, epoch):
             save_weights(self.run, pl_module.pack, epoch)
 
@@ -84,7 +96,7 @@ class StopAtAccuracy(L.Callback):
     """
 
     def __init__(self, run: Run, accuracy: float) -> None:
-        self.run, self.accuracy = run, accuracy
+        self.run, self.accuracy = run, as_written(accuracy)  # rows of an earlier process have nine digits
         self.stopped: dict[int, tuple[Row, list[torch.Tensor]]] = {}  # last row and final weights by replica
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
@@ -105,7 +117,7 @@ class StopAtAccuracy(L.Callback):
 
     def _stop(self, trainer: L.Trainer, pl_module: Any, rows: list[Row]) -> None:
         for index, row in enumerate(rows):
-            if index not in self.stopped and row["val_seq_acc"] >= self.accuracy:
+            if index not in self.stopped and as_written(row["val_seq_acc"]) >= self.accuracy:
                 self.stopped[index] = row, [p[index].detach().clone() for p in pl_module.pack.parameters()]
         trainer.should_stop = trainer.should_stop or (bool(rows) and len(self.stopped) == len(rows))
 

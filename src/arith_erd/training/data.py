@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ..digits import Array
+from ..errors import UserError
 from ..seeds import RandomStream, derive_seed
 from ..splits import Split
 from ..tasks import Task
@@ -61,6 +62,9 @@ class TaskData(L.LightningDataModule):
         self.task, self.seeds, self.batch_size = task, tuple(seeds), batch_size
         self.examples = examples = task.examples() if sample_size is None else task.sample(sample_size)
         held_out = np.asarray(split(examples))
+        if held_out.dtype != bool or held_out.shape != (len(examples),):
+            received = f"returned {held_out.dtype} of shape {held_out.shape}"
+            raise UserError(f"split: {received}; expected True or False for each of {len(examples)} examples")
         self.held_out = np.flatnonzero(held_out)
         tokens = torch.from_numpy(examples.prompt), torch.from_numpy(examples.completion)
         self.train: Batch = tuple(x[~held_out] for x in tokens)

@@ -16,7 +16,7 @@ from ..digits import PAD
 from ..errors import UserError, first_line
 from ..models.network import sequence_correct, shift_right
 from ..runs.directory import Row
-from ..system.cli_errors import USER_CODE_NOTE
+from ..system.cli_errors import blaming
 from .data import Batch
 from .pack import Pack
 
@@ -97,14 +97,8 @@ class LitPack(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         prompt, completion, *targets = batch  # (R, B, P), (R, B, m), perhaps (R, B, k)
-        try:
+        with blaming(f"step {self.global_step + 1}", self.pack.stacked, self.pack.loss):
             losses = self.pack.losses(prompt, completion, self.global_step, *targets)  # (R,)
-        except Exception as error:
-            kinds = [type(part) for part in (self.pack.stacked, self.pack.loss)]
-            if names := [f"{k.__module__}.{k.__name__}" for k in kinds if not k.__module__.startswith("arith_erd.")]:
-                # A user's network or loss failed, not this package.
-                error.add_note(f"{USER_CODE_NOTE}step {self.global_step + 1}: {' or '.join(names)}")
-            raise
         self.loss_sum += losses.detach() * completion.shape[1]
         self.examples_seen += completion.shape[1]
         return losses.sum()
@@ -119,6 +113,10 @@ class LitPack(L.LightningModule):
         for gradient in gradients:
             gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
 
+    def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
+        with blaming(f"step {self.global_step + 1}", getattr(optimizer, "optimizer", optimizer)):
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         step_scheduler(scheduler)
 
@@ -128,7 +126,8 @@ class LitPack(L.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int) -> None:
         prompt, completion = batch  # (B, P), (B, m)
-        tokens = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
+        with blaming(f"evaluation after step {self.global_step}", self.pack.stacked):
+            tokens = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
         (self.validation_tokens if dataloader_idx else self.train_tokens).update(tokens.movedim(1, 0))
 
     def on_validation_epoch_end(self) -> None:
@@ -156,8 +155,9 @@ class LitPack(L.LightningModule):
                 self.token_rows.append((epoch, seed, split, by_token))
             self.rows.append(row)
         for index, seed in enumerate(seeds):
-            reported = self.pack.loss.report(partial(self.pack.replica, index), data.held_out)
-            self.token_rows += [(epoch, seed, name, [*values]) for name, values in reported.items()]
+            with blaming(f"epoch {epoch}", self.pack.loss):
+                reported = self.pack.loss.report(partial(self.pack.replica, index), data.held_out)
+                self.token_rows += [(epoch, seed, name, [*values]) for name, values in reported.items()]
         if data.slices:
             right = sequence_correct(val, data.validation[1]).cpu().numpy()  # (R, N)
             self.slice_rows = [

@@ -5,6 +5,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from ..runs.directory import Row, Run, first_epoch_reaching
 from ..seeds import format_ranges
 from ..stats import TokenCounts, stuck_status
 from ..system import signals
+from ..system.cli_errors import blaming
 from ..system.files import atomic_file, locked, run_path, write_atomically
 from ..system.machine import device_name, versions
 from .build import build_module, build_task_data, make_trainer
@@ -80,7 +82,8 @@ def _train_pack(job: Job) -> bool:
         # Train.
         summaries: list[Row] = []
         try:
-            logger.start(run.name, job.seeds, job.resolved, run.path)
+            with blaming("start", logger):
+                logger.start(run.name, job.seeds, deepcopy(job.resolved), run.path)
             with signals.defer_signals():
                 trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
             require_all_rows(run, trainer.current_epoch, job.seeds)
@@ -92,7 +95,8 @@ def _train_pack(job: Job) -> bool:
                 save_png(draw_learning_curves(run.metrics(), title, slices), partial)
             summaries += seed_summaries(run, module.pack, data)
         finally:
-            logger.finish(summaries)
+            with blaming("finish", logger):
+                logger.finish(deepcopy(summaries))
 
         # Finish.
         write_summary(run, module.pack, data, summaries, sources)
@@ -133,7 +137,7 @@ def seed_summaries(run: Run, pack: Pack, data: TaskData) -> list[Row]:
         decoded = greedy_tokens(network, prompt, completion).cpu()
         summary["val_token_acc_autoregressive"] = float((decoded == right)[right != PAD].double().mean())
         summary["val_mae"] = math.nan
-        with suppress(UserError):  # a task whose tokens have no names
+        with suppress(UserError), blaming("summary", data.task):  # a task whose tokens have no names
             summary["val_mae"] = float(np.abs(data.task.decode(decoded) - data.task.decode(right)).mean())
         summary["epochs_to_95"] = first_epoch_reaching(rows, seed, 0.95)
         summary["never_learnt"] = never_learnt(network, data)

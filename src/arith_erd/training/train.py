@@ -38,13 +38,14 @@ def train(job: Job) -> list[Run]:
                 configure_threads()
                 say_unused_gpus(job)
                 print("loading PyTorch", flush=True)
-            at_end.enter_context(warnings.catch_warnings())  # Lightning changes these as it loads, and the variables
-            at_end.callback(setattr, warnings, "formatwarning", warnings.formatwarning)
-            from .memory import PackTooLargeError
-            from .run_pack import train_pack
+            with TRAINING:
+                at_end.enter_context(warnings.catch_warnings())  # Lightning changes these, and variables, as it loads
+                at_end.callback(setattr, warnings, "formatwarning", warnings.formatwarning)
+                from .memory import PackTooLargeError
+                from .run_pack import train_pack
 
-            for name in os.environ.keys() - variables:
-                del os.environ[name]
+                for name in os.environ.keys() - variables:
+                    del os.environ[name]
             try:
                 with TRAINING, isolated():
                     trained = train_pack(pack)

@@ -19,7 +19,7 @@ from arith_erd.bundled import load_option
 from arith_erd.config import class_spec
 from arith_erd.config import compose as compose_module
 from arith_erd.config.class_spec import source_hashes, trust_modules_of
-from arith_erd.config.compose import compose, hydra_over_conf
+from arith_erd.config.compose import compose, hydra_over_conf, typed_overrides
 from arith_erd.digits import START
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Provenance
@@ -57,10 +57,32 @@ def test_hydra_of_the_caller_stays_initialised():
     assert not GlobalHydra.instance().is_initialized()
 
 
-def test_sweep_of_a_file_and_what_is_typed_are_allowed(monkeypatch):
+def test_trust_that_is_typed_is_allowed(monkeypatch):
     monkeypatch.setattr(class_spec, "_trusted_packages", set())
-    compose("train", ["experiment=fig1", "hydra.verbose=true", "trust=[json]"])
+    compose("train", ["trust=[json]"])
     assert class_spec._trusted_packages == {"json"}
+
+
+@pytest.mark.parametrize("words", ["experiment=fig1", "job_index=3", "hydra/launcher=slurm", "hydra.verbose=true"])
+def test_what_needs_a_sweep_is_refused_as_on_the_command_line(words):
+    with pytest.raises(UserError, match=f"^{words}: .*expected -m"):
+        compose("train", [words])
+
+
+def test_a_preset_that_sets_one_value_is_a_sweep_too(tmp_path):
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "one.yaml").write_text("# @package _global_\nhydra: {sweeper: {params: {seed: 1}}}\n")
+    own = [f"hydra.searchpath=[file://{tmp_path}]", "experiment=one"]
+    with pytest.raises(UserError, match=r"^experiment=one: a sweep of 1 job; expected -m"):
+        compose("train", own)
+    assert compose("train", [*own, "seed=3"]).seeds == (3,)
+
+
+def test_values_of_python_are_written_as_hydra_reads_them():
+    variables = {"carry": {"site": "dec.1", "dims": [0, 15]}}
+    options = {"model": "nanogpt", "loss": "interchange", "model.loss.variables": variables}
+    assert compose("train", options).resolved["model"]["loss"]["variables"] == variables
+    assert typed_overrides({"a": ["b,c", "it's", 1.5, None]}) == ["a=['b,c','it\\'s',1.5,null]"]
 
 
 @pytest.mark.parametrize("typed", [[], ["trust=[mine]"]])

@@ -76,6 +76,7 @@ def of_runs(**runs: Any) -> dict[str, Any]:
         ({"value": float("nan")}, "value=nan: Input should be a finite number"),
         ({"tolerance": -1}, "tolerance=-1: Input should be greater than or equal to 0"),
         ({"tolerance": "ten"}, "tolerance=ten: Input should be"),
+        ({"tolerance": "1.2.3%"}, "tolerance=1.2.3%: Input should be"),
         ({"mean_of": 0}, "mean_of=0: Input should be greater"),
         ({"measure": MEASURE | {"from": "metrics", "epoch": -3}}, "measure.epoch=-3: "),
         ({"measure": MEASURE | {"from": "metrics"}}, "expected measure.epoch or meas"),
@@ -134,13 +135,14 @@ def test_wrong_entry_is_refused_in_one_line(tmp_path: Path, change: dict[str, An
         ({"epochs": {"add": "five"}}, "curves.epochs.add=five: Input should be a valid integer"),
         ({"figure": {"make": ["al"]}}, "make=al: expected a name under commands: none"),
         ({"setup": {"taks": {}}}, "setup.taks.[key]=taks: Input should be 'all', 'task', "),
+        ({"figure": {"name": "../fig1"}}, "name=../fig1: String should match"),
     ],
 )
 def test_wrong_figure_or_setup_is_refused_in_one_line(tmp_path: Path, top: dict[str, Any], says: str) -> None:
     lines = [{"label": "x", "style": "first", "claim": "{task}-mine"} | top.pop("line", {})]
     curves = {"lines": lines, "epochs": top.pop("epochs", {"add": 5})}
     figures = {"fig1": {"title": "x", "curves": curves} | top.pop("figure", {})}
-    with pytest.raises(UserError, match=r"^claims\.yaml: (figures\.fig1\.|setup)") as refused:
+    with pytest.raises(UserError, match=r"^claims\.yaml: (figures\.|setup)") as refused:
         loaded(tmp_path, {"id": "add-mine"}, figures=figures, **top)
     assert says in str(refused.value)
 
@@ -198,6 +200,26 @@ def test_settings_that_are_pooled_are_named(synthetic, tmp_path: Path) -> None:
     assert "averaged over runs with other settings: " in result.cause
     assert "its-name" in result.cause
     assert summary([result]).count(".") == 1
+
+
+def test_runs_of_one_name_in_two_folders_are_both_read(synthetic, tmp_path) -> None:
+    first, second = synthetic.run(seeds="0"), synthetic.run(seeds="1")
+    (tmp_path / "other").mkdir()
+    second.path.rename(tmp_path / "other" / first.name)
+    data = collect([synthetic.root, tmp_path / "other"], load_paper().setup)
+    assert sorted(data.replicas["seed"]) == [0, 1]
+
+
+@pytest.mark.parametrize("base", [2, 3])
+def test_a_setting_that_came_later_has_its_first_value_in_old_runs(synthetic, base: int) -> None:
+    synthetic.run(seeds="0")
+    data = collect([synthetic.root], {"all": {"task.base": base, "model.net.positions": "sinusoidal"}})
+    assert data.replicas["unpublished_settings"].tolist() == ["" if base == 2 else "task.base=2"]
+
+
+def test_braces_in_a_command_are_text(tmp_path: Path) -> None:
+    paper = loaded(tmp_path, {"make": "all"}, commands={"all": "python train.py loss.variables={carry:1} x={runs}"})
+    assert paper.command("all", Path("mine")) == "python train.py loss.variables='{carry:1}' x=mine"
 
 
 @pytest.mark.parametrize("text", ["", "title: x", "sections: {", "sections: [{claims: []}]", "[]", "sections: [3]"])

@@ -12,7 +12,7 @@ from arith_erd.runs.__main__ import accuracy_by_settings, main
 from arith_erd.runs.__main__ import list_runs as listed
 from arith_erd.runs.directory import METRIC_COLUMNS, Run
 from arith_erd.runs.identity import without_legacy_values
-from arith_erd.runs.table import load_table, mean_accuracies
+from arith_erd.runs.table import load_table, mean_accuracies, read_replicas
 from arith_erd.stats import Estimate, Moments
 from arith_erd.system.files import locked
 from tests.rows import finish, write_metrics
@@ -179,6 +179,41 @@ def test_null_is_a_group_of_the_table_and_of_the_picture(tmp_path, config):
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.5", "1.0", "null"]
     assert [len(line.get_xdata()) for line in ax.lines if line.get_marker() != "."] == [3]
     assert mean_accuracies(finished, ["state"])["seeds"].tolist() == [1]  # the same seed in three runs
+
+
+def test_settings_of_one_seed_are_no_sample_of_seeds(tmp_path, config):
+    for clip, accuracy in ((0.5, 0.1), (1.0, 0.5), (2.0, 0.9)):
+        run = begun(tmp_path, f"{clip}", config | {"model": config["model"] | {"gradient_clip": clip}}, seed0=accuracy)
+        finish(run, [0])
+    (row,) = mean_accuracies(load_table(tmp_path), ["state"]).to_dict("records")
+    assert (row["seeds"], row["accuracy"], row["ci_low"]) == (1, pytest.approx(0.5), None)
+
+
+def test_rows_after_a_seed_has_stopped_are_no_measurements(tmp_path, config):
+    run = Run(tmp_path / "pack")
+    run.create(config | {"seed": [0, 1], "trainer": config["trainer"] | {"stop_at": 0.3333333333}})
+    blank = dict.fromkeys(METRIC_COLUMNS, 0.0)
+    accuracies = {1: (0.1, 0.2), 2: (1 / 3, 0.2), 3: (1 / 3, 0.5)}
+    write_metrics(
+        run,
+        (
+            blank | {"epoch": epoch, "seed": seed, "val_seq_acc": float(f"{x:.9g}")}
+            for epoch, both in accuracies.items()
+            for seed, x in enumerate(both)
+        ),
+    )
+    finish(run, [0, 1], epochs=3)
+    rows, metrics = read_replicas(run)
+    assert metrics.groupby("seed")["epoch"].max().to_dict() == {0: 2, 1: 3}
+    assert [row["epochs"] for row in rows] == [2, 3]
+    assert [row["state"] for row in rows] == ["finished", "finished"]
+
+
+def test_a_folder_that_looks_like_a_glob_is_that_folder(tmp_path, config):
+    begun(tmp_path / "q1", "run", config, seed0=0.5)
+    own = begun(tmp_path / "q[1]", "run", config, seed0=0.25)
+    for source in (own, own.path, tmp_path / "q[1]"):
+        assert load_table(source)["val_seq_acc"].tolist() == [0.25]
 
 
 def test_every_folder_given_has_its_runs_listed_or_is_named(swept, config, monkeypatch):

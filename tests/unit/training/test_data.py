@@ -67,7 +67,7 @@ def test_subsets_share_nothing_make_up_the_table_and_are_evaluated_whole(split, 
 @pytest.mark.parametrize(("answer", "number"), [(True, 64), (False, 0)])
 def test_split_that_leaves_one_side_empty_is_refused(answer: bool, number: int) -> None:
     job = replace(compose("train", ["task.bits=3"]), split=lambda examples: np.full(len(examples), answer))
-    with pytest.raises(UserError, match=rf"^split=random: .*: holds out {number} of 64 examples; expected at least 1"):
+    with pytest.raises(UserError, match=rf"^split=random: holds out {number} of 64 examples; expected at least 1"):
         build_task_data(job)
 
 
