@@ -110,8 +110,10 @@ def _accepted(error: Mapping[str, Any]) -> str:
     return descriptions.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], group: str = "") -> str:
     """The known name, dotted or not, that an unknown one most likely means, by its last part; "" if none is near.
+
+    Of names outside a ``group``, such as ``data``, only those whose last part is the same word count.
 
     >>> nearest("layers", ["task.bits", "model.net.num_layers"]), nearest("patch", ["dose", "patching"])
     ('model.net.num_layers', 'patching')
@@ -125,15 +127,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
         is_part = all(any(min(len(x), len(y)) > 2 and x[: len(y)] == y[: len(x)] for y in many) for x in few)
         similarity = SequenceMatcher(None, word, last).ratio() * (not word.isdigit())
         whole = SequenceMatcher(None, name, candidate).ratio()
-        return 2 if last in meant else similarity + is_part, whole
+        inside = not group or candidate.rpartition(".")[0] == group
+        return 2 if last in meant else inside * (similarity + is_part), whole
 
     best = max(known, key=closeness, default="")
     return best if best and closeness(best)[0] >= MIN_SIMILARITY else ""
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str], group: str = "") -> str:
     """The end of a message, ``; did you mean patching?``, if a known name is near."""
-    near = nearest(str(name), known)
+    near = nearest(str(name), known, group)
     return f"; did you mean {near}?" if near else ""
 
 
@@ -145,9 +148,9 @@ def unknown_name(key: str, value: object, known: Collection[str], accepted: str 
 def no_such_key(key: str, known: Collection[str]) -> UserError:
     """An error such as ``trainer.max_epoch: no such key; did you mean trainer.max_epochs?``, from dotted keys."""
     groups = {".".join(k.split(".")[:n]) for k in known for n in range(1, k.count(".") + 1)}
-    if hint := did_you_mean(key, sorted({*known, *groups})):
-        return UserError(f"{key}: no such key{hint}")
     path = key.rpartition(".")[0]
+    if hint := did_you_mean(key, sorted({*known, *groups}), path if path in groups else ""):
+        return UserError(f"{key}: no such key{hint}")
     siblings = [k for k in {*known, *groups} if k.rpartition(".")[0] == path and "._" not in k] or groups
     accepted = f"expected one of {', '.join(sorted(siblings))}" if siblings else "none is accepted"
     return UserError(f"{key}: no such key; {accepted}")

@@ -31,6 +31,11 @@ BAD_COMMANDS = {
     "train.py -m task.bits=interval(2,4)": r"^error: task.bits=interval\(2,4\): expected values, since nothing",
     "train.py hydra.searchpath=[none]": "^error: hydra.searchpath=none: expected a folder",
     "train.py -m job_index=1": "^error: job_index=1: expected 0, the only job",
+    "train.py data.num_workers=4": r"^error: data.num_workers: no such key; expected one of data\.batch_size, ",
+    "train.py +task=mul": r"^error: \+task: is set already; expected task=OPTION",
+    "train.py ablation=null": "^error: ablation=null: expected one of the options of ablation",
+    "train.py -m hydra.sweeper.params.seed=0,1": "^error: hydra.sweeper.params.seed=0,1: expected .*",
+    "train.py hydra.sweeper.params.seed=1": "^error: hydra.sweeper.params.seed=1: expected the key itself, seed=1",
     "train.py -m item=1": "^error: item: no such key; did you mean job_index",
     "train.py runs_dir=file/runs": "runs_dir=file/runs: cannot be written",
     "train.py experiment=fig3 scale=smoke": (
@@ -228,8 +233,8 @@ def test_wheel_brings_configurations_networks_and_claims_and_programs_find_them(
         (["-m", "arith_erd.probes", "probe=ceilings", "task.bits=3"], "no_attention"),  # of paper/
         (["-c", loading], "Mul"),
         (report, "Of 63 results: "),
-        ([*report, "--claims", claims], "Of 1 results: 1 reproduced."),
-        ([*report, "--claims", own, "--trust"], "Of 1 results: 1 differs."),
+        ([*report, "--claims", claims], "Of 1 result: 1 reproduced."),
+        ([*report, "--claims", own, "--trust"], "Of 1 result: 1 differs."),
     ):
         environment = os.environ | {"PYTHONPATH": str(installed)}
         ran = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True)

@@ -12,7 +12,7 @@ import yaml
 from safetensors.torch import save_file
 
 from ..config.job import Job
-from ..errors import UserError, first_line, user_path
+from ..errors import UserError, first_line, require_type, user_path
 from ..explorer import Page, export_network, write_page
 from ..interp.hooked import Hooked
 from ..models import NanoGPT, weights
@@ -45,6 +45,7 @@ computation*, Neural Networks 179 (2024) 106550, [doi](https://doi.org/10.1016/j
 
 def show(model: Hooked) -> Page:
     """A page that runs a Transformer or NanoGPT in the browser, with interventions; a notebook displays it."""
+    require_type("show: model", model, Hooked)
     return write_page([export_network(model)])
 
 
@@ -56,6 +57,7 @@ def save_pretrained(model: Hooked, folder: Path | str) -> None:
     Raises:
         UserError: if the network does not come from a run, or the folder cannot be written.
     """
+    require_type("save_pretrained: model", model, Hooked)
     if model.provenance.job is None:
         wanted = "a network from fit, load_run or load_pretrained"
         raise UserError(f"save_pretrained: {model.name} has no configuration; expected {wanted}")
@@ -101,6 +103,7 @@ def to_hooked_transformer(model: Hooked) -> Any:
     Raises:
         UserError: for another class of network, or without the extra ``lens``.
     """
+    require_type("to_hooked_transformer: model", model, Hooked)
     if type(model.network) is not NanoGPT:  # a subclass may compute anything
         raise UserError(f"to_hooked_transformer: received a {type(model.network).__name__}; expected a NanoGPT")
     network: Any = model.network

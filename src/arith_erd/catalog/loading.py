@@ -70,7 +70,10 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
     Raises:
         UserError: if the folder does not hold a run, or the run lacks the seed or its weights.
     """
-    job = job_of_run(run := Run(user_path(path)))
+    run = Run(user_path(path))
+    if not run.path.exists() and str(path) in list_pretrained():
+        raise UserError(f"{path}: no such folder; load_pretrained({str(path)!r}) loads the network of this name")
+    job = job_of_run(run)
     seed, epoch = job.seeds[0] if seed is None else as_python(seed), as_python(epoch)
     if isinstance(seed, bool | float) or seed not in job.seeds:  # 0.0 equals 0, but names no file
         raise UserError(f"seed={seed!r}: {run.path} has the seeds {', '.join(map(str, job.seeds))}")
@@ -108,6 +111,8 @@ def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | No
         UserError: if there is no such network or seed. The message lists those in `list_pretrained`.
     """
     name = os.path.expanduser(str(name))
+    if is_run(Path(name)):
+        raise UserError(f"name={name}: is a run directory; load_run({name!r}) loads it")
     if os.path.isfile(os.path.join(name, CONFIG_FILE)):
         return _load_saved(Path(name), Path(name).name, seed)
     if not os.path.exists(name) and re.fullmatch(r"[\w.-]+/[\w.-]+", name):

@@ -131,7 +131,7 @@ def _is_allowed(name: str) -> bool:
 def _accepted_targets(target: Any = "") -> str:
     package, dot, _ = str(target).partition(".")
     ours = {"arith_erd", "torch", *_trusted_packages, *sys.stdlib_module_names}
-    hint = f"; trust=[{package}] on the command line allows those of {package}"
+    hint = f"; trust=[{package}] on the command line, or ae.trust({package!r}) in Python, allows those of {package}"
     accepted = f"a class of {' or '.join([*ALLOWED_PACKAGES, *sorted(_trusted_packages)])}"
     return accepted + hint * bool(dot and package.isidentifier() and package not in ours)
 

@@ -289,12 +289,16 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
     text = str(error).strip()
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
+        if key.startswith("-"):
+            raise UserError(f"{error.override}: expected KEY=VALUE, without dashes")
         hint = f'"{key}={hydra_quoted(os.path.expanduser(value))}", since Hydra reads some characters only in quotes'
         return f"{error.override}: expected KEY=VALUE, such as {hint if value else 'task=add'}"
     if isinstance(error, RecursionError):
         return f"{' '.join(overrides)}: expected files of YAML without loops, at most {MAX_YAML_DEPTH} levels deep"
     if isinstance(error, UnicodeDecodeError):
         return f"{' '.join(overrides)}: expected files of UTF-8; one of them has an {error.reason} at {error.start}"
+    if again := re.match(r"Multiple values for ([\w/]+)\.", text):
+        return f"+{again[1]}: is set already; expected {again[1]}=OPTION"
     if plugin := re.search(r"In '(hydra/\w+)/(\w+)': Could not", text):
         return f"{plugin[1]}={plugin[2]}: its plugin is not installed; conf/{plugin[1]}/{plugin[2]}.yaml says how"
     if several := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", text, re.MULTILINE):

@@ -23,7 +23,7 @@ from ..seeds import MAX_SEED
 from ..system.isolation import isolated, own_generator
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
-from .erasure import MIN_RELATIVE_DEVIATION, mean_projection, whiten
+from .erasure import MIN_RELATIVE_DEVIATION, mean_directions, whiten
 from .hooked import Hooked
 from .interchange_accuracy import PairEvaluation, finite_cache, prepare_pairs, select_position
 from .interventions import Features, Position, Subspace
@@ -201,10 +201,10 @@ class DASSearch:
         num_read = 0 if self.at_prompt else max(self.scored_positions)
         prefix = torch.cat([answer[:, :num_read], torch.ones_like(answer[:, :1])], dim=1)
         residual = values - prefix @ torch.linalg.lstsq(prefix, values).solution
-        variable_directions = mean_projection(self.whitened, residual).left
+        variable_directions = mean_directions(self.whitened, residual, check=False)
         if values.max() <= 1:  # a bit
             return [variable_directions]
-        token_directions = mean_projection(self.whitened, answer[:, self.scored_positions]).left
+        token_directions = mean_directions(self.whitened, answer[:, self.scored_positions], check=False)
         directions = [variable_directions, token_directions]
         return directions if rank == 1 else [torch.cat(directions, dim=1)]
 

@@ -113,8 +113,13 @@ def mean_projection(x: Tensor | Whitened, z: npt.ArrayLike) -> Eraser:
     better than the mean. No orthogonal projection with this property has a lower rank.
     """
     x = _whitened(x)
-    q = _correlated_directions(_correlation(x, z))  # (r, k)
-    return project_away(x, x.axes @ _orthonormalise(x.scale[:, None] * q))
+    return project_away(x, mean_directions(x, z))
+
+
+def mean_directions(x: Whitened, z: npt.ArrayLike, check: bool = True) -> Tensor:
+    """The orthonormal directions (d, k) of Cov(x, z); ``check`` warns if the examples are too few for an eraser."""
+    q = _correlated_directions(_correlation(x, z, check))  # (r, k)
+    return x.axes @ _orthonormalise(x.scale[:, None] * q)
 
 
 @isolated(False)
@@ -230,13 +235,13 @@ def _concept(x: Whitened, z: npt.ArrayLike) -> Tensor:
     return finite_matrix("concept", z, f"({len(x.white)}, k)", (1, 2), len(x.white)).to(x.white)
 
 
-def _correlation(x: Whitened, concept: npt.ArrayLike) -> Tensor:
+def _correlation(x: Whitened, concept: npt.ArrayLike, check: bool = True) -> Tensor:
     """Correlations (r, k) of the white coordinates with the columns of a concept that vary."""
     z = _concept(x, concept)
     z = z[:, (z != z[:1]).any(dim=0)]
     if not z.shape[1]:
         warn(f"concept: constant in all {len(z)} examples, so nothing is erased")
-    elif len(z) < MIN_EXAMPLES_PER_AXIS * x.rank:
+    elif check and len(z) < MIN_EXAMPLES_PER_AXIS * x.rank:
         few = f"{len(z)} examples vary along {x.rank} axes, and the fit may not hold for others"
         warn(f"eraser: {few}; expected at least {MIN_EXAMPLES_PER_AXIS * x.rank} examples")
     z = z - z.mean(dim=0)

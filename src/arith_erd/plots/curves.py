@@ -81,6 +81,7 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
     draw_over_epochs(loss, table, "train_loss", "training", style.ORANGE, "-")
     style.format_axes(loss)
     loss.set(xlabel="epoch", ylabel="training loss per token (nats)", yscale="log")
+    style.format_log_axis(loss.yaxis)
     for ax in (accuracy, loss):
         ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     if slices is not None:

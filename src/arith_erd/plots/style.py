@@ -13,11 +13,12 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter, PercentFormatter
 from PIL import Image
 
 from ..errors import counted
@@ -50,6 +51,17 @@ def format_axes(ax: Axes, percent: Literal["", "x", "y"] = "") -> None:
     ax.grid(alpha=0.25, linewidth=0.6)
     if percent:
         getattr(ax, f"{percent}axis").set_major_formatter(PercentFormatter(1.0, decimals=0))
+
+
+def format_log_axis(axis: Axis) -> None:
+    """Label a logarithmic axis with plain numbers, since `own_style` would show mathematics as its source."""
+
+    def between_decades(x: float, _position: object) -> str:
+        low, high = axis.get_view_interval()
+        return f"{x:g}" if high < 10 * low else ""
+
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(FuncFormatter(between_decades))
 
 
 def draw_band(ax: Axes, by_seed: pd.DataFrame, statistic: str = "median", **style: Any) -> None:

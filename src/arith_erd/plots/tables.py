@@ -17,7 +17,7 @@ COLUMN_GAP = 2  # spaces between the columns of a printed table
 TEXT, INTEGER, NUMBER = "text", "integer", "number"
 UNITS = ("accuracy", "points", "percent", "epochs", "ratio", "layer", "value", "correlation", "bits")
 UNIT_NAMES = {"points": " points", "ratio": " times", "epochs": " epochs", "bits": " bits"}
-UNIT_RANGES = {"accuracy": (0.0, 1.0), "correlation": (-1.0, 1.0), "value": (0.0, np.inf)}
+UNIT_RANGES = {"accuracy": (0.0, 1.0), "share": (0.0, 1.0), "correlation": (-1.0, 1.0), "value": (0.0, np.inf)}
 """Unit -> range of its means, to which intervals are clipped. The unit ``value`` is that of errors."""
 
 
@@ -95,8 +95,9 @@ def print_table(table: pd.DataFrame, fold: bool = False) -> None:
     text, min_width = table.map(str).rename(columns=str), 0
     for column in text:
         parts = [part for cell in (column, *text[column]) for part in (cell.split() if fold else [cell])]
-        drawn.add_column(column, no_wrap=not fold or len(parts) <= 1 + len(text))
-        min_width += max(map(len, parts)) + COLUMN_GAP
+        widest = max(map(len, parts))
+        drawn.add_column(column, no_wrap=not fold or len(parts) <= 1 + len(text), min_width=widest)
+        min_width += widest + COLUMN_GAP
     for values in text.itertuples(index=False):
         drawn.add_row(*values)
     console = Console(markup=False, highlight=False)
@@ -141,7 +142,7 @@ def format_digits(value: float, unit: str, as_published: bool = False) -> str:
             return f"{value:.2f}"
         case "bits" | "layer":
             return f"{value:.10g}" if value == int(value) else f"{value:.2f}"
-        case "number":
+        case "number" | "share":
             return f"{value:.3f}"
         case _:
             digits = 4 if unit == "epochs" else 3

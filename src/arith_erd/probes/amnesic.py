@@ -91,6 +91,7 @@ class Amnesic(NetworkProbe):
     )
     units: ClassVar[dict[str, str]] = {
         "rank": "number",
+        "variance_removed": "share",
         **dict.fromkeys(("seq_acc_before", "seq_acc_after", "seq_acc_after_unseen"), "accuracy"),
         **{f"{kind}_{end}": "accuracy" for kind in CONTROL_STYLES for end in ("mean", "min")},
     }

@@ -57,7 +57,7 @@ class ProbeResult:
 
     @classmethod
     def of(cls, probe: Probe, name: str = "", settings: Mapping[str, Any] | None = None) -> "ProbeResult":
-        rows = pd.DataFrame(_measure(probe, type(probe).__name__), columns=[*probe.columns] or None)
+        rows = pd.DataFrame(_measure(probe, name or type(probe).__name__), columns=[*probe.columns] or None)
         return cls(probe, rows, name=name or type(probe).__name__.lower(), settings=settings or {})
 
     def table(self) -> pd.DataFrame:
@@ -174,7 +174,8 @@ def run_job(job: ProbeJob) -> None:
         raise UserError(f"epoch={job.resolved['epoch']}: needs run=, a run with checkpoint.keep")
     if "models" not in job.needs:
         if sources:
-            raise UserError(f"{sources[0]}: probe={name} is about a task and takes no run=, checkpoint= or handcoded=")
+            what = "is about a task and takes no run=, checkpoint= or handcoded="
+            raise UserError(f"{sources[0]}: probe={name}{' (the default)' * (name == 'dataset')} {what}")
         probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
         targets = [ProbeTarget(probe, _folder_without_run(job, job.needs))]
     elif len(sources) != 1:
@@ -218,7 +219,7 @@ def run_probe(job: ProbeJob, target: ProbeTarget) -> None:
     file = folder / "probe.json"
     if job.out and file.is_file() and f'"hash": "{digest}"' not in file.read_text(encoding="utf-8", errors="replace"):
         raise bad_value("out", folder, "a folder that holds no result of another probe, run or set of options")
-    result = _over_epochs(job, run, target.epochs) if run and target.epochs else ProbeResult.of(target.probe)
+    result = _over_epochs(job, run, target.epochs) if run and target.epochs else ProbeResult.of(target.probe, name)
     settings = _settings(job) | ({"weights": target.weights} if target.weights else {})
     settings |= {"hash": digest} if job.out else {}
     result = replace(result, name=name, settings=settings)
@@ -241,7 +242,7 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     tables: list[pd.DataFrame] = []
     for epoch in epochs:  # networks of one epoch at a time
         probe = job.probe.build(Probe, models=load_seeds(run.path, epoch))
-        measured = _measure(probe, f"{type(probe).__name__}, epoch {epoch}")
+        measured = _measure(probe, f"{job.probe.name}, epoch {epoch}")
         curves = probe.epoch_curves(pd.DataFrame(measured, columns=[*probe.columns] or None))
         tables.append(curves.table.assign(epoch=epoch))
         rows += [{"epoch": epoch, **row} for row in measured]

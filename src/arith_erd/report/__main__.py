@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UserError, counted, user_path
+from ..errors import UserError, bad_value, counted, user_path
 from ..plots.style import save_png, to_svg
 from ..plots.tables import csv_text
 from ..system.cli_errors import one_line_errors
@@ -73,13 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--trust", action="store_true", help=spec)
     with one_line_errors(), catch_signals():
         options = parser.parse_args(arguments)
-        paper = load_paper(BUNDLED.get(options.claims) or user_path(options.claims, "--claims"), options.trust)
+        file = BUNDLED.get(options.claims) or user_path(options.claims, "--claims")
+        if not file.is_file():
+            raise bad_value("--claims", options.claims, f"a file, or one of {', '.join(BUNDLED)}")
+        paper = load_paper(file, options.trust)
         data, results = build(options.runs, options.out, paper=paper)
         lines = [page.summary(results)]
         lines += [f"left out: {name}: {problem}" for name, problem in data.problems.items()]
         lines += [f"unfinished: {line}" for line in page.unfinished(data)]
         for command, waiting in claims.missing_commands(results, paper, options.runs[0]).items():
-            lines.append(f"missing, {counted(len(waiting), 'claim')}: {command or 'no command makes their data'}")
+            lines.append(f"missing, {counted(len(waiting), 'claim')}: {command}")
         print("\n".join(lines), options.out / "index.html", sep="\n")
 
 

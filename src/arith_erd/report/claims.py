@@ -330,11 +330,11 @@ def _describe_cause(result: Result) -> str:
 
 
 def missing_commands(results: Sequence[Result], paper: Paper, runs: Path) -> dict[str, list[Result]]:
-    """Command -> claims without data that it would measure, in the paper's order."""
+    """Command -> claims without data that it would measure, in the paper's order; without a command the cause."""
     commands: dict[str, list[Result]] = {}
     for result in results:
         if result.verdict == "not run":
-            commands.setdefault(paper.command(result.claim.make, runs), []).append(result)
+            commands.setdefault(paper.command(result.claim.make, runs) or result.cause, []).append(result)
     return commands
 
 

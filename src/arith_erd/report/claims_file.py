@@ -14,12 +14,13 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, Field, Strict, ValidationError, model_validator
 
 from .. import bundled
-from ..config.compose import hydra_quoted
+from ..bundled import CONF, load_option
+from ..config.compose import RECIPE_GROUPS, hydra_quoted
 from ..digits import ORDERS
 from ..errors import UserError, bad_value, excerpt, first_line, may_be_whole, require_integer, unknown_name
 from ..plots.tables import UNITS, format_number
 from ..runs.directory import METRIC_COLUMNS
-from ..runs.identity import NAME_PATTERN, NAMED_GROUPS
+from ..runs.identity import NAME_PATTERN, NAMED_GROUPS, flatten
 from ..runs.table import ORDER_KEYS
 from .collect import NUMBERS, OUR_RUNS
 from .measures import MEASURES, EpochsTo, Measure, Metrics, ProbeColumn, RunOptions, StrictModel, Summary
@@ -214,12 +215,30 @@ def _references(paper: Paper) -> Iterator[tuple[str, object, Collection[str], st
             accepted = f"a column of numbers: {', '.join(columns)}"
             yield f"{where}measure.column", measure.column, columns, accepted
             yield f"{where}measure.minus_column", getattr(measure, "minus_column", ""), ["", *columns], accepted
+    listed = [(group, name) for group, options in paper.setup.items() if group != "all" for name in options]
+    has_own_classes = any(not load_option(group, name) for group, name in listed)  # whose keys we do not know
+    for group, name in (*listed, ("all", "")):
+        settings = paper.setup.get(group, {}) if group == "all" else paper.setup[group][name]
+        for key in settings or {}:
+            known = {*_setting_keys(), *([key] if has_own_classes and "." in key else [])}
+            yield f"{paper.file}: setup.{group}.{name}".rstrip("."), key, known, "a setting's key, such as task.bits"
     for figure in paper.figures:
         where = f"{paper.file}: figures.{figure.name}."
         yield from ((f"{where}make", command, paper.commands, accepted_commands) for command in figure.make)
         for task, line in product(figure.curves.epochs, figure.curves.lines) if figure.curves else ():
             yield from _option_references(f"{where}curves.lines.runs", {"task": task, **line.runs}, paper)
             yield f"{where}curves.lines.claim", line.claim.replace("{task}", task), ["", *ids], "the id of a claim"
+
+
+@cache
+def _setting_keys() -> frozenset[str]:
+    """The dotted keys of all settings in ``conf/``."""
+    keys = {*dict(flatten(load_option("train")))}
+    for group in (*NAMED_GROUPS, *RECIPE_GROUPS, "probe"):
+        prefix = f"model.{group}" if group in RECIPE_GROUPS else group
+        files = (CONF / group).glob("*.yaml")
+        keys |= {f"{prefix}.{key}" for file in files for key in dict(flatten(load_option(group, file.stem)))}
+    return frozenset(keys)
 
 
 def _option_references(key: str, runs: RunOptions, paper: Paper) -> Iterator[tuple[str, object, Collection[str], str]]:

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup, escape
 
 from .. import __version__
-from ..errors import printable
+from ..errors import counted, printable
 from ..plots.style import TASKS
 from ..plots.tables import format_digits, format_estimate, format_interval, format_mean, format_number
 from ..seeds import format_ranges
@@ -137,8 +137,9 @@ def replicas_table(data: RunData) -> pd.DataFrame:
 
 def summary(results: Sequence[Result]) -> str:
     """``Of 60 results: 9 reproduced, 51 not run. 3 more claims state the same facts and are not counted.``"""
-    counted, repeated = [result for result in results if result.claim.counted], [r for r in results if r.claim.same_as]
-    text = f"Of {len(counted)} results: {count_verdicts(result.verdict for result in counted) or 'none'}."
+    single = [result for result in results if result.claim.counted]
+    repeated = [result for result in results if result.claim.same_as]
+    text = f"Of {counted(len(single), 'result')}: {count_verdicts(result.verdict for result in single) or 'none'}."
     return text + (f" {len(repeated)} more claims state the same facts and are not counted." if repeated else "")
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from arith_erd.plots.curves import EpochCurves, draw_learning_curves
 from arith_erd.plots.style import save_png, subplots
-from arith_erd.plots.tables import format_mean
+from arith_erd.plots.tables import format_mean, print_table
 from arith_erd.probes.probe import Probe
 
 
@@ -20,6 +20,29 @@ def test_intervals_stay_within_their_unit() -> None:
     assert format_mean(np.array([0.9, 0.99, 1]), "accuracy") == "96.33% [71.68, 100]"
     assert format_mean(np.array([13, 4.73, 0.453]), "value") == "6.06 [0, 50.5]"
     assert format_mean(np.array([-1, -0.9, -0.99]), "correlation") == "-0.963 [-1, -0.717]"
+
+
+@pytest.mark.parametrize(("losses", "shown"), [((0.8, 0.004), {"0.1", "0.01"}), ((1.4, 1.1), {"1.1", "1.2", "1.3"})])
+def test_labels_of_a_logarithmic_axis_are_plain_numbers(losses, shown) -> None:
+    """Text is not parsed as mathematics, so its source would be shown."""
+    blank = {"seed": 0, "train_seq_acc": 0.0, "val_seq_acc": 0.0}
+    figure = draw_learning_curves(
+        [blank | {"epoch": t, "train_loss": x} for t, x in enumerate(losses, 1)], "add, random"
+    )
+    figure.canvas.draw()
+    axis = figure.axes[1].yaxis
+    labels = {tick.get_text() for minor in (False, True) for tick in axis.get_ticklabels(minor=minor)}
+    assert shown <= labels
+    assert not any("$" in label for label in labels)
+
+
+@pytest.mark.parametrize("columns", ["40", "80"])
+def test_a_printed_table_cuts_no_number(columns, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    cells = {f"measure{i}": [f"0.{i}39 [-0.0{i}1, 1.00{i}]", "x"] for i in range(6)}
+    print_table(pd.DataFrame({"site": ["dec.3", "enc.3"], **cells}), fold=True)
+    printed = capsys.readouterr().out
+    assert all(part in printed for column, (cell, _) in cells.items() for part in (column, *cell.split()))
 
 
 def test_figure_in_few_colours_looks_like_the_one_in_all(tmp_path) -> None:

@@ -135,6 +135,11 @@ def test_wrong_entry_is_refused_in_one_line(tmp_path: Path, change: dict[str, An
         ({"epochs": {"add": "five"}}, "curves.epochs.add=five: Input should be a valid integer"),
         ({"figure": {"make": ["al"]}}, "make=al: expected a name under commands: none"),
         ({"setup": {"taks": {}}}, "setup.taks.[key]=taks: Input should be 'all', 'task', "),
+        (
+            {"setup": {"all": {"tsk.bits": 7}}},
+            "setup.all=tsk.bits: expected a setting's key, such as task.bits; did you",
+        ),
+        ({"setup": {"task": {"add": {"bits": 7}}}}, "setup.task.add=bits: expected a setting's key, such as task.bits"),
         ({"figure": {"name": "../fig1"}}, "name=../fig1: String should match"),
     ],
 )
