@@ -60,7 +60,7 @@ def bad_value(key: str, value: object, accepted: str) -> UserError:
 
 def counted(number: int, noun: str) -> str:
     """A number of things as text: ``1 seed``, ``3 seeds``."""
-    return f"{number} {noun}{'s' if number != 1 else ''}"
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
 
 
 def explain_validation_error(

@@ -16,7 +16,7 @@ from rich.console import Console
 from ..config.compose import compose
 from ..config.job import ProbeJob, job_of_run
 from ..digits import as_python
-from ..errors import UserError, bad_value, first_line, require_type, user_path
+from ..errors import UserError, bad_value, counted, first_line, require_type, user_path
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
 from ..plots.style import own_style, save_png
@@ -227,7 +227,7 @@ def run_probe(job: ProbeJob, target: ProbeTarget) -> None:
     unfinished = target.weights.get("unfinished")
     warnings = [f"the run is not finished: {unfinished}"] if unfinished else []
     print_result(result.table(), [*result.notes(), *warnings], result.probe.summary())
-    print(f"{folder}: {', '.join(files)} ({len(rows):,} rows)")
+    print(f"{folder}: {', '.join(files)} ({counted(len(rows), 'row')})")
     logger = job.logger.build(Logger)
     for model in target.models:
         own = rows[rows["seed"] == model.seed]
@@ -337,7 +337,7 @@ def collect_rows(rows: Iterable[dict[str, Any]], name: str, networks: int) -> li
             seeds.add(row.get("seed"))
             now, site = time.monotonic(), row.get("site")
             places = [f"{len(seeds) - 1} of {networks} networks done"] * (networks > 1) + [f"at {site}"] * bool(site)
-            text = ", ".join([name, *places, f"{len(measured):,} rows after {now - started:.0f} s"])
+            text = ", ".join([name, *places, f"{counted(len(measured), 'row')} after {now - started:.0f} s"])
             if status:
                 status.update(text)
             elif now - printed >= PROGRESS_INTERVAL:
