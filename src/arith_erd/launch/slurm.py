@@ -5,8 +5,6 @@ beside that script. So nothing is lost when you log out.
 """
 
 import math
-import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -16,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from ..errors import UserError, bad_value, counted
 from ..system.files import lock, run_path
+from ..system.slurm import accounted_state, array_tasks, max_array_size, submit
 from ..system.start import log_file, start_command, task_keys, write_tasks
 from .sweep import SweepJob, old_runs_renamed
 
@@ -38,12 +37,6 @@ SCRIPT = """#!/bin/bash
 # srun gives a step one CPU unless told; exec, since a shell would end at SIGTERM, before its step has saved.
 exec srun --ntasks=1 ${{SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}} {start} "$SLURM_ARRAY_TASK_ID"
 """
-
-
-class ArrayTask(NamedTuple):
-    id: str  # 17_3
-    state: str
-    reason: str  # why it waits
 
 
 def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: DictConfig) -> None:
@@ -133,47 +126,3 @@ def _wait_for(waiting: dict[Place, SweepJob], wait: bool) -> None:
         if not waiting or not wait:
             return
         time.sleep(min(POLL_SECONDS, max(1, (time.monotonic() - start) / 20)))
-
-
-# Slurm's programs
-
-
-def submit(script: Path, options: Mapping[str, object]) -> str:
-    """Submit a script with options of `sbatch`, except None and False, and return the job's id."""
-    given = [(f"--{key.replace('_', '-')}", value) for key, value in options.items() if value not in (None, False)]
-    words = [flag if value is True else f"{flag}={value}" for flag, value in given]
-    return _output("sbatch", "--parsable", *words, str(script), timeout=300).strip()
-
-
-def max_array_size() -> int:
-    """How many tasks an array may have on this cluster."""
-    size = re.search(r"MaxArraySize\s*=\s*(\d+)", _output("scontrol", "show", "config", timeout=60))
-    return max(1, int(size[1])) if size else 1001  # Slurm's default
-
-
-def array_tasks() -> dict[tuple[Path, str], ArrayTask]:
-    """This user's array tasks, by the script's folder and index: those in the queue, and those that ended recently.
-
-    This needs no accounting. Slurm forgets an ended task after a while (MinJobAge); then see `accounted_state`.
-    """
-    words = ("--noheader", "--array", "--states=all", f"--user={os.geteuid()}", "--format=%F|%K|%T|%r|%o")
-    lines = (line.split("|", 4) for line in _output("squeue", *words, timeout=60).splitlines())
-    return {  # a script's arguments may hold anything, even a new line
-        (Path(script).parent, index): ArrayTask(f"{job}_{index}", state, reason)
-        for job, index, state, reason, script in (parts for parts in lines if len(parts) == 5 and parts[1].isdigit())
-    }
-
-
-def accounted_state(task: str) -> str:
-    """The state of a task that has left the queue, from the accounting; ``unknown`` without accounting."""
-    if not task:  # `sacct` would list other jobs
-        return "unknown"
-    try:
-        output = _output("sacct", "--noheader", "--parsable2", "-X", f"--jobs={task}", "--format=State", timeout=60)
-    except (OSError, subprocess.SubprocessError):
-        output = ""
-    return next(iter(output.split()), "unknown")  # such as "CANCELLED by 1000"
-
-
-def _output(*words: str, timeout: float) -> str:
-    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=timeout).stdout

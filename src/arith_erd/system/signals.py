@@ -6,12 +6,9 @@ keep their signals, and are also called between two steps.
 
 import contextlib
 import os
-import re
 import signal
-import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from ..errors import UserError, first_line
+from .slurm import requeue
 
 SIGNALS = [s for s in signal.Signals if s.name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT")]
 """Windows has only SIGTERM and SIGINT."""
@@ -159,33 +157,6 @@ def _exit_after_grace(*_: object) -> None:
     if _queue.received is not None:
         requeue(_queue.received)
         os._exit(128 + _queue.received)
-
-
-def requeue(number: signal.Signals) -> None:
-    """Requeue this Slurm job after SIGUSR1, SIGUSR2 or a SIGTERM that preempts it, but not after `scancel`.
-
-    Slurm itself does not requeue a job that ends within its GraceTime.
-    """
-    # For a task of an array SLURM_JOB_ID may be the id of the whole array, and would requeue every task.
-    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    job = f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
-    if job is None or number.name not in ("SIGUSR1", "SIGUSR2", "SIGTERM"):
-        return
-    signal.setitimer(signal.ITIMER_REAL, 0)  # else the alarm would requeue once more
-    try:
-        if number == signal.SIGTERM:  # a preempted job is still RUNNING, a cancelled one is COMPLETING
-            shown = _scontrol("show", "job", "--oneliner", job)
-            if "JobState=RUNNING" not in shown or not re.search(r"PreemptTime=\d", shown):
-                return
-        print(f"Slurm job {job}: requeueing", flush=True)
-        time.sleep(0.5)  # time for srun to forward the line, before Slurm kills it and us
-        _scontrol("requeue", job)
-    except (OSError, subprocess.SubprocessError) as error:
-        print(f"Slurm job {job}: not requeued ({error}); submit it again to continue", file=sys.stderr, flush=True)
-
-
-def _scontrol(*words: str) -> str:
-    return subprocess.run(["scontrol", *words], check=True, capture_output=True, text=True, timeout=10).stdout
 
 
 @contextlib.contextmanager
