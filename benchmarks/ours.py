@@ -22,7 +22,7 @@ from arith_erd.training.build import build_module, build_task_data, make_trainer
 from arith_erd.training.callbacks import EpochProgress, MetricsWriter
 from arith_erd.training.checkpoint import CheckpointWriter
 from arith_erd.training.data import TaskData, evaluation_batch_size
-from arith_erd.training.module import LitPack
+from arith_erd.training.lit_pack import LitPack
 from arith_erd.training.pack import should_compile
 
 WARM_UP = 1024  # examples: 8 steps at the default batch size

@@ -38,7 +38,7 @@ from .interp.interventions import InterventionContext as InterventionContext
 from .interp.interventions import Replace as Replace
 from .interp.interventions import Steer as Steer
 from .interp.interventions import Subspace as Subspace
-from .interp.linear_probe import LinearProbe as LinearProbe
+from .interp.linear_probe import LinearProbeResult as LinearProbeResult
 from .interp.linear_probe import linear_probe as linear_probe
 from .interp.patching import PatchResult as PatchResult
 from .interp.patching import patch as patch

@@ -22,7 +22,7 @@ class RandomStream(StrEnum):
     """The random streams of a run; the values are hashed, so renaming one changes every run."""
 
     WEIGHTS = "weights"  # initial weights: `models.network.initialise`
-    BATCHES = "batches"  # the order of the examples, indexed by epoch: `training.data.TrainBatches.order`
+    BATCHES = "batches"  # the order of the examples, indexed by epoch: `training.data.TrainBatches`
     DROPOUT = "dropout"  # the replica's key, indexed by half: `training.pack.Pack`; `models.dropout` hashes it
     HANDCODED = "reference"  # followed by the name of a network written by hand: `models.handcoded.write_network`
 

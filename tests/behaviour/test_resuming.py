@@ -25,7 +25,7 @@ from arith_erd.training import callbacks
 from arith_erd.training.callbacks import MetricsWriter
 from arith_erd.training.checkpoint import CheckpointWriter
 from arith_erd.training.fit import fit
-from arith_erd.training.module import LitPack
+from arith_erd.training.lit_pack import LitPack
 from arith_erd.training.run_pack import train_pack
 from arith_erd.training.train import train as train_job
 from tests.behaviour.interruption import Listener, assert_same, power_cut

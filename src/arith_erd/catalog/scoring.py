@@ -78,7 +78,7 @@ def zoo(*runs: str | Path, nulls: bool = False) -> list[LabelledNetwork]:
     """
     networks = [
         LabelledNetwork(
-            name, seed, algorithm, name, "handcoded", partial(_reference, name, seed), ALGORITHM_VARIABLES[algorithm]
+            name, seed, algorithm, name, "handcoded", partial(_handcoded, name, seed), ALGORITHM_VARIABLES[algorithm]
         )
         for name in PROGRAMS
         if (algorithm := algorithm_kind(name))  # ``mixed`` uses both, ``local_remainder`` neither
@@ -335,7 +335,7 @@ def worst_interchange_accuracy(run: Run) -> pd.Series:
     return last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1)
 
 
-def _reference(name: str, seed: int) -> Hooked:
+def _handcoded(name: str, seed: int) -> Hooked:
     return load_handcoded(name, seed)[0]
 
 

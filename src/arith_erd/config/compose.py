@@ -290,7 +290,7 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
         if key.startswith("-"):
-            raise UserError(f"{error.override}: expected KEY=VALUE, without dashes")
+            return f"{error.override}: expected KEY=VALUE, without dashes"
         hint = f'"{key}={hydra_quoted(os.path.expanduser(value))}", since Hydra reads some characters only in quotes'
         return f"{error.override}: expected KEY=VALUE, such as {hint if value else 'task=add'}"
     if isinstance(error, RecursionError):

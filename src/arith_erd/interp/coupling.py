@@ -24,9 +24,12 @@ class CouplingLayers(nn.Module):
             require_integer(name, number, 1 if name != "size" else 2)
         columns = torch.randn(size, size)
         if directions is not None:
-            directions = finite_matrix("CouplingLayers", directions, f"directions ({size}, r)", (2,), size)
-            columns = torch.cat([directions.to(columns), columns], dim=1)[:, :size]
-        self.basis = nn.Buffer(torch.linalg.qr(columns)[0])
+            directions = finite_matrix("CouplingLayers", directions, f"directions ({size}, r)", (2,), size).to(columns)
+            columns = torch.cat([directions, columns], dim=1)[:, :size]
+        basis = torch.linalg.qr(columns)[0]
+        if directions is not None:  # QR may turn their signs
+            basis[:, : directions.shape[1]] = directions
+        self.basis = nn.Buffer(basis)
         self.first = (size + 1) // 2
         self.layers = nn.ModuleList()
         for layer in range(num_layers):

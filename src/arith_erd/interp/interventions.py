@@ -82,15 +82,15 @@ class InterventionContext:
     rows: slice
     num_examples: int
     position: int | None  # index among the site's own positions, None for all
-    positions: SitePositions  # in this run; a cache has more if the decoder's input is a prefix
+    site_positions: SitePositions  # in this run; a cache has more if the decoder's input is a prefix
     answer_length: int  # in a whole run
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a `UserError` if none fits."""
         value = as_reals("value", value)
         if value.dim() == x.dim() + (self.position is not None):  # a cached site; its run may be longer
-            cached, prompt, num_own = value.shape[1], self.positions.num_prompt, self.positions.num_own
-            own = {num_own, num_own if self.positions.owned == "prompt" else max(num_own, self.answer_length)}
+            cached, prompt, num_own = value.shape[1], self.site_positions.num_prompt, self.site_positions.num_own
+            own = {num_own, num_own if self.site_positions.owned == "prompt" else max(num_own, self.answer_length)}
             one_for_all = cached == 1 and self.position is None
             if not one_for_all and cached not in (lengths := sorted(own | {prompt + length for length in own})):
                 accepted = " or ".join(map(str, lengths))

@@ -19,8 +19,8 @@ MIN_EXAMPLES = 8
 
 
 @dataclass(frozen=True)
-class LinearProbe:
-    """What a linear probe reads on held-out examples.
+class LinearProbeResult:
+    """How well a linear probe reads on held-out examples.
 
     Attributes:
         measure: ``r2`` for numbers, in the mean over the columns of z; ``accuracy`` for classes.
@@ -65,7 +65,7 @@ def linear_probe(
     groups: npt.ArrayLike | None = None,
     test_share: float = 0.5,
     seed: int = 0,
-) -> LinearProbe:
+) -> LinearProbeResult:
     """Fit a linear probe of z on activations x, and score it on held-out examples, beside its control.
 
     >>> import arith_erd as ae
@@ -140,4 +140,4 @@ def linear_probe(
     scaler, linear = model
     weight = np.atleast_2d(linear.coef_) / scaler.scale_
     bias = np.atleast_1d(linear.intercept_) - weight @ scaler.mean_
-    return LinearProbe("accuracy" if classes else "r2", score, control, len(train), len(test), weight, bias)
+    return LinearProbeResult("accuracy" if classes else "r2", score, control, len(train), len(test), weight, bias)

@@ -43,14 +43,18 @@ class ProbeResult:
     """The result of a probe: its ``rows``, and a table and a figure of them.
 
     Attributes:
+        probe: the probe that measured.
         rows: the measurements, with the columns that the probe's docstring describes.
+        curves: over several epochs of training; table and figure show these curves.
+        name: the name of the probe.
+        settings: the options on which the rows depend.
     """
 
     probe: Probe
     rows: pd.DataFrame
-    curves: EpochCurves | None = None  # over several epochs of training; table and figure show these curves
+    curves: EpochCurves | None = None
     name: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)  # the rows depend on these, and on the networks
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"ProbeResult({self.name}: {len(self.rows)} rows of {', '.join(map(str, self.rows))})"

@@ -30,7 +30,7 @@ from ..system.cli_errors import blaming
 from ..system.machine import configure_matmul
 from .checkpoint import DirectCheckpointIO
 from .data import TaskData
-from .module import LitPack, step_scheduler
+from .lit_pack import LitPack, step_scheduler
 from .pack import Pack, should_compile
 
 TRIAL_EXAMPLES = 2  # for each replica; with a single one, a loss per example would look like a loss per replica

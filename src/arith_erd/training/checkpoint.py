@@ -25,7 +25,7 @@ from ..runs.directory import TEMPORARY_PREFIX, Run
 from ..runs.identity import short_hash, weights_config
 from ..system import signals
 from ..system.files import MAX_SIZE, atomic_file, run_path
-from .module import LitPack
+from .lit_pack import LitPack
 from .pack import Pack
 
 

@@ -22,9 +22,11 @@ from arith_erd.launch.sweep import SweepJob
 from arith_erd.runs.directory import METRIC_COLUMNS
 from arith_erd.stats import Estimate, Moments
 from arith_erd.system import signals
+from arith_erd.system import slurm as system_slurm
 from arith_erd.system.cli_errors import EXIT_BUSY, EXIT_FAILED
 from arith_erd.system.files import InUseError
 from arith_erd.system.signals import Interrupted
+from arith_erd.system.slurm import ArrayTask
 from tests.rows import finish as finish_run
 from tests.rows import write_metrics
 
@@ -259,7 +261,7 @@ class FakeSlurm:
     """A queue that the test moves on, of a site whose arrays have one task."""
 
     def __init__(self) -> None:
-        self.queue: dict[tuple[Path, str], slurm.ArrayTask] = {}
+        self.queue: dict[tuple[Path, str], ArrayTask] = {}
         self.accounted: list[str] = []  # what the accounting answers, in order
         self.refuses = False
 
@@ -269,7 +271,7 @@ class FakeSlurm:
         tasks = json.loads((script.parent / "tasks.json").read_text())
         assert options["array"] == f"0-{len(tasks) - 1}%64"
         assert not any("overwrite" in word for task in tasks.values() for word in task["command"])
-        self.queue |= {(script.parent, index): slurm.ArrayTask(f"7_{index}", "PENDING", "Priority") for index in tasks}
+        self.queue |= {(script.parent, index): ArrayTask(f"7_{index}", "PENDING", "Priority") for index in tasks}
         return "7"
 
 
@@ -346,14 +348,14 @@ def test_queue_may_hold_jobs_whose_arguments_break_a_line(monkeypatch):
         "second | line",
         "CLUSTER: x",
     ]
-    monkeypatch.setattr(slurm, "_output", lambda *words, timeout: "\n".join(listed))
-    assert slurm.array_tasks() == {(Path("/runs/.slurm-1000/a"), "3"): slurm.ArrayTask("17_3", "RUNNING", "None")}
+    monkeypatch.setattr(system_slurm, "_output", lambda *words, timeout: "\n".join(listed))
+    assert system_slurm.array_tasks() == {(Path("/runs/.slurm-1000/a"), "3"): ArrayTask("17_3", "RUNNING", "None")}
 
 
 def test_state_of_a_task_that_was_never_seen_is_unknown(monkeypatch):
-    monkeypatch.setattr(slurm, "_output", lambda *words, timeout: "COMPLETED\n")  # of other jobs
-    assert slurm.accounted_state("") == "unknown"
-    assert slurm.accounted_state("17_3") == "COMPLETED"
+    monkeypatch.setattr(system_slurm, "_output", lambda *words, timeout: "COMPLETED\n")  # of other jobs
+    assert system_slurm.accounted_state("") == "unknown"
+    assert system_slurm.accounted_state("17_3") == "COMPLETED"
 
 
 def test_job_of_a_probe_is_that_of_its_folder_whether_the_command_waits_or_not(monkeypatch, tmp_path):

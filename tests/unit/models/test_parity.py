@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from arith_erd.models import GRU, LSTM, MLP, NanoGPT, Transformer
 from arith_erd.models.network import shift_right
-from arith_erd.training.module import LitPack
+from arith_erd.training.lit_pack import LitPack
 from arith_erd.training.pack import Pack
 from tests.unit.models.networks import VARIANTS, M, P, make, tokens
 

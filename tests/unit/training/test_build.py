@@ -19,7 +19,7 @@ from arith_erd.models.dropout import Dropout
 from arith_erd.models.network import shift_right
 from arith_erd.training.build import build_module, build_task_data, checked_scheduler
 from arith_erd.training.checkpoint import CheckpointWriter
-from arith_erd.training.module import LitPack, step_scheduler
+from arith_erd.training.lit_pack import LitPack, step_scheduler
 from arith_erd.training.run_pack import train_pack
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import TINY

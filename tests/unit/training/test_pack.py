@@ -18,7 +18,7 @@ from arith_erd.models.dropout import set_dropout_keys
 from arith_erd.models.network import initialise, shift_right
 from arith_erd.tasks import Add
 from arith_erd.training.data import TrainBatches
-from arith_erd.training.module import LitPack, accuracies
+from arith_erd.training.lit_pack import LitPack, accuracies
 from arith_erd.training.pack import Pack, should_compile
 
 TASK = Add(3)

@@ -26,7 +26,7 @@ from arith_erd.runs.directory import Run
 from arith_erd.stats import stuck_status
 from arith_erd.system.signals import Interrupted
 from arith_erd.training.checkpoint import CheckpointWriter
-from arith_erd.training.module import LitPack, accuracies
+from arith_erd.training.lit_pack import LitPack, accuracies
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import LEARNS
 
