@@ -19,7 +19,8 @@ import pytest
 from matplotlib.figure import Figure
 
 import arith_erd
-from arith_erd.config.compose import checked_job, composed, hydra_over_conf
+from arith_erd.config.compose import checked_job
+from arith_erd.config.hydra_conf import composed, hydra_over_conf
 
 pytestmark = pytest.mark.slow_after(8)
 

@@ -11,7 +11,8 @@ import torch
 import yaml
 
 from arith_erd.bundled import CONF
-from arith_erd.config.compose import compose, expand_sweep, hydra_over_conf, resolve
+from arith_erd.config.compose import compose
+from arith_erd.config.hydra_conf import expand_sweep, hydra_over_conf, resolve
 from arith_erd.config.job import Job as TrainJob
 from arith_erd.config.job import read_job
 from arith_erd.report.claims_file import CLAIMS, load_paper

@@ -8,7 +8,7 @@ from typing import Any
 from hydra.core.global_hydra import GlobalHydra
 
 from .. import __version__
-from ..config import compose
+from ..config import compose, hydra_conf
 from ..errors import UserError, bad_value, user_path
 from ..system.cli_errors import one_line_errors
 from ..system.signals import catch_signals
@@ -24,7 +24,7 @@ def entry_point(config_name: compose.ConfigName) -> Callable[[Program], Callable
         def main() -> None:
             with one_line_errors(), catch_signals():
                 options = read_command_line(sys.argv[1:])
-                with compose.hydra_over_conf(config_name, options.overrides):
+                with hydra_conf.hydra_over_conf(config_name, options.overrides):
                     job = _handle(config_name, options, program)
                 if job is not None:
                     program(job)
@@ -72,9 +72,9 @@ def read_command_line(words: Sequence[str]) -> Namespace:
         folder = user_path(options.config_dir, "--config-dir").absolute()
         if not folder.is_dir():
             raise bad_value("--config-dir", options.config_dir, "a folder")
-        folders = [f"file://{folder}", *compose.search_path(overrides)]
+        folders = [f"file://{folder}", *hydra_conf.search_path(overrides)]
         overrides = [one for one in overrides if not one.startswith("hydra.searchpath=")]
-        overrides.append(f"hydra.searchpath={compose.hydra_value(folders)}")
+        overrides.append(f"hydra.searchpath={hydra_conf.hydra_value(folders)}")
     if options.multirun and (options.cfg or options.info):
         raise UserError("-m: received with --cfg or --info, which show one job; expected them without -m")
     options.overrides = overrides
@@ -86,7 +86,7 @@ def _handle(config_name: compose.ConfigName, options: Namespace, program: Progra
     overrides, our_hydra = options.overrides, GlobalHydra.instance().hydra
     assert our_hydra is not None
     if options.help:
-        print(compose.help_text(config_name, overrides))
+        print(hydra_conf.help_text(config_name, overrides))
     elif options.cfg:
         our_hydra.show_cfg(config_name, overrides, options.cfg, options.package, options.resolve)
     elif options.info:

@@ -18,7 +18,7 @@ import pandas as pd
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
 
-from ..config import compose
+from ..config import compose, hydra_conf
 from ..config.job import Job, ProbeJob
 from ..errors import UserError, bad_value, counted
 from ..plots.tables import format_mean, print_table
@@ -119,13 +119,13 @@ class SweepJob:
 
 def sweep_config(config_name: str, overrides: Sequence[str]) -> DictConfig:
     """The configuration that a sweep's jobs have in common, with Hydra's node."""
-    parsed = compose.parsed(overrides)
+    parsed = hydra_conf.parsed(overrides)
     for one in parsed:
         if one.is_hydra_override() and (one.is_sweep_override() or not re.match(USED_OF_HYDRA, one.input_line or "")):
             accepted = "only hydra/launcher=NAME, hydra.launcher.KEY and hydra.searchpath, one value each"
             raise UserError(f"{one.input_line}: expected of Hydra's own {accepted}")
     common = [str(one.input_line) for one in parsed if not one.is_sweep_override()]
-    return compose.composed(config_name, common)
+    return hydra_conf.composed(config_name, common)
 
 
 def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) -> list[SweepJob]:
@@ -133,7 +133,7 @@ def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) ->
     loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
     params = dict(config.hydra.sweeper.params or {})  # from a preset: {"task": "add,mul"}
     index = config.get("job_index")
-    all_jobs = compose.expand_sweep(params, [one for one in overrides if not one.startswith("job_index=")])
+    all_jobs = hydra_conf.expand_sweep(params, [one for one in overrides if not one.startswith("job_index=")])
     if not all_jobs:  # a glob matched nothing
         raise UserError("-m: makes no job; expected at least one value for each key")
     selected = {n: overrides for n, overrides in enumerate(all_jobs) if index is None or str(n) == str(index)}
@@ -148,7 +148,7 @@ def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) ->
     folders: set[Path] = set()
     for job in jobs:
         try:
-            with catch_signals(), compose.explain_hydra_errors(config_name, job.overrides):
+            with catch_signals(), hydra_conf.explain_hydra_errors(config_name, job.overrides):
                 composed = loader.load_sweep_config(config, job.overrides)
                 if composed.hydra.sweeper.params and not params:
                     experiment = f"experiment={composed.hydra.runtime.choices.get('experiment')}"

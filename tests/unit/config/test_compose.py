@@ -16,10 +16,10 @@ from hydra import compose as hydra_compose
 from hydra.core.global_hydra import GlobalHydra
 
 from arith_erd.bundled import load_option
-from arith_erd.config import class_spec
-from arith_erd.config import compose as compose_module
+from arith_erd.config import class_spec, hydra_conf
 from arith_erd.config.class_spec import source_hashes, trust_modules_of
-from arith_erd.config.compose import compose, hydra_over_conf, typed_overrides
+from arith_erd.config.compose import compose, typed_overrides
+from arith_erd.config.hydra_conf import hydra_over_conf
 from arith_erd.digits import START
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Provenance
@@ -42,7 +42,7 @@ def test_run_of_the_program_composes_hydra_once(main, tmp_path, monkeypatch):
         return real(config_name, overrides, **named)
 
     monkeypatch.setattr("hydra.compose", counted)
-    compose_module._known_keys.cache_clear()
+    hydra_conf.known_keys.cache_clear()
     monkeypatch.setattr("arith_erd.training.__main__.train", lambda job: [])
     assert main("train.py", "task=mul", "model=nanogpt", "seed=0-4", f"runs_dir={tmp_path}").returncode == 0
     assert len(made) == 1

@@ -11,7 +11,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from arith_erd.bundled import CONF
 from arith_erd.config.class_spec import ClassSpec, trust
-from arith_erd.config.compose import OPTION_GROUPS, PRESET_GROUPS, compose
+from arith_erd.config.compose import compose
+from arith_erd.config.hydra_conf import OPTION_GROUPS, PRESET_GROUPS
 from arith_erd.config.job import read_job
 from arith_erd.errors import UserError, bad_value
 

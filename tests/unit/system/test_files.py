@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from arith_erd.config.compose import hydra_over_conf
+from arith_erd.config.hydra_conf import hydra_over_conf
 from arith_erd.errors import UserError
 from arith_erd.system.files import (
     atomic_file,
