@@ -381,14 +381,14 @@ def positions_in_run(model: Hooked, site: str, x: Tensor, inputs: Sequence[Tenso
     if x.dim() < 3 or len(x) != len(inputs[0]):
         accepted = f"expected {len(inputs[0])} examples on axis 0, positions on axis 1 (1 if it has none), and channels"
         raise UserError(f"site={site}: its output has the shape {tuple(x.shape)}; {accepted}")
-    length, prompt, told = x.shape[1], inputs[0].shape[1], model.positions.get(site, "")
+    length, prompt, declared = x.shape[1], inputs[0].shape[1], model.positions.get(site, "")
     answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else length
-    unknown = answer < length < model.answer_length and length not in (prompt, prompt + answer)
-    unknown |= length == prompt == answer < model.answer_length and site.partition(".")[0] not in OWNED_BY_NAME
-    if unknown and not told and not site.startswith("enc."):  # in a whole run it owns them all, or the last
+    fits_neither = answer < length < model.answer_length and length not in (prompt, prompt + answer)
+    fits_both = length == prompt == answer < model.answer_length and site.partition(".")[0] not in OWNED_BY_NAME
+    if (fits_neither or fits_both) and not declared and not site.startswith("enc."):  # in a whole run it owns them all, or the last
         received = f"{length} positions in a run of {answer} of the {model.answer_length} answer tokens"
         raise UserError(f"site={site}: has {received}; expected a run of all, which tells what the positions are")
-    return SitePositions.from_lengths(site, length, prompt, answer, told)
+    return SitePositions.from_lengths(site, length, prompt, answer, declared)
 
 
 class ResumedRun:

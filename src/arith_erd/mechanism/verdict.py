@@ -9,7 +9,7 @@ import numpy as np
 from ..interp.algorithms import POST_HOC
 from ..models import Network, Transformer
 from ..models.handcoded import is_handcoded_task
-from ..models.network import initialise
+from ..models.weights import state_shapes
 from ..tasks import Task
 from .responses import STEERING_COMPONENTS, USER_MODEL, ProfileRow
 from .signature import COMPONENTS, POST_HOC_PREFIXES, PREFIX_COMPONENTS, MeasuredSignature, Signature
@@ -73,14 +73,16 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
     post_hoc_squares = {name: squares.pop(name) for name in POST_HOC if name in squares}
     post_hoc = {name: _distance(square) if post_hoc_measured else np.nan for name, square in post_hoc_squares.items()}
     mixture_squares = _mixtures(squares)
-    algorithms, mixtures = ({x: _distance(square) for x, square in y.items()} for y in (squares, mixture_squares))
+    algorithms = {name: _distance(square) for name, square in squares.items()}
+    mixtures = {name: _distance(square) for name, square in mixture_squares.items()}
     # A user's model must be nearer by TIE_MARGIN, since it may equal one of ours.
     handicap = {USER_MODEL: TIE_MARGIN}
     best = min(algorithms, key=lambda x: (algorithms[x] > MAX_DISTANCE, algorithms[x] + handicap.get(x, 0)))
     mixture = min(mixtures, key=mixtures.__getitem__)
     nearest = best if algorithms[best] <= max(MAX_DISTANCE, mixtures[mixture]) else mixture
-    verdict, distance = best if nearest == best else "mixed", (algorithms | mixtures)[nearest]
-    distances, reasons = algorithms | {"mixed": mixtures[mixture]}, []
+    verdict = best if nearest == best else "mixed"
+    distance, distances = (algorithms | mixtures)[nearest], algorithms | {"mixed": mixtures[mixture]}
+    reasons: list[str] = []
     equally_near = [x for x in algorithms if x != best and algorithms[x] - algorithms[best] < TIE_MARGIN]
     if USER_MODEL in equally_near:
         equally_near.remove(USER_MODEL)
@@ -109,9 +111,8 @@ def is_calibrated(network: Network, task: Task) -> bool:
     """Whether the verdict was checked on hand-coded networks of this task and exactly this architecture."""
     if type(network) is not Transformer or not is_handcoded_task(task):
         return False
-    paper = initialise(lambda: Transformer(task.prompt_length, task.width), 0)
-    shapes, of_paper = ({name: x.shape for name, x in one.state_dict().items()} for one in (network, paper))
-    return shapes == of_paper
+    shapes = {name: x.shape for name, x in network.state_dict().items()}
+    return shapes == state_shapes(lambda: Transformer(task.prompt_length, task.width))
 
 
 def _squared_differences(measured: Signature, signature: Signature) -> Squares:
