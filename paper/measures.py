@@ -23,7 +23,8 @@ class Ceiling(Measure):
     bits: int = 7
 
     def value(self, data: RunData, replicas: pd.DataFrame) -> pd.Series:
-        return self.metric_rows(data, replicas).groupby("replica")["val_seq_acc"].max()
+        planned = replicas.index[replicas["max_epochs"] >= self.planned]  # also if they stopped at an accuracy
+        return data.metrics[data.metrics["replica"].isin(planned)].groupby("replica")["val_seq_acc"].max()
 
     def derived(self) -> Derived:
         options = {"ablation": "none", "split": "random", **self.runs}

@@ -385,7 +385,9 @@ def positions_in_run(model: Hooked, site: str, x: Tensor, inputs: Sequence[Tenso
     answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else length
     fits_neither = answer < length < model.answer_length and length not in (prompt, prompt + answer)
     fits_both = length == prompt == answer < model.answer_length and site.partition(".")[0] not in OWNED_BY_NAME
-    if (fits_neither or fits_both) and not declared and not site.startswith("enc."):  # in a whole run it owns them all, or the last
+    if (
+        (fits_neither or fits_both) and not declared and not site.startswith("enc.")
+    ):  # in a whole run it owns them all, or the last
         received = f"{length} positions in a run of {answer} of the {model.answer_length} answer tokens"
         raise UserError(f"site={site}: has {received}; expected a run of all, which tells what the positions are")
     return SitePositions.from_lengths(site, length, prompt, answer, declared)

@@ -15,7 +15,7 @@ from .claims_file import CLAIMS, Paper, load_paper
 from .collect import RunData, collect
 from .figures import paper_figures
 
-BUNDLED = {path.stem: path for path in sorted(CLAIMS.parent.glob("*.yaml"))}
+BUNDLED = {name: path for name in ("claims", "mini") if (path := CLAIMS.parent / f"{name}.yaml").is_file()}
 
 
 def build(

@@ -101,7 +101,7 @@ def evaluate_claims(paper: Paper, data: RunData) -> list[Result]:
         with errors_of_own_code(claim.measure, f"{paper.file}: claim {claim.id}"):
             results[claim.id] = evaluate_claim(claim, data)
     for result in results.values():
-        if result.learning_counts and result.claim.mean_of and result.claim.unit == "points":
+        if result.learning_counts and result.claim.same_as and result.claim.mean_of and result.claim.unit == "points":
             same = results[result.claim.same_as]  # a claim on lost points takes the verdict of its accuracy claim
             result.verdict, result.cause = same.verdict, same.cause
     return [*results.values()]
@@ -125,6 +125,8 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
         runs_without_value = [runs for runs, sample in zip(run_options, result.samples, strict=True) if sample.empty]
         result.cause = "; ".join(dict.fromkeys(measure.missing_reason(data, runs) for runs in runs_without_value))
         return result
+    pooling = _describe_pooling(result, data)
+    result.samples = [_by_seed(sample) for sample in result.samples]
     result.learning_counts = _count_learning(claim, data)
     if isinstance(measure, EpochsTo) and claim.statistic == "median":
         result.averaged_curve_epoch = measure.first_epoch_of_mean(data, result.samples[0])
@@ -132,7 +134,7 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
         result.votes, result.num_layers, result.layer_gap = _count_votes(result, measure, data)
     result.estimate = _estimate(result)
     result.verdict = _verdict(result, result.estimate)
-    result.cause = "; ".join(filter(None, [_describe_cause(result), _describe_pooling(result, data)]))
+    result.cause = "; ".join(filter(None, [_describe_cause(result), pooling]))
     return result
 
 
@@ -143,6 +145,12 @@ def _describe_pooling(result: Result, data: RunData) -> str:
         if used["trajectory"].nunique() > 1:
             return f"averaged over runs with other settings: {', '.join(used['run'].drop_duplicates())}"
     return ""
+
+
+def _by_seed(sample: pd.DataFrame) -> pd.DataFrame:
+    """A row for each seed: the mean over its runs, since runs of one seed are no sample of seeds."""
+    mean = sample.groupby("seed", as_index=False)[["low", "high"]].mean()
+    return mean.merge(sample.drop_duplicates("seed")[["seed", "replica"]])[[*sample.columns]]
 
 
 def _estimate(result: Result) -> Estimate:
@@ -199,12 +207,13 @@ def _count_learning(claim: Claim, data: RunData) -> list[LearningCounts]:
     """How many seeds learn, if some do not and the claim is about networks that learn; else empty."""
     measure = claim.measure
     several = claim.mean_of or len(measure.weighted_conditions) > 1
-    applies = claim.value >= LEARNING_ACCURACY if claim.unit == "accuracy" else several
+    # A bound on an accuracy does not say that networks learn.
+    applies = claim.value >= LEARNING_ACCURACY and not claim.bound if claim.unit == "accuracy" else several
     of_mean = claim.statistic in ("mean", "prediction")
     if not of_mean or not isinstance(measure, Metrics) or not measure.tail or not applies:
         return []
     accuracy = measure.model_copy(update={"column": "val_seq_acc", "minus_column": "", "tail": "median"})
-    samples = [accuracy.values(data, runs)["low"].to_numpy() for _, runs in measure.weighted_conditions]
+    samples = [_by_seed(accuracy.values(data, runs))["low"].to_numpy() for _, runs in measure.weighted_conditions]
     counts = [LearningCounts.of(sample) for sample in samples]
     return counts if any(count.learning < count.n for count in counts) else []
 
@@ -234,7 +243,7 @@ def interval_verdict(accepted: Interval, interval: Interval | None) -> Verdict:
     """Reproduced if the whole interval is within the accepted one, differs if it is outside."""
     if interval is None:
         return "inconclusive"
-    slack = ROUNDING * max(1.0, *(abs(end) for end in accepted if np.isfinite(end)))
+    slack = ROUNDING * max([1.0, *(abs(end) for end in accepted if np.isfinite(end))])
     low, high = accepted[0] - slack, accepted[1] + slack
     if low <= interval[0] and interval[1] <= high:
         return "reproduced"
@@ -325,7 +334,7 @@ def _describe_cause(result: Result) -> str:
         limit = f"{getattr(measure, 'accuracy', 0.95):.3g} when their runs ended, at epoch {str(last_epochs)[1:-1]}"
         causes += [f"{result.num_censored} of {len(samples)} seeds censored: below {limit}"]
     causes += ["measured on the authors' weights only" if result.source == AUTHORS_WEIGHTS else ""]
-    causes += [f"{result.num_unfinished} more still training" if result.num_unfinished else ""]
+    causes += [f"{result.num_unfinished} more unfinished" if result.num_unfinished else ""]
     return "; ".join(filter(None, causes))
 
 

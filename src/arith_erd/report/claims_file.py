@@ -1,6 +1,7 @@
 """Read a claims file: every claim, its measure, and the tolerance for reproducing it."""
 
 import math
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -61,6 +62,11 @@ class Claim(StrictModel):
             raise ValueError("expected measure.runs: a task")
         if self.tolerance is None and self.bound is None:
             raise ValueError("expected a tolerance or a bound")
+        ratio, difference = self.measure.over is not None, bool(self.measure.minus or self.measure.more_than)
+        if ratio and (difference or not (isinstance(self.measure, EpochsTo) and self.measure.planned)):
+            raise ValueError("measure.over: expected from: epochs_to with planned, without minus and more_than")
+        if difference and (isinstance(self.measure, EpochsTo) or (self.mean_of and self.unit != "points")):
+            raise ValueError("measure.minus, more_than: expected no epochs_to, and mean_of only for points")
         return self
 
     @property
@@ -85,7 +91,7 @@ class Claim(StrictModel):
             return "votes"
         if isinstance(self.measure, EpochsTo):
             return "ratio" if self.measure.over else "median"
-        return "derived" if self.measure.derived() else "prediction" if self.mean_of else "mean"
+        return "derived" if self.measure.derived() else "prediction" if self.mean_of and not self.bound else "mean"
 
     @property
     def published_text(self) -> str:
@@ -159,12 +165,12 @@ class Paper(StrictModel):
         command = self.commands.get(make, "")
         if command and str(runs) != "runs" and "{runs}" not in command:
             command += " runs_dir={runs}"
-        words = (word.partition("=") for word in command.split())
-        filled = (
-            (key, hydra_quoted(value.replace("{runs}", str(runs))) if "{runs}" in value else value)
-            for key, _, value in words
-        )
-        return " ".join(f"{key}={shlex.quote(value)}" if value else key for key, value in filled)
+
+        def filled(word: re.Match[str]) -> str:
+            key, equals, value = word[0].replace("{runs}", str(runs)).partition("=")
+            return f"{key}={shlex.quote(hydra_quoted(value))}" if equals else shlex.quote(key)
+
+        return re.sub(r"\S*\{runs\}\S*", filled, command)
 
 
 @cache

@@ -79,7 +79,8 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
     for folder_order, root in enumerate(roots):
         for path, holds_run in _find_folders(root, problems):
             name = excerpt(os.path.relpath(path, root) if path != root else path.resolve().name)
-            name = name if name not in metrics else excerpt(str(path))  # another run, or the same one once more
+            if name in metrics:  # of another run, or the same one once more
+                name = f"{name} ({len(metrics)})"
             if not holds_run:
                 folders.append((path, "", name))
                 continue

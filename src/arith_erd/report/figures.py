@@ -61,7 +61,7 @@ def curve_rows(data: RunData, last: int, **runs: str) -> pd.DataFrame:
     Runs whose settings differ from the paper's are left out.
     """
     replicas = data.select(runs, finished=True)
-    longest = replicas["epochs"].clip(upper=last)
+    longest = replicas["max_epochs"].clip(upper=last)  # a seed that stopped at an accuracy keeps its last value
     replicas = replicas[longest == longest.max()].sort_values("epochs", kind="stable")
     replicas = replicas.drop_duplicates(["trajectory", "seed"])
     rows = data.metrics[data.metrics["replica"].isin(replicas.index) & (data.metrics["epoch"] <= last)]

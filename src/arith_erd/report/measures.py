@@ -90,6 +90,8 @@ class Measure(StrictModel):
         finished = replicas[replicas["finished"]]
         if finished.empty:
             return f"the run of {description} is at epoch {replicas['epochs'].max()}, unfinished"
+        if self.required_epochs and finished["stop_at"].notna().all():
+            return f"all runs of {description} stop at an accuracy (trainer.stop_at), so they have no value at an epoch"
         if (longest := finished["epochs"].max()) < (needed := self.required_epochs or runs.get("min_epochs", 0)):
             return f"the longest run of {description} has {longest} of {needed} epochs"
         return self.missing_message.format(measure=self, runs=description)
@@ -100,7 +102,12 @@ class Measure(StrictModel):
         return self.planned
 
     def metric_rows(self, data: RunData, replicas: pd.DataFrame) -> pd.DataFrame:
-        return data.metrics[data.metrics["replica"].isin(replicas.index[replicas["epochs"] >= self.required_epochs])]
+        """Rows of the replicas that trained long enough.
+
+        With ``trainer.stop_at`` only seeds that learn late would, so none of such a run has a value at an epoch.
+        """
+        chosen = (replicas["epochs"] >= self.required_epochs) & replicas["stop_at"].isna()
+        return data.metrics[data.metrics["replica"].isin(replicas.index[chosen])]
 
 
 def describe_options(runs: RunOptions) -> str:
@@ -132,8 +139,12 @@ class Metrics(Measure):
 
     @model_validator(mode="after")
     def _check_epochs(self) -> "Metrics":
-        if not self.required_epochs:
-            raise ValueError("expected measure.epoch or measure.until")
+        if (self.epoch is None) == (self.until is None):
+            raise ValueError("expected either measure.epoch or measure.until")
+        if (self.until is None) == (self.reduce != "first"):
+            raise ValueError("expected measure.reduce: max or fall with measure.until, and only with it")
+        if self.tail and self.until:
+            raise ValueError("expected measure.tail only with measure.epoch")
         return self
 
     @property
@@ -221,12 +232,20 @@ class ProbeColumn(Measure):
 
     probe: str
     column: str
-    where: Mapping[str, Any] = Field(default_factory=dict)
+    where: Mapping[str, str | bool | int | float] = Field(default_factory=dict)
     reduce: Literal["", "max", "argmin", "argmax", "behind_min", "behind_max", "dip", "bump", "weighted"] = ""
     along: str = ""
     at: float | None = None
     of: Literal["runs", "task"] = "runs"
     missing_message: ClassVar[str] = "probe={measure.probe} has not been run on {runs}"
+
+    @model_validator(mode="after")
+    def _check_reduced(self) -> "ProbeColumn":
+        if self.reduce not in ("", "max") and not self.along:
+            raise ValueError(f"expected measure.along with measure.reduce: {self.reduce}")
+        if self.reduce.startswith("behind") and self.at is None:
+            raise ValueError(f"expected measure.at with measure.reduce: {self.reduce}")
+        return self
 
     @property
     def source(self) -> str:  # type: ignore[override]
@@ -261,19 +280,20 @@ class ProbeColumn(Measure):
             return pd.DataFrame({"replica": []})
         rows = rows[(rows["source"] == source) & (rows["task"] == task) & (rows["unpublished_settings"] == "")]
         for column, wanted in self.where.items():
-            above = isinstance(wanted, str) and re.fullmatch(r"> -?\d*\.?\d+", wanted)
-            rows = rows[_numbers(rows, column, "where") > float(wanted[2:]) if above else rows[column] == wanted]
+            above = re.fullmatch(r">\s*(-?\d*\.?\d+)", wanted) if isinstance(wanted, str) else None
+            rows = rows[_numbers(rows, column, "where") > float(above[1]) if above else rows[column] == wanted]
         return rows
 
     def _reduce(self, rows: pd.DataFrame) -> float:
         column = _numbers(rows, self.column)
         if self.reduce == "weighted":
-            return float(np.average(column, weights=_numbers(rows, self.along, "along")))
+            weights = _numbers(rows, self.along, "along")
+            return float(np.average(column, weights=weights)) if weights.sum() else np.nan
         if not self.reduce:
             return float(column.iloc[0]) if len(column) == 1 else np.nan
         if self.reduce == "max":
             return float(column.max())
-        by_layer = rows.groupby(self.along)[self.column].mean().dropna()
+        by_layer = rows.groupby(_numbers(rows, self.along, "along"))[self.column].mean().dropna()
         return float(LAYER_REDUCTIONS[self.reduce](by_layer, self.at)) if len(by_layer) >= 3 else np.nan
 
 

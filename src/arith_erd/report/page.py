@@ -92,7 +92,8 @@ def subscripts(text: str) -> Markup:
 
 def unfinished(data: RunData) -> list[str]:
     """A line for each unfinished run: ``add-random-...: epoch 30 of 60``."""
-    runs = data.replicas[~data.replicas["finished"]].drop_duplicates("run")
+    runs = data.replicas[~data.replicas["finished"]].sort_values("epochs").drop_duplicates("run", keep="last")
+    runs = runs.sort_values("run")
     return [f"{run.run}: epoch {run.epochs} of {run.max_epochs}" for run in runs.itertuples()]
 
 
@@ -198,7 +199,7 @@ def experiment_text(first: pd.Series, shared: Sequence[str] = ()) -> str:
     words = [TASKS.get(first["task"], str(first["task"])).lower(), first["model"]]
     words += [first[key] for key in ("split", "ablation") if first[key] != DEFAULT_OPTIONS[key]]
     words += [f"plain {what}" for what in ("prompt", "completion") if first[f"{what}_order"] == "plain"]
-    words += [] if pd.isna(first["stop_at"]) else [f"stop at {first['stop_at']:.0%}"]
+    words += [] if pd.isna(first["stop_at"]) else [f"stop at {100 * first['stop_at']:g}%"]
     own = ", ".join(setting for setting in _settings(first) if setting not in shared)
     return ", ".join(map(str, words)) + (f" ({own})" if own else "")
 

@@ -1,11 +1,13 @@
 """List runs with their progress, or accuracy by a setting, as a table, CSV or JSON."""
 
 import argparse
+import json
 import sys
 from itertools import product
 
 import pandas as pd
 
+from ..digits import as_python
 from ..errors import UserError, bad_value, counted, printable, unknown_name, user_path
 from ..plots.tables import csv_text, format_measure, print_table
 from ..system.cli_errors import one_line_errors
@@ -57,7 +59,8 @@ def main() -> None:
             with atomic_file(options.plot) as partial:
                 save_png(draw_by_setting(result, table), partial)
         if options.json:
-            print(result.to_json(orient="records", indent=2))
+            rows = result.astype(object).where(result.notna(), None).to_dict("records")  # `to_json` rounds numbers
+            print(json.dumps(rows, indent=2, default=as_python))
         elif options.csv:
             print(csv_text(result), end="")
         else:
@@ -68,6 +71,7 @@ def list_runs(table: pd.DataFrame, sort: str = "run", reverse: bool = False) -> 
     """A row for each run of `load_table`: `COLUMNS`, then settings that differ. Unknown values are sorted last."""
     by_run = table.assign(worst=table["val_seq_acc"]).groupby("path", sort=False)
     columns = dict.fromkeys([*COLUMNS, *settings_columns(table)], "first") | {"val_seq_acc": "mean", "worst": "min"}
+    columns |= {"epochs": "max"}  # a seed that stopped at an accuracy has fewer
     runs, column = by_run.agg(columns), "val_seq_acc" if sort == "accuracy" else sort
     if column not in runs:
         raise unknown_name("--sort", sort, (*runs, "accuracy"))

@@ -76,10 +76,14 @@ def of_runs(**runs: Any) -> dict[str, Any]:
         ({"value": float("nan")}, "value=nan: Input should be a finite number"),
         ({"tolerance": -1}, "tolerance=-1: Input should be greater than or equal to 0"),
         ({"tolerance": "ten"}, "tolerance=ten: Input should be"),
+        (of_metrics(until=50), "expected either measure.epoch or measure.until"),
+        (of_metrics(reduce="max"), "expected measure.reduce: max or fall with measure.until"),
+        ({"measure": MEASURE | {"over": {"split": "vs_t"}}}, "measure.over: expected from: epochs_to with planned"),
+        ({"measure": MEASURE | {"minus": {"split": "vs_t"}}, "mean_of": 5}, "minus, more_than: expected no epochs_to"),
         ({"tolerance": "1.2.3%"}, "tolerance=1.2.3%: Input should be"),
         ({"mean_of": 0}, "mean_of=0: Input should be greater"),
         ({"measure": MEASURE | {"from": "metrics", "epoch": -3}}, "measure.epoch=-3: "),
-        ({"measure": MEASURE | {"from": "metrics"}}, "expected measure.epoch or meas"),
+        ({"measure": MEASURE | {"from": "metrics"}}, "expected either measure.epoch or measure.until"),
         ({"tolerance": None}, "expected a tolerance or a bound"),
         ({"measure": {"from": "guess"}}, "from=guess: expected metrics, summary, epochs_to, probe, or FILE.py:NAME"),
         ({"measure": MEASURE | {"epoc": 5}}, "measure.epoc=5: Extra"),
@@ -97,7 +101,10 @@ def of_runs(**runs: Any) -> dict[str, Any]:
         (of_runs(min_epochs="50"), "measure.runs.min_epochs='50': expected an integer of at least 0"),
         ({"measure": MEASURE | {"minus": {"split": "vsv"}}}, "measure.minus.split=vsv: expected length, "),
         ({"measure": MEASURE | {"more_than": {"split": "vsv"}}}, "measure.more_than.split=vsv: expected length, "),
-        ({"measure": MEASURE | {"from": "epochs_to", "accuracy": 0.9, "over": {"tsak": 1}}}, "measure.over=tsak: "),
+        (
+            {"measure": MEASURE | {"from": "epochs_to", "accuracy": 0.9, "planned": 9, "over": {"tsak": 1}}},
+            "measure.over=tsak: ",
+        ),
         ({"measure": MEASURE | {"column": "val_acc"}}, "measure.column=val_acc: expected a column of numbers: seed, "),
         ({"measure": MEASURE | {"column": "device"}}, "measure.column=device: expected a column of numbers: seed, "),
         (of_metrics(column="val_seq"), "column=val_seq: expected a column of numbers: epoch, "),
@@ -224,7 +231,7 @@ def test_a_setting_that_came_later_has_its_first_value_in_old_runs(synthetic, ba
 
 def test_braces_in_a_command_are_text(tmp_path: Path) -> None:
     paper = loaded(tmp_path, {"make": "all"}, commands={"all": "python train.py loss.variables={carry:1} x={runs}"})
-    assert paper.command("all", Path("mine")) == "python train.py loss.variables='{carry:1}' x=mine"
+    assert paper.command("all", Path("mine")) == "python train.py loss.variables={carry:1} x=mine"
 
 
 @pytest.mark.parametrize("text", ["", "title: x", "sections: {", "sections: [{claims: []}]", "[]", "sections: [3]"])
