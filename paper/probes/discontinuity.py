@@ -65,8 +65,10 @@ class Discontinuity(Probe):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         counts = change_counts(self.task)
-        percent = 100 * counts / counts.sum(axis=1, keepdims=True)
-        for (i, j), value in np.ndenumerate(percent):
+        for (i, j), count in np.ndenumerate(counts):
+            if not (total := counts[i].sum()):  # no operands differ in so many digits
+                continue
+            value = 100 * count / total
             yield {"task": self.task.name, "input_bits": i, "output_bits": j, "percent": float(value)}
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:

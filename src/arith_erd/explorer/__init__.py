@@ -61,7 +61,9 @@ def export_network(model: Hooked, num_examples: int = 512) -> dict[str, Any]:
     drawn = () if task.size <= num_examples else (rng.integers(0, size, num_examples) for size in task.shape)
     fit = task.examples(*drawn)
     precision, rounded = torch.float16, _round_weights(model, torch.float16)
-    if not torch.equal(model.run(fit).argmax(-1).cpu(), rounded.run(fit).argmax(-1)):
+    # Teacher forced, and greedily, as the page decodes: a wrong token changes those after it.
+    tokens = [torch.stack([x.run(fit).argmax(-1), x.greedy_tokens(fit)]).cpu() for x in (model, rounded)]
+    if not torch.equal(*tokens):
         precision, rounded = torch.float32, _round_weights(model, torch.float32)
     exact = rounded.network.state_dict() | _page_tensors(rounded, fit)
     tensors = {x: y if x.endswith(("positions", "completions")) else y.to(precision) for x, y in exact.items()}

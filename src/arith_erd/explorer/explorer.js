@@ -52,7 +52,7 @@ function actionWords(action) {
   return `${position} after ${siteWords(site)}, moved by ${stepWords(amount, along)}`
 }
 
-const example = more => task.shape.map((size, i) => Math.min([27, 100, 1][i], size - 2) + more)
+const example = more => task.shape.map((size, i) => Math.min([27, 100, 1][i] ?? 1, size - 2) + more)
 const plain = { pair: example(0), actions: [], shown: ANSWER.length }
 /** What one sees. Actions are texts as in the address, such as `steer:dec.4:r4:carry:-1`. */
 let state = { ...plain, other: example(1), nets: [...new Set([0, networks.length - 1])], position: MIDDLE,
@@ -234,7 +234,7 @@ const presetsOf = ({ stream, missed }) => [
   ['A wrong prefix', { actions: [`invert:${ANSWER[1]}`] }],
   stream.some(inEncoder) && ['Without the encoder', { actions: ['tokens'] }],
   task.name === 'add' && stream.includes(CARRY_SITE) && [`A carry into ${MIDDLE} that is not there`,
-    { site: CARRY_SITE, position: MIDDLE, along: 'carry', actions: [`steer:${CARRY_SITE}:${MIDDLE}:carry:1`] }],
+    { pair: [example(0)[0], 0], site: CARRY_SITE, position: MIDDLE, along: 'carry', actions: [`steer:${CARRY_SITE}:${MIDDLE}:carry:1`] }],
   missed && [`Its worst token: ${missed.position}, wrong in ${percent(missed.wrong)} of the pairs held out`,
     { pair: missed.pair, position: missed.position }],
 ].filter(Boolean)
@@ -405,7 +405,8 @@ function drawTools() {
   const steer = ({ target: { value } }) => (hidden ? update({ amount: value }) : steerBy(value))
   const slider = element('input',
     { id: 'amount', type: 'range', min: -most, max: most, step: carry ? 0.25 : 1, value: amount, oninput: steer })
-  const vectors = task.shape.length * (task.bits * task.base + 1) - 1
+  const operators = task.prompt_places.filter(([, digit]) => digit < 0).length
+  const vectors = task.shape.length * task.bits * task.base + operators
   return element('section', { ariaLabel: 'Interventions' }, element('h2', {}, 'Change something inside'),
     line(select('site', 'Place: after', config.stream, siteWords, site),
       select('position', 'at', POSITIONS, name => name, position),

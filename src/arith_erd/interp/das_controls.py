@@ -13,7 +13,7 @@ from scipy.linalg import subspace_angles
 from torch import Tensor
 
 from ..digits import Array
-from ..errors import bad_value
+from ..errors import UserError, bad_value
 from ..models.handcoded import is_handcoded_task, write_network
 from ..models.network import initialise
 from ..tasks import Add
@@ -49,6 +49,9 @@ class ControlledDAS(DASSearch):
     def __post_init__(self) -> None:
         rng = np.random.default_rng(self.seed)
         self.pools = split_operands(self.causal_model.task, SPLIT_SHARES, rng)
+        if not all(map(len, self.pools)):
+            task, few = self.causal_model.task, "has too few values of an operand"
+            raise UserError(f"task={task.name}: {few}; expected three sets of pairs that share none")
         sizes = (self.config.num_train, self.config.num_validation, self.config.num_test)
         self.bases = [pool[rng.integers(len(pool), size=n)] for pool, n in zip(self.pools, sizes, strict=True)]
         self.rows = self.pools[0]

@@ -41,7 +41,7 @@ def answer_slope_estimators(model: CausalModel, values: Mapping[str, Array]) -> 
     For a task without a carry k = 1, and only the answer is left.
     """
     task, variables = model.task, ["carry", "answer"] if "carry" in values else ["answer"]
-    fits = [slope_estimator(regressors(model, values, t)) for t in task.answer_positions]
+    fits = [slope_estimator(regressors(model, values, t)) for t in task.answer_digits]
     slope_estimators = torch.stack([fit[1 : 1 + len(variables)] for fit in fits])
     slope_estimators[:, -1] /= task.base ** (task.width - 1)  # regressors count it in units of its highest digit
     return slope_estimators

@@ -43,7 +43,7 @@ def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: Di
 @contextmanager
 def _gpus(jobs_per_gpu: int) -> Iterator[Submit]:
     """Run tasks on the GPUs of this machine. After a signal they save and stop."""
-    require_integer("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1)
+    require_integer("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1, 1024)
     gpus = visible_gpus() * jobs_per_gpu
     if not gpus:
         raise UserError("hydra/launcher=gpus: no GPU is visible; expected CUDA_VISIBLE_DEVICES=0,1 to name them")

@@ -18,7 +18,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..errors import UserError, bad_value, counted
+from ..errors import UserError, bad_value, counted, require_integer
 from ..system.files import lock, run_path
 from ..system.slurm import accounted_state, array_tasks, max_array_size, submit
 from ..system.start import log_file, start_command, task_keys, write_tasks
@@ -62,10 +62,22 @@ def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: Di
 
 def _check(node: Mapping[str, Any]) -> None:
     for key in ("nodes", "tasks_per_node"):
-        if node[key] not in (1, None):
+        if node[key] not in (1, None) or node[key] is True:
             raise bad_value(f"hydra.launcher.{key}", node[key], "1 or null, since one process trains a pack")
-    if not isinstance(node["mem_gb"], int | float | None):
-        raise bad_value("hydra.launcher.mem_gb", node["mem_gb"], "a number, such as 1.5, or null")
+    memory, parameters, setup = node["mem_gb"], node["additional_parameters"], node["setup"]
+    if memory is not None and not (type(memory) in (int, float) and 0 < memory < math.inf):
+        raise bad_value("hydra.launcher.mem_gb", memory, "a number, such as 1.5, or null")
+    for key, least in (("array_parallelism", 1), ("max_num_timeout", 0), ("signal_delay_s", 0)):
+        if node[key] is not None:
+            require_integer(f"hydra.launcher.{key}", node[key], least)
+    if not isinstance(parameters, dict | None):
+        raise bad_value(
+            "hydra.launcher.additional_parameters", parameters, "options of sbatch, KEY=VALUE each, or null"
+        )
+    if setup is not None and not (isinstance(setup, list) and all(isinstance(line, str) for line in setup)):
+        raise bad_value(
+            "hydra.launcher.setup", setup, "a list of shell commands, such as ['module load cuda'], or null"
+        )
     if not shutil.which("srun"):
         raise UserError("hydra/launcher=slurm: there is no srun here; expected a machine of a Slurm cluster")
 
@@ -84,7 +96,7 @@ def _submit(jobs: Sequence[SweepJob], folder: Path, node: Mapping[str, Any]) -> 
         "mem": node["mem_gb"] and f"{math.ceil(1024 * node['mem_gb'])}M",
         "array": f"0-{len(jobs) - 1}%{node['array_parallelism'] or len(jobs)}",
         "signal": f"USR1@{node['signal_delay_s'] or 0}",
-        "output": log_file(folder, "%a"),
+        "output": log_file(Path(str(folder).replace("%", "%%")), "%a"),  # Slurm expands single ones
         "open-mode": "append",  # after a requeue
         **(node["additional_parameters"] or {}),
     }

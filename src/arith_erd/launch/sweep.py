@@ -31,7 +31,7 @@ from ..system.signals import catch_signals
 
 Program = Callable[[Any], Any]  # takes a `Job` or a `ProbeJob`
 LAUNCHERS = {"slurm": ".slurm", "gpus": ".processes", "ray_gpus": ".processes"}
-USED_OF_HYDRA = r"hydra/launcher=|hydra\.(launcher|sweeper\.params)\.|hydra\.searchpath="
+USED_OF_HYDRA = r"hydra/launcher=|\+*hydra\.launcher\.|hydra\.searchpath="
 
 
 @dataclass(eq=False)
@@ -53,7 +53,7 @@ class SweepJob:
     def key(self) -> str:
         """Identifies the job's result, however it is typed: the path of its run, or else the folder and overrides."""
         if isinstance(self.checked, Job):
-            return str(self.checked.run.path.absolute())
+            return str(self.checked.run.path.resolve())
         return " ".join([os.getcwd(), *(one for one in self.overrides if not one.startswith("wait="))])
 
     @property
@@ -132,7 +132,9 @@ def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) ->
     """Check the jobs of a sweep, if ``divided`` split into packs. If some cannot run, print a line each, and exit."""
     loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
     params = dict(config.hydra.sweeper.params or {})  # from a preset: {"task": "add,mul"}
-    index = config.get("job_index")
+    # Typed as several values it is no part of the common configuration.
+    index = next((one.partition("=")[2] for one in overrides if one.startswith("job_index=")), config.get("job_index"))
+    index = None if index == "null" else index
     all_jobs = hydra_conf.expand_sweep(params, [one for one in overrides if not one.startswith("job_index=")])
     if not all_jobs:  # a glob matched nothing
         raise UserError("-m: makes no job; expected at least one value for each key")

@@ -53,6 +53,11 @@ class Picture(ABC):
     def draw(self, rows: pd.DataFrame) -> Figure:
         """The figure, without a title. Rows of a task have no seed, and count as one seed's."""
         rows = rows if "seed" in rows else rows.assign(seed=0)
+        if rows.empty:
+            figure, ax = style.subplots(5.2, 1.6)
+            ax.set_axis_off()
+            ax.text(0.5, 0.5, "no row has a number to draw", ha="center", va="center")
+            return figure
         panels, names = split_rows(rows, self.panel), list(split_rows(rows, self.line))
         columns = rows[self.panels_per_row].nunique() if self.panels_per_row else min(len(panels), 3)
         counts = [(len(split_rows(part, self.x)), len(split_rows(part, self.line))) for part in panels.values()]

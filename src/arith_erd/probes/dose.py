@@ -120,9 +120,12 @@ def slope(x: Whitened, values: Tensor) -> Tensor:
 def leace_step(x: Whitened, values: Tensor) -> Tensor:
     """A step (d,) along the direction that LEACE erases, after which a linear probe reads one unit more.
 
-    It has the direction of `slope`, and is 1 / R^2 times as long, with the R^2 of a linear probe of the value.
+    It has the direction of `slope`, and is 1 / R^2 times as long, with the R^2 of a linear probe of the value; zeros
+    if R^2 is 0.
     """
     eraser = leace(x, values[:, None])
+    if not eraser.rank:  # the activations say nothing about the value
+        return torch.zeros(len(eraser.left)).to(eraser.left)
     reading = x.white @ (x.scale * (x.axes.T @ eraser.right[:, 0]))  # (N,)
     deviation = values.double() - values.double().mean()
     value_per_reading = (reading * deviation).mean() / reading.square().mean()

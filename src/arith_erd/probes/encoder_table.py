@@ -43,19 +43,20 @@ class EncoderTable(NetworkProbe):
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         table, split = self.task.examples(), model.provenance.split
         examples = table.sample(self.num_examples, self.seed)
-        rows = np.ravel_multi_index(tuple(examples.operands.T), self.task.shape)  # in the table that the split divides
-        in_training = ~np.asarray(split(table))[rows] if split else np.ones(len(rows), dtype=bool)
+        trained = table[~np.asarray(split(table))] if split else table
+        trained_prompt = torch.as_tensor(trained.prompt, device=model.device)
+        _, trained_cache = model.run_with_cache(trained, self.sites)
         logits, cache = model.run_with_cache(examples, self.sites)
         prompt, completion = (torch.as_tensor(x, device=logits.device) for x in (examples.prompt, examples.completion))
         for site, x in cache.items():
             if not model.site_positions(site, x).hold_only_prompt(self.task):
                 raise UserError(f"probe.site={site}: expected a site that holds only the prompt")
-            means = token_means(x[in_training], prompt[in_training], self.task.vocab_size)  # (P, V, C)
+            means = token_means(trained_cache[site], trained_prompt, self.task.vocab_size)  # (P, V, C)
             x = means[torch.arange(prompt.shape[1]), prompt]  # (N, P, C)
             correct = [y.argmax(-1) == completion for y in (model.run(examples, Replace(site, None, x)), logits)]
             shares = [[float(y.all(1).double().mean()), *y.double().mean(0).tolist()] for y in correct]
             for token, accuracy, no_intervention in zip(["all", *self.task.answer_names], *shares, strict=True):
-                row = {"site": site, "position": "all", "corruption": "token_mean", "token": token, "n": len(rows)}
+                row = {"site": site, "position": "all", "corruption": "token_mean", "token": token, "n": len(examples)}
                 yield row | {"accuracy": accuracy, "no_intervention": no_intervention}
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:

@@ -182,7 +182,7 @@ def format_cells(table: pd.DataFrame, number_format: str = ".2f") -> pd.DataFram
 
 
 def weighted_means(rows: pd.DataFrame, by: list[str], measures: list[str]) -> pd.DataFrame:
-    """Means of measures, weighted by the column ``n``, for each combination of the columns ``by``."""
-    sums = rows[measures].mul(rows["n"], axis=0).assign(**{key: rows[key] for key in (*by, "n")})
-    sums = sums.groupby(by, sort=False).sum(min_count=1)
-    return sums[measures].div(sums["n"], axis=0)
+    """Means of the known values, weighted by the column ``n``, for each combination of the columns ``by``."""
+    keys = [rows[key] for key in by]
+    sums = rows[measures].mul(rows["n"], axis=0).groupby(keys, sort=False).sum(min_count=1)
+    return sums / rows[measures].notna().mul(rows["n"], axis=0).groupby(keys, sort=False).sum()

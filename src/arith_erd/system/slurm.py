@@ -8,7 +8,9 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+CLUSTER_VARIABLES = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")  # these say which cluster it is
 
 
 class ArrayTask(NamedTuple):
@@ -78,4 +80,11 @@ def accounted_state(task: str) -> str:
 
 
 def _output(*words: str, timeout: float) -> str:
-    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=timeout).stdout
+    """The output of a program, without the caller's filters and formats, and the variables of a job that it is in."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in CLUSTER_VARIABLES or not name.startswith(("SLURM_", "SQUEUE_", "SACCT_"))
+    }
+    options: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "env": environment}
+    return subprocess.run(words, check=True, timeout=timeout, **options).stdout

@@ -22,7 +22,11 @@ def write_tasks(root: Path, jobs: Iterable[tuple[str, Sequence[str]]]) -> Path:
     folder = Path(tempfile.mkdtemp(prefix=time.strftime("%Y-%m-%d_%H-%M-%S_"), dir=root.absolute()))
     (folder / "logs").mkdir()
     tasks = [{"key": key, "folder": os.getcwd(), "command": command} for key, command in jobs]
-    (folder / "tasks.json").write_text(json.dumps(dict(enumerate(tasks)), indent=0), encoding="utf-8")
+    file = folder / "tasks.json"
+    try:
+        file.write_text(json.dumps(dict(enumerate(tasks)), indent=0), encoding="utf-8")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from error  # Python does not name it
     return folder
 
 

@@ -352,6 +352,15 @@ def test_queue_may_hold_jobs_whose_arguments_break_a_line(monkeypatch):
     assert system_slurm.array_tasks() == {(Path("/runs/.slurm-1000/a"), "3"): ArrayTask("17_3", "RUNNING", "None")}
 
 
+def test_slurm_is_asked_without_filters_and_formats_of_the_caller(monkeypatch, tmp_path):
+    (tmp_path / "squeue").write_text("#!/bin/sh\nenv | grep -E '^S(LURM|QUEUE)_' | sort | tr '\\n' ' '\n")
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name in ("SQUEUE_PARTITION", "SLURM_TIME_FORMAT", "SLURM_MEM_PER_CPU", "SLURM_CONF"):
+        monkeypatch.setenv(name, "x")
+    assert system_slurm._output("squeue", timeout=60).strip() == "SLURM_CONF=x"
+
+
 def test_state_of_a_task_that_was_never_seen_is_unknown(monkeypatch):
     monkeypatch.setattr(system_slurm, "_output", lambda *words, timeout: "COMPLETED\n")  # of other jobs
     assert system_slurm.accounted_state("") == "unknown"
