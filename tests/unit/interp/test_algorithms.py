@@ -9,7 +9,7 @@ import pytest
 from arith_erd.config.causal_models import build_causal_model
 from arith_erd.digits import ZERO
 from arith_erd.errors import UserError
-from arith_erd.interp.algorithms import ALGORITHMS, algorithm_kind
+from arith_erd.interp.algorithms import ALGORITHMS, ColumnSums, algorithm_kind
 from arith_erd.models.handcoded import PROGRAMS
 from arith_erd.tasks import Add, Mul, Task
 
@@ -48,6 +48,14 @@ def test_answers_to_all_pairs_are_those_of_the_definition_after_any_prefix(name:
     found = model.answers(model.values(examples, {"prefix": prefix}))
     rows = zip(*examples.operands.T.tolist(), prefix.tolist(), strict=True)
     assert found.tolist() == [[expected_bit(name, task, *row, t) for t in range(task.width)] for row in rows]
+
+
+def test_the_columns_are_what_carries_are_made_of() -> None:
+    for task in (Add(bits=5), Mul(bits=3)):
+        columns, examples = ColumnSums(task), task.examples()
+        sums = columns(examples.operands)
+        assert np.array_equal(sums @ (1 << np.arange(task.width)), examples.answer)
+    assert ColumnSums(Add(bits=5)).max_total.tolist() == [2, 3, 3, 3, 3, 1]
 
 
 def test_name_stands_for_a_causal_model_and_other_tasks_and_names_are_refused() -> None:

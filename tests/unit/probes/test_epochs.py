@@ -17,7 +17,6 @@ from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Provenance
 from arith_erd.models.handcoded import PROGRAMS
-from arith_erd.paper.probes.place_value import PlaceValue
 from arith_erd.probes import run_probe
 from arith_erd.probes.errors import Errors
 from arith_erd.probes.logit_lens import LogitLens
@@ -117,24 +116,6 @@ def test_curves_of_token_means_keep_whole_answers_apart_from_their_tokens() -> N
     assert set(curves.index) == {"all", "r0", "r1", "r2", "r3"}
     with pytest.raises(UserError, match=r"^probe=encoder_table: .* has no encoder"):
         ae.probe("encoder_table", untrained(Add(3), ae.NanoGPT))
-
-
-def test_place_value_over_epochs_follows_its_measures() -> None:
-    rows = pd.DataFrame(
-        [
-            ("slope_prefix", 2, 1.0, np.nan, 9.0),
-            ("ones", 2, np.nan, 0.5, 9.0),
-            ("agreement_remainder", 2, np.nan, np.nan, 0.5),
-        ],
-        columns=["measure", "bit", "place", "c", "value"],
-    ).assign(seed=0, site=None, n=8)
-    curves = PlaceValue([untrained(Add(3))]).epoch_curves(rows)
-    assert curves.table[["line", "value"]].to_numpy().tolist() == [["agreement_remainder", 0.5]]
-
-
-@pytest.mark.parametrize("num_examples", [1, 2])
-def test_place_value_of_few_examples_has_a_figure(num_examples: int) -> None:
-    assert ae.probe("place_value", NETWORKS[0], num_examples=num_examples, num_pairs=8).figure().axes
 
 
 def test_probe_without_a_figure_is_refused_before_it_measures(

@@ -1,4 +1,4 @@
-"""Place value, swaps between equal prefixes, the encoder as a table: on networks whose rule is known."""
+"""Slopes, agreements and swaps between equal prefixes, on networks whose rule is known."""
 
 from collections.abc import Callable
 
@@ -8,19 +8,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import arith_erd as ae
 from arith_erd.digits import VOCAB_SIZE, ZERO
 from arith_erd.interp.algorithms import ColumnSums
 from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.slopes import token_means
 from arith_erd.mechanism.responses import PrefixedExamples
 from arith_erd.models.network import HookPoint
 from arith_erd.paper.probes.place_value import (
+    PlaceValue,
     measure_agreements,
     measure_slopes,
     measure_swaps,
     same_prefix_pairs,
 )
 from arith_erd.tasks import Add, Mul, Task
+from tests.unit.probes.small import untrained
 
 TASK = Add(bits=5)
 COLUMNS = ColumnSums(TASK)
@@ -77,14 +79,6 @@ def measured(rows: pd.DataFrame, measure: str) -> pd.Series:
     return rows[rows["measure"] == measure].set_index("bit")["value"]
 
 
-def test_the_columns_are_what_carries_are_made_of() -> None:
-    for task in (TASK, Mul(bits=3)):
-        columns, examples = ColumnSums(task), task.examples()
-        sums = columns(examples.operands)
-        assert np.array_equal(sums @ (1 << np.arange(task.width)), examples.answer)
-    assert COLUMNS.max_total.tolist() == [2, 3, 3, 3, 3, 1]
-
-
 def test_slopes_are_place_values_where_the_rule_compares_c_with_a_threshold_and_only_there() -> None:
     rows = pd.DataFrame(measure_slopes(network(by_carry(0.45)), COLUMNS, 4096))
     of_bit = rows[rows["bit"] == 4]
@@ -127,12 +121,19 @@ def test_a_swap_finds_who_computes_the_carry() -> None:
         assert whole.mean()["swap_earlier"] == flips["earlier"]
 
 
-def test_the_means_by_token_are_the_encoder_itself_if_nothing_is_mixed() -> None:
-    prompt = torch.as_tensor(Add().examples().prompt)
-    places = torch.arange(prompt.shape[1])
-    own = (100.0 * places + prompt)[..., None]
-    means = token_means(own, prompt, VOCAB_SIZE)
-    assert torch.allclose(means[places, prompt], own)
-    assert (means != 0).sum() == 29
-    mixed = own + prompt.flip(1)[..., None]
-    assert not torch.allclose(token_means(mixed, prompt, VOCAB_SIZE)[places, prompt], mixed)
+def test_a_course_over_epochs_follows_the_agreements() -> None:
+    rows = pd.DataFrame(
+        [
+            ("slope_prefix", 2, 1.0, np.nan, 9.0),
+            ("ones", 2, np.nan, 0.5, 9.0),
+            ("agreement_remainder", 2, np.nan, np.nan, 0.5),
+        ],
+        columns=["measure", "bit", "place", "c", "value"],
+    ).assign(seed=0, site=None, n=8)
+    curves = PlaceValue([untrained(Add(3))]).epoch_curves(rows)
+    assert curves.table[["line", "value"]].to_numpy().tolist() == [["agreement_remainder", 0.5]]
+
+
+@pytest.mark.parametrize("num_examples", [1, 2])
+def test_few_examples_have_a_figure(num_examples: int) -> None:
+    assert ae.probe("place_value", untrained(Add(3)), num_examples=num_examples, num_pairs=8).figure().axes

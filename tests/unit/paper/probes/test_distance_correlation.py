@@ -20,7 +20,7 @@ from arith_erd.seeds import derive_seed
 from arith_erd.tasks import Add, Mul
 from tests.unit.probes.small import measured, untrained
 
-OFFICIAL = Path(__file__).parents[4] / "shared" / "official"
+OFFICIAL = Path(__file__).parents[5] / "shared" / "official"
 CELL = ["stack", "layer", "level", "space", "method"]
 
 
