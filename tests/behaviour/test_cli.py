@@ -43,7 +43,7 @@ BAD_COMMANDS = {
     ),
     "train.py -m experiment=fig1,fig3": "experiment=fig1: .*expected one experiment per command",
     "probe.py probe=dataste": "probe=dataste: expected .*; did you mean dataset?",
-    "probe.py probe=dataset +out.dir=x": "out",
+    "probe.py probe=dataset +out.dir=x": "^error: out={'dir': 'x'}: expected a folder, or null",
     "probe.py probe=dataset trainer.max_epochs=3": r"trainer.*: no such key",
     "probe.py probe=dataset run=runs/none": "run=runs/none: .*takes no run=, checkpoint= or handcoded=",
     "probe.py probe=dataset out=file/x": "out=file/x: cannot be written",

@@ -40,7 +40,10 @@ HYDRA = (  # what an experiment says, and what the message names
     ("hydra: {sweeper: {_target_: pathlib.Path.touch, self: CANARY}}", "hydra.sweeper._target_"),
     ("hydra: {sweeper: {params: {hydra.run.dir: CANARY}}}", "hydra.sweeper.params.hydra.run.dir"),
     ('hydra: {sweeper: {params: {trust: "[json]"}}}', "hydra.sweeper.params.trust"),
-    ('hydra: {sweeper: {params: {task: "add,mul\\ntrust=[json]"}}}', ""),
+    (
+        'hydra: {sweeper: {params: {task: "add,mul\\ntrust=[json]"}}}',
+        "task=add,mul trust=[json]: expected KEY=VALUE",
+    ),
     ("hydra: {searchpath: [file://CANARY]}", "hydra.searchpath"),
     ("trust: [json]", "trust"),
     ("overwrite: true", "overwrite"),

@@ -319,8 +319,11 @@ def test_a_cache_with_the_prompt_has_the_same_positions_and_a_value_of_some_exam
     for name, other in (("r1", 1), (None, "all")):
         by_own = model.run(CLEAN, Replace("dec.1", name, own["dec.1"]))
         assert equal(by_own, model.run(CLEAN, Replace("dec.1", other, whole["dec.1"])))
-    for position, value in (("a1", own["dec.1"]), (1, torch.zeros(10, 16))):
-        with pytest.raises(UserError, match=r"does not fit activations \(64, 16\)|include_prompt=True"):
+    for position, value, problem in (
+        ("a1", own["dec.1"], r"the answer's 4 positions: lacks the one to change; .*include_prompt=True"),
+        (1, torch.zeros(10, 16), r"shape \(10, 16\) does not fit activations \(64, 16\)"),
+    ):
+        with pytest.raises(UserError, match=f"^Replace at dec.1: a value of {problem}"):
             model.run(CLEAN, Replace("dec.1", position, value), batch_size=10)
 
 

@@ -101,9 +101,13 @@ def test_path_in_a_run_is_refused_only_if_it_leads_out_or_is_no_file(tmp_path):
     os.mkfifo(run / "pipe")
     for name in ("inner/x", "in/x", "in/new", "in"):
         assert run_path(run / name, run) == run / name
-    for path, limit in ((run / "out" / "x", 9), (run / "pipe", 9), (run / "inner" / "x", 3)):
-        with pytest.raises(OSError, match="expected"):
-            run_path(path, run, limit)
+    for name, limit, problem in (
+        ("out/x", 9, "a link out of the run directory; expected a file or folder in it"),
+        ("pipe", 9, "expected an ordinary file of at most 9 bytes"),
+        ("inner/x", 3, "expected an ordinary file of at most 3 bytes"),
+    ):
+        with pytest.raises(OSError, match=rf"^\[Errno \d+\] {problem}: '{run / name}'$"):
+            run_path(run / name, run, limit)
 
 
 def test_file_system_without_locks_is_accepted(tmp_path, monkeypatch, capsys):
