@@ -90,12 +90,12 @@ OPTIONS += [{"positions": "rope"}, {"positions": "coupled"}]
 )
 def test_every_ablation_and_position_encoding_answers_as_in_pytorch(kind: type[Any], options: dict[str, Any]) -> None:
     task = Mul(2, base=3, completion_order="plain")
-    agree(untrained(task, kind, 1, layout=task.layout, **options), task.examples())
+    agree(untrained(task, kind, 1, **options), task.examples())
 
 
 def test_answer_with_a_scratchpad_is_in_the_page_and_has_no_directions() -> None:
     task = AddScratchpad(2)
-    measured = agree(untrained(task, Transformer, layout=task.layout), task.examples())
+    measured = agree(untrained(task, Transformer), task.examples())
     assert not [name for name in measured["shapes"] if name.startswith(("carry", "value"))]
 
 

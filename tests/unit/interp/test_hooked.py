@@ -27,19 +27,18 @@ from arith_erd.probes.patching import Patching
 from arith_erd.probes.run_probe import probe
 from arith_erd.splits import RandomSplit
 from arith_erd.tasks import Add, Task
+from tests.unit.probes.small import untrained
 from tests.unit.tasks.test_tasks import Square
 
 TASK = Add(3)
 ONES = torch.ones(8)
-SIZE = {"prompt_length": 7, "answer_length": 4, "d_model": 16, "num_heads": 2, "num_layers": 3}
 KINDS = {"transformer": Transformer, "no_encoder": partial(Transformer, encoder=False), "nanogpt": NanoGPT}
 CLEAN, OTHER = TASK.examples(), TASK.examples(*TASK.examples().operands[::-1].T)
 ZEROS = torch.zeros(16)
 
 
-def hooked(kind: str, task: Task = TASK, sizes: dict[str, int] = SIZE) -> Hooked:
-    torch.manual_seed(0)
-    return Hooked(KINDS[kind](**sizes), task=task)
+def hooked(kind: str, task: Task = TASK) -> Hooked:
+    return untrained(task, KINDS[kind], num_layers=3)
 
 
 def equal(a: Tensor, b: Tensor) -> bool:
@@ -116,8 +115,7 @@ def test_positions_by_name_and_number_and_in_the_prompt_of_a_decoder_only_networ
 def test_a_position_of_a_truncated_run_is_the_same_position(kind: str) -> None:
     """Of squares a prefix of the answer may be as long as the prompt, 3 of 6 tokens."""
     task = Square(3) if kind.endswith("squares") else TASK
-    sizes = SIZE | {"prompt_length": task.prompt_length, "answer_length": task.answer_length}
-    model = hooked(kind.partition(" ")[0], task, sizes)
+    model = hooked(kind.partition(" ")[0], task)
     prompt, answer_in = model.inputs(task.examples())
     _, other = model.run_with_cache(task.examples()[::-1], ["dec.2"])
     patch = [Interchange("dec.2", "r1").with_source(other)]
@@ -128,7 +126,7 @@ def test_a_position_of_a_truncated_run_is_the_same_position(kind: str) -> None:
 
 def test_logits_are_those_of_the_answer_even_in_a_run_as_long_as_the_prompt() -> None:
     task = Square(3)
-    model = hooked("nanogpt", task, SIZE | {"prompt_length": 3, "answer_length": 6})
+    model = hooked("nanogpt", task)
     prompt, answer_in = model.inputs(task.examples())
     steered = model.run((prompt, answer_in[:, :3]), Steer("logits", "r1", torch.ones(5)))
     assert equal((steered - model.run((prompt, answer_in[:, :3]))).sum((0, 2)), torch.tensor([0.0, 40, 0]))
@@ -209,8 +207,7 @@ def test_gradients_reach_a_value_and_no_weight() -> None:
 
 def in_order(*order: int) -> Hooked:
     """A network that runs the layers of its decoder in another order than that of their names, or twice."""
-    torch.manual_seed(0)
-    network = Transformer(**SIZE)
+    network = hooked("transformer").network
     sites = network.sites()
     network.decoder = nn.ModuleList(network.decoder[i] for i in order)
     return Hooked(network, sites, task=TASK)
@@ -402,7 +399,7 @@ def test_what_does_not_fit_is_one_line() -> None:
             lambda: Hooked(model.network, task=Add(2)),
             r"^Hooked: Transformer with tokens \(7, 4, 5\) of .* does not fit",
         ),
-        (lambda: model.run([3, 5]), r"^Transformer: received list; expected task\.examples"),
+        (lambda: model.run([3, 5]), r"^test: received list; expected task\.examples"),
         (lambda: model.run(CLEAN, Steer("dec.2", 0, x, head=0)), r"head=0: expected None at a site without heads"),
         (lambda: model.run(CLEAN, Steer("dec.2.attn.z", 0, ZEROS[0], head=2)), r"head=2: expected one of 2 heads$"),
         (lambda: model.run(CLEAN, Interchange("dec.2", None, two, x)), r"^Interchange at dec\.2: Subspace.* does"),
@@ -523,7 +520,7 @@ def test_held_out_examples_are_those_of_the_split() -> None:
     held_out = model.held_out()
     assert (held_out.operands == CLEAN.operands[split(CLEAN)]).all()
     assert len(held_out) == 16
-    with pytest.raises(UserError, match=r"^NanoGPT: its split is unknown"):
+    with pytest.raises(UserError, match=r"^test: its split is unknown"):
         hooked("nanogpt").held_out()
     drawn = Provenance(job=compose("train", ["task.bits=12", "data.examples=64"]))
     with pytest.raises(UserError, match=r"^NanoGPT: examples of its run are drawn"):

@@ -12,6 +12,7 @@ from arith_erd.interp.patching import patch
 from arith_erd.interp.sites import expand_sites
 from arith_erd.models import NanoGPT
 from arith_erd.tasks import Add
+from tests.unit.probes.small import untrained
 
 TASK = Add(3)
 CLEAN, CORRUPTED = TASK.examples([3, 1, 7], [5, 1, 0]), TASK.examples([2, 1, 6], [5, 3, 0])
@@ -19,8 +20,7 @@ CLEAN, CORRUPTED = TASK.examples([3, 1, 7], [5, 1, 0]), TASK.examples([2, 1, 6],
 
 @pytest.fixture(scope="module")
 def model() -> Hooked:
-    torch.manual_seed(0)
-    return Hooked(NanoGPT(7, 4, d_model=16, num_heads=2, num_layers=2).eval(), task=TASK)
+    return untrained(TASK, NanoGPT)
 
 
 def test_values_are_those_of_runs_with_one_activation_replaced(model: Hooked) -> None:
@@ -53,7 +53,7 @@ def test_tokens_that_differ_are_recovered_by_their_own_position_in_the_last_laye
 
 def test_padding_is_no_token_that_differs() -> None:
     task = Add(bits=3, min_bits=1)
-    model = Hooked(NanoGPT(7, 4, layout=task.layout, num_layers=1), task=task)
+    model = untrained(task, NanoGPT)
     clean, corrupted = task.examples([1], [1], length=[3]), task.examples([1], [0], length=[1])
     logits = model.run(clean)[0, :2]
     assert clean.completion[0, :2].tolist() == [3, 4]

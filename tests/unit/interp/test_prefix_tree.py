@@ -11,16 +11,7 @@ from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.prefix_tree import answers_after_prefixes
 from arith_erd.models import GRU, NanoGPT, Network, Transformer
 from arith_erd.tasks import POSITION_ENCODINGS, Add, Mul, Task
-
-
-def untrained(kind: type[Network], task: Task, **options: object) -> Hooked:
-    torch.manual_seed(6)
-    sizes = {"d_model": 16, "num_heads": 2, "num_layers": 1, "vocab_size": task.vocab_size, "layout": task.layout}
-    network = kind(task.prompt_length, task.answer_length, **sizes | options)
-    for name, parameter in network.named_parameters():  # answers that differ, and far from ties
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=1.0 if "embedding" in name else 0.3)
-    return Hooked(network, task=task)
+from tests.unit.probes.small import untrained
 
 
 @pytest.mark.parametrize("positions", POSITION_ENCODINGS)
@@ -28,7 +19,11 @@ def untrained(kind: type[Network], task: Task, **options: object) -> Hooked:
 @pytest.mark.parametrize(("task", "levels"), [(Add(bits=3), 2), (Add(bits=2, base=3), 4)], ids=["paths", "one tree"])
 def test_tree_equals_each_prefix_by_itself(monkeypatch, kind, positions: str, task: Task, levels: int) -> None:
     monkeypatch.setattr(prefix_tree, "LEVELS", levels)
-    model, examples, width = untrained(kind, task, positions=positions), task.examples(), task.width
+    model = untrained(task, kind, 6, num_layers=1, positions=positions)
+    for name, parameter in model.network.named_parameters():  # answers that differ, and far from ties
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=1.0 if "embedding" in name else 0.3)
+    examples, width = task.examples(), task.width
     answers = answers_after_prefixes(model, examples)
     prefixes = np.random.default_rng(0).integers(0, task.base ** (width - 1), len(examples))
     start = np.full((len(examples), 1), START)
@@ -72,7 +67,6 @@ class Roll(torch.nn.Module):
     ],
 )
 def test_networks_and_tasks_without_such_a_tree_are_refused(task: Task, kind: type[Network], message: str) -> None:
-    options = {"num_heads": 2, "layout": task.layout} if kind is NanoGPT else {}
-    model = Hooked(kind(task.prompt_length, task.answer_length, d_model=16, num_layers=1, **options), task=task)
+    model = untrained(task, kind) if kind is NanoGPT else Hooked(kind(7, 4, d_model=16, num_layers=1), task=task)
     with pytest.raises(UserError, match=message):
         answers_after_prefixes(model, task.examples())

@@ -67,7 +67,7 @@ def test_stored_answers_come_back() -> None:
 
 
 def test_probe_counts_every_answer_of_a_network(tmp_path) -> None:
-    model = untrained(Add(bits=3), NanoGPT, layout=Add(bits=3).layout)
+    model = untrained(Add(bits=3), NanoGPT)
     probe = CertificateProbe([model])
     rows = measured(probe)
     assert rows.groupby("algorithm")["n"].sum().tolist() == [64 * 15] * len(ALGORITHMS)
@@ -89,7 +89,7 @@ def test_a_handcoded_network_gets_the_certificate_of_its_algorithm(name: str, mo
 
 
 def test_random_completions_ask_what_every_prefix_asks() -> None:
-    model = untrained(Mul(bits=2), NanoGPT, layout=Mul(bits=2).layout)
+    model = untrained(Mul(bits=2), NanoGPT)
     every, some = certificate(model), certificate(model, num_completions=3)
     pairs = np.arange(model.task.size)[:, None]
     for t, answers in enumerate(some.answers):

@@ -47,7 +47,7 @@ def test_a_right_prefix_has_the_carry_as_its_c() -> None:
 
 def test_slips_take_the_answer_of_the_run_that_they_read() -> None:
     """An interchange of the last layer gives the source's answer: a clamped one its own, another slip a wrong one."""
-    model = untrained(Add(bits=3), NanoGPT, layout=Add(bits=3).layout)
+    model = untrained(Add(bits=3), NanoGPT)
     asked = potential.questions(model.task)
     table = potential.answered(asked, potential.ask(model, asked))
     rows = pd.DataFrame(potential.mend(model, table))

@@ -15,7 +15,7 @@ from arith_erd.tasks import Task
 
 def untrained(task: Task, kind: type[Network] = Transformer, seed: int = 0, **options: Any) -> Hooked:
     torch.manual_seed(seed)
-    size = {"d_model": 16, "num_heads": 2, "num_layers": 2, "vocab_size": task.vocab_size}
+    size = {"d_model": 16, "num_heads": 2, "num_layers": 2, "vocab_size": task.vocab_size, "layout": task.layout}
     make = partial(kind, task.prompt_length, task.answer_length, **size | options)
     return Hooked(make(), name="test", seed=seed, task=task, provenance=Provenance(make_network=make))
 

@@ -100,10 +100,6 @@ class Backwards(Reversed):
         return super().answer_names[::-1]
 
 
-def hooked(task, network=NanoGPT):
-    return untrained(task, network, layout=task.layout)
-
-
 TASKS = [Add(2, interleaved=True), AddScratchpad(2), Backwards(2), Add3(2), Mul(1, base=10)]
 
 
@@ -113,7 +109,7 @@ TASKS = [Add(2, interleaved=True), AddScratchpad(2), Backwards(2), Add3(2), Mul(
     ids=lambda x: getattr(x, "__name__", type(x).__name__),
 )
 def test_rows_have_the_names_of_the_tokens(network, task):
-    model = hooked(task, network)
+    model = untrained(task, network)
     patched = measured(Patching([model], site="dec.1", num_examples=4))
     assert set(patched["position"]) <= {*task.prompt_names, *task.answer_names}
     measured(LogitLens([model], num_examples=4))
@@ -127,7 +123,7 @@ def test_rows_have_the_names_of_the_tokens(network, task):
 @pytest.mark.parametrize("probe", ["interchange", "mechanism", "place_value"])
 def test_causal_probes_refuse_an_answer_with_other_tokens_than_its_digits(probe):
     with pytest.raises(UserError, match=r"task=add_scratchpad: 5 answer tokens for 3 bits"):
-        assert ae.probe(probe, hooked(AddScratchpad(2))).rows.empty
+        assert ae.probe(probe, untrained(AddScratchpad(2), NanoGPT)).rows.empty
 
 
 def named(prompt_names: list[str]) -> Task:
@@ -135,7 +131,7 @@ def named(prompt_names: list[str]) -> Task:
 
 
 def test_large_tables_are_sampled_and_said_so_and_several_lengths_or_no_names_refused():
-    answer = ae.probe("logit_lens", hooked(Add(12)), num_examples=8)
+    answer = ae.probe("logit_lens", untrained(Add(12)), num_examples=8)
     assert "measured on a sample of the task's examples, at most 4,096" in answer.notes()
     for ask, message in (
         (
@@ -145,13 +141,13 @@ def test_large_tables_are_sampled_and_said_so_and_several_lengths_or_no_names_re
         (lambda: ae.probe("discontinuity", task=Add(20)), ".* examples; probe=discontinuity needs one length"),
         (lambda: ae.probe("dataset", task=Add(20)), ".* examples; probe=dataset needs one length, and fewer"),
         (lambda: ae.probe("ceilings", task=Add(20)), ".* examples; probe=ceilings needs one length, and fewer"),
-        (lambda: ae.probe("logit_lens", hooked(named(["q", "r"]))), "2 prompt_names for 5 tokens; expected one"),
+        (lambda: ae.probe("logit_lens", untrained(named(["q", "r"]))), "2 prompt_names for 5 tokens; expected one"),
         (
-            lambda: ae.probe("logit_lens", hooked(named(["p", "q", "r0", "s", "t"]))),
+            lambda: ae.probe("logit_lens", untrained(named(["p", "q", "r0", "s", "t"]))),
             "r0 names two tokens; expected a",
         ),
-        (lambda: ae.probe("logit_lens", hooked(Add(3, min_bits=1))), "has operands of 1 to 3 bits; expected one"),
-        (lambda: ae.probe("logit_lens", hooked(Unnamed(2))), UNNAMED),
+        (lambda: ae.probe("logit_lens", untrained(Add(3, min_bits=1), NanoGPT)), "has operands of 1 to 3 bits; "),
+        (lambda: ae.probe("logit_lens", untrained(Unnamed(2))), UNNAMED),
     ):
         with pytest.raises(UserError, match=f"^task=add: {message}"):
             ask()
@@ -188,7 +184,7 @@ def test_the_head_of_a_row_is_the_one_that_an_intervention_changes():
 
 def test_tokens_without_names_are_refused_wherever_a_name_is_looked_up():
     """Names of the default order would score, replace or decode the wrong digit."""
-    model = hooked(task := Reversed(2))
+    model = untrained(task := Reversed(2), NanoGPT)
     adder = ae.CausalModel(task)
     pairs = ae.CounterfactualDataset.sample(adder, vary="carry", n=8)
     for ask in (
