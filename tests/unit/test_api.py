@@ -273,7 +273,7 @@ def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypat
 
 MODEL = ae.Hooked(Narrow(7, 4), task=ae.Add(bits=3))
 MODULI = [ae.Hooked(Narrow(7, 3), task=ae.ModAdd(3, modulus=m), seed=m) for m in (5, 7)]
-ADDER, EXAMPLES, FLOW = ae.CausalModel(MODEL.task), MODEL.task.examples(), ae.CouplingLayers(64)
+ADDER = ae.CausalModel(MODEL.task)
 PAIRS = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=8)
 
 
@@ -286,31 +286,11 @@ PAIRS = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=8)
         (lambda: ae.load_table(3), "^runs=3: expected a path; "),
         (lambda: ae.load_table([]), r"^\[\]: no run there"),
         (lambda: ae.train("add"), "^train: job: received str; expected Job"),
-        (lambda: ae.certificate(3), "^certificate: model: received int; expected Hooked"),
-        (
-            lambda: ae.fit(ae.Add(3), split=ae.RandomSplit),
-            "^fit: split: received <class .*RandomSplit'>; expected a Split",
-        ),
+        (lambda: ae.fit(ae.Add(3), split=ae.RandomSplit), "^fit: split: received <class .*RandomSplit'>; expected a S"),
         (lambda: ae.fit(ae.Add(3), out=3), "^out=3: expected a path; "),
         (lambda: ae.fit_das(MODEL, ADDER, PAIRS, "dec.1", 0, seed="a"), "^seed=a: expected an integer"),
         (lambda: ae.flip_signs(torch.eye(3), None, 0), "^eraser: received"),
-        (
-            lambda: ae.fit_das(MODEL, ADDER, PAIRS, "dec.1", 0, seed=2**70),
-            "^seed=1180.*: expected an integer from 0 to",
-        ),
-        (lambda: ADDER.interchange([[1, 2]], [[1, 2], [3, 4]], "carry", 1), "^interchange: 1 bases and 2 sources"),
-        (
-            lambda: ae.Features(FLOW, 65).interchange(torch.eye(64), torch.eye(64)),
-            "^Features: rank=65: expected at most 64",
-        ),
-        (lambda: ae.NanoGPT(7, 4, d_model=10, num_heads=3), "^d_model=10: expected a multiple of num_heads=3$"),
-        (lambda: ae.NanoGPT(7, 4, dropout=1.0), "^dropout=1.0: expected a probability below 1$"),
-        (lambda: ae.CouplingLayers(64, directions=torch.eye(32)), r"^CouplingLayers: .* expected directions \(64, r\)"),
-        (lambda: ae.CausalModel(ae.Add(3), {3: max}), "variables: received {3: .*; expected a function for each name"),
-        (lambda: ae.patch("add-nanogpt", EXAMPLES, EXAMPLES), "^patch: model: received str; expected Hooked"),
-        (lambda: ae.patch(MODEL, 3, EXAMPLES), "^patch: clean: received int; expected Examples"),
-        (lambda: ae.patch(MODEL, EXAMPLES, [3]), "^patch: corrupted: received list; expected Examples"),
-        (lambda: ae.CounterfactualDataset.of("a", EXAMPLES, EXAMPLES), "^causal_model: received str; expected Causal"),
+        (lambda: ae.fit_das(MODEL, ADDER, PAIRS, "dec.1", 0, seed=2**70), "^seed=1180.*: expected an integer from 0"),
         (lambda: ae.show("add-nanogpt"), "^show: model: received str; expected Hooked"),
         (lambda: ae.save_pretrained("saved", MODEL), "^save_pretrained: model: received str; expected Hooked"),
         (lambda: ae.to_hooked_transformer([MODEL]), "^to_hooked_transformer: model: received list; expected Hooked"),
@@ -320,15 +300,8 @@ PAIRS = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=8)
         (lambda: ae.score_method(max, 3), "^score_method: received a int; expected networks from"),
         (lambda: ae.compare_methods([3]), "^rows: received list; expected DataFrame"),
         (lambda: MODEL.greedy_tokens(3), "^greedy_tokens: examples: received int; expected Examples"),
-        (
-            lambda: ae.probe("logit_lens", MODEL, num_examples=0),
-            "probe.num_examples=0: expected an integer of at least 1",
-        ),
         (lambda: ae.probe("errors", MODEL, foo=1), "probe.foo: no such key; none is accepted"),
-        (
-            lambda: ae.probe("logit_lens", MODEL, n=1),
-            "probe.n: no such key; expected one of probe.num_examples, probe.seed",
-        ),
+        (lambda: ae.probe("logit_lens", MODEL, n=1), "probe.n: no such key; expected one of probe.num_examples, pro"),
         (lambda: MODEL.accuracy([ae.Erase("dec.1", None, abs)]), "^accuracy: received list; expected examples, then"),
         (lambda: ae.probe("dataset", MODEL), "expected no networks"),
         (lambda: ae.probe("dataset", task="add"), "probe.task=add: expected an object, a Task"),
@@ -351,18 +324,9 @@ PAIRS = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=8)
         (lambda: ae.fit(ae.Add(bits=3), split=lambda examples: examples.a > 4), "fit: split: received <function"),
         (lambda: ae.fit(ae.Add(bits=3), split="vs_v"), "fit: split: received 'vs_v'; expected a Split, such as"),
         (lambda: ae.probe("interchange", MODEL, causal_model=ae.CausalModel(ae.Add(bits=4))), r"=Add\(bits=4\)"),
-        (
-            lambda: ae.compose("train", "task=mul"),
-            "^overrides: received 'task=mul'; expected a list of overrides, such",
-        ),
-        (
-            lambda: ae.fit(ae.Add(bits=3), overrides={"model.optimizer.lr": print}),
-            "^overrides=a builtin.*: expected num",
-        ),
-        (
-            lambda: ae.fit(ae.Add(bits=3), lr=1e-3),
-            r"'lr'; did you mean overrides=\{'model\.optimizer\.lr': 0\.001\}\?$",
-        ),
+        (lambda: ae.compose("train", "task=mul"), "^overrides: received 'task=mul'; expected a list of overrides, "),
+        (lambda: ae.fit(ae.Add(3), overrides={"model.optimizer.lr": print}), "^overrides=a builtin.*: expected num"),
+        (lambda: ae.fit(ae.Add(3), lr=1e-3), r"'lr'; did you mean overrides=\{'model\.optimizer\.lr': 0\.001\}\?$"),
         (lambda: ae.fit(ae.Add(bits=3), layers=2), r"did you mean overrides=\{'model\.net\.num_layers': 2\}"),
         (lambda: ae.fit(ae.Add(bits=3), seed=2), "did you mean seeds"),
         (lambda: ae.fit(bits=2), r"^fit: .*'task'|did you mean bits of your task"),

@@ -228,14 +228,18 @@ def test_why_a_module_cannot_be_imported_is_one_line(package, target, message):
 
 
 @pytest.mark.parametrize(
-    ("probe", "old", "new"),
+    ("typed", "old", "new"),
     [
-        *(("patching", "pairs", "num_examples"), ("dose", "sample", "num_examples")),
-        *(("place_value", "draws", "num_examples"), ("place_value", "pairs", "num_pairs")),
-        *(("subspaces", "random", "num_controls"), ("amnesic", "controls", "num_controls")),
-        ("patching", "source", "corruption"),
+        *(("task=add", "item", "job_index"), ("probe=errors", "reference", "handcoded")),
+        ("probe=patching", "probe.pairs", "probe.num_examples"),
+        ("probe=dose", "probe.sample", "probe.num_examples"),
+        ("probe=place_value", "probe.draws", "probe.num_examples"),
+        ("probe=place_value", "probe.pairs", "probe.num_pairs"),
+        ("probe=subspaces", "probe.random", "probe.num_controls"),
+        ("probe=amnesic", "probe.controls", "probe.num_controls"),
+        ("probe=patching", "probe.source", "probe.corruption"),
     ],
 )
-def test_word_of_an_earlier_version_answers_with_the_new_one(probe: str, old: str, new: str) -> None:
-    with pytest.raises(UserError, match=rf"^probe\.{old}: no such key; did you mean probe\.{new}\?$"):
-        compose("probe", [f"probe={probe}", f"probe.{old}=64"])
+def test_word_of_an_earlier_version_answers_with_the_new_one(typed: str, old: str, new: str) -> None:
+    with pytest.raises(UserError, match=rf"^{re.escape(old)}: no such key; did you mean {re.escape(new)}\?$"):
+        compose("train" if typed == "task=add" else "probe", [typed, f"{old}=64"])

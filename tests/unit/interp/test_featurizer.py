@@ -101,13 +101,16 @@ def test_module_that_cannot_be_used_is_refused() -> None:
         ("flow", r"^featurizer: received str; expected Module"),
         (nn.Linear(8, 8), r"^featurizer: Linear has no method inverse"),
         (Squares(torch.eye(CHANNELS)), r"^featurizer: its inverse misses activations by up to \d+%; expected an inv"),
-        (
-            Rotation(torch.eye(3)),
-            r"^featurizer: RuntimeError: mat1 and mat2 .*; expected an invertible module",
-        ),
+        (Rotation(torch.eye(3)), r"^featurizer: RuntimeError: mat1 and mat2 .*; expected an invertible module"),
         (Still(), r"^featurizer: has no parameters to train; without a search"),
     ):
         with pytest.raises(UserError, match=said):
             ae.fit_das(model, ADDER, DATA, "dec.1", 2, featurizer=featurizer)
-    with pytest.raises(UserError, match=r"^Interchange: subspace: received list; expected Subspace"):
-        ae.Interchange("dec.1", 2, [1])
+    x = torch.eye(64)
+    for call, said in (
+        (lambda: ae.Interchange("dec.1", 2, [1]), r"^Interchange: subspace: received list; expected Subspace"),
+        (lambda: ae.Features(ae.CouplingLayers(64), 65).interchange(x, x), "^Features: rank=65: expected at most 64"),
+        (lambda: ae.CouplingLayers(64, directions=torch.eye(32)), r"^CouplingLayers: .* expected directions \(64, r\)"),
+    ):
+        with pytest.raises(UserError, match=said):
+            call()

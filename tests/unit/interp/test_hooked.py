@@ -404,7 +404,7 @@ def test_what_does_not_fit_is_one_line() -> None:
         (lambda: model.run(CLEAN, Steer("dec.2.attn.z", 0, ZEROS[0], head=2)), r"head=2: expected one of 2 heads$"),
         (lambda: model.run(CLEAN, Interchange("dec.2", None, two, x)), r"^Interchange at dec\.2: Subspace.* does"),
         (lambda: Subspace(torch.ones(16, 2)), "^Subspace: the 2 columns of size 16 are not orthonormal"),
-        (lambda: both.run(CLEAN), r"^Transformer: returned a tuple; expected logits"),
+        (lambda: both.run(CLEAN), r"^test: returned a tuple; expected logits"),
         (lambda: Erase("dec.1", None, "value"), "^eraser=value: expected a function of activations"),
         (lambda: leace({"dec.2": x}, CLEAN.answer), "^embeddings: received dict; expected a tensor"),
         (lambda: leace(torch.zeros(5), CLEAN.answer), r"^embeddings: received shape \(5,\); expected \(N, d\)"),

@@ -63,15 +63,18 @@ def test_padding_is_no_token_that_differs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("corrupted", "metric", "message"),
+    ("given", "message"),
     [
-        (CORRUPTED[:2], None, "patch: 3 clean and 2 corrupted examples"),
-        (CLEAN, None, "patch: clean and corrupted have the same answers"),
-        (CORRUPTED, lambda logits: 1.0, "patch: the metric is 1 in both runs"),
-        (CORRUPTED, lambda logits: logits.absent, "patch: metric: AttributeError"),
-        (CORRUPTED, lambda logits: np.nan, "patch: metric: is nan"),
+        ({"model": "add-nanogpt"}, "model: received str; expected Hooked"),
+        ({"clean": 3}, "clean: received int; expected Examples"),
+        ({"corrupted": [3]}, "corrupted: received list; expected Examples"),
+        ({"corrupted": CORRUPTED[:2]}, "3 clean and 2 corrupted examples"),
+        ({"corrupted": CLEAN}, "clean and corrupted have the same answers"),
+        ({"metric": lambda logits: 1.0}, "the metric is 1 in both runs"),
+        ({"metric": lambda logits: logits.absent}, "metric: AttributeError"),
+        ({"metric": lambda logits: np.nan}, "metric: is nan"),
     ],
 )
-def test_what_does_not_fit_is_one_line(model: Hooked, corrupted, metric, message: str) -> None:
-    with pytest.raises(UserError, match="^" + message):
-        patch(model, CLEAN, corrupted, "dec.1", metric)
+def test_what_does_not_fit_is_one_line(model: Hooked, given, message: str) -> None:
+    with pytest.raises(UserError, match=f"^patch: {message}"):
+        patch(**{"model": model, "clean": CLEAN, "corrupted": CORRUPTED, "sites": "dec.1"} | given)
