@@ -91,7 +91,7 @@ class DistanceCorrelation(NetworkProbe):
         decoder = rows["stack"].isin(["enc", "dec"]) & (rows["method"] == "pearson") & (rows["level"] == "out")
         shown = rows[decoder].assign(site=rows["stack"] + "." + rows["layer"].astype(str))
         label = "correlation with distances at the output"
-        return EpochCurves.of(shown, "correlation", ["site"], "space", label, "correlation")
+        return EpochCurves.from_rows(shown, "correlation", ["site"], "space", label, "correlation")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         return draw_correlations({f"{self.task.name}: Pearson correlations": rows[rows["method"] == "pearson"]})

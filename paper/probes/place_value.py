@@ -127,7 +127,7 @@ class PlaceValue(NetworkProbe):
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """Means over bits of the measures without a place or a c."""
         shown = rows[rows["place"].isna() & rows["c"].isna()]
-        return EpochCurves.of(shown, "value", ["measure"], label="mean over bits")
+        return EpochCurves.from_rows(shown, "value", ["measure"], label="mean over bits")
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         panels = [*PANELS] if self.sums.is_addition else [AGREEMENT, SWAP]

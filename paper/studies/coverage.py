@@ -39,9 +39,12 @@ def coverage(samples: int, seeds: int, seed: int = 0) -> dict[tuple[str, str], f
         for _ in range(samples):
             one, other, further = draw(rng, seeds), draw(rng, seeds), float(draw(rng, 5).mean())
             intervals = {  # from two samples, with what each should hold
-                "mean": (Estimate.of_means([Moments.of(one)]).interval, mean),
-                "mean of five more": (Estimate.of_prediction(Moments.of(one)).interval, further),
-                "difference of means": (Estimate.of_means([Moments.of(one), Moments.of(other, -1.0)]).interval, 0.0),
+                "mean": (Estimate.of_means([Moments.from_values(one)]).interval, mean),
+                "mean of five more": (Estimate.of_prediction(Moments.from_values(one)).interval, further),
+                "difference of means": (
+                    Estimate.of_means([Moments.from_values(one), Moments.from_values(other, -1.0)]).interval,
+                    0.0,
+                ),
                 "median": (Estimate.of_median((one, one)).interval, median),
                 "ratio": (Estimate.of_ratio((2 * one, 2 * one), (other, other)).interval, 2.0),
             }

@@ -41,7 +41,7 @@ class Moments(NamedTuple):
     skewness: float = 0.0  # adjusted for the size of the sample (Fisher and Pearson's G1)
 
     @classmethod
-    def of(cls, values: npt.ArrayLike, weight: float = 1.0) -> "Moments":
+    def from_values(cls, values: npt.ArrayLike, weight: float = 1.0) -> "Moments":
         """The term of a sample with one value per seed."""
         sample = np.asarray(values, dtype=float)
         n, mean = len(sample), float(sample.mean())
@@ -128,7 +128,7 @@ class Estimate:
     def of_means(cls, terms: Sequence[Moments], value_range: Interval = ANY_VALUE) -> "Estimate":
         """A weighted sum of means of unpaired samples, with Student's t interval, corrected for skewness.
 
-        ``[Moments.of([0.9, 1.0, 1.1])]`` -> ``(0.752, 1.248)``: without skewness it is Student's t interval. The
+        ``[Moments.from_values([0.9, 1, 1.1])]`` -> ``(0.752, 1.248)``: without skewness it is Student's t interval. The
         degrees of freedom are those of the smallest sample, n - 1. Welch's can be more, and give too little coverage if
         a skewed sample is compared with one that varies less. The correction is Hall's (On the Removal of Skewness by
         Transformation, 1992), t + a t²/3 + a² t³/27 + a/6, where a is the skewness of the sum. For five seeds of an

@@ -14,13 +14,13 @@ from arith_erd.stats import Estimate, Moments, clopper_pearson, stuck_status
 def test_mean_without_skewness_has_students_t_interval() -> None:
     sample = [0.91, 0.93, 0.95, 0.97, 0.99]
     expected = stats.ttest_1samp(sample, 0).confidence_interval(0.95)
-    assert Estimate.of_means([Moments.of(sample)]).interval == pytest.approx((expected.low, expected.high))
+    assert Estimate.of_means([Moments.from_values(sample)]).interval == pytest.approx((expected.low, expected.high))
 
 
 def test_difference_of_means_without_skewness_has_a_t_interval_no_narrower_than_welchs() -> None:
     one, other = [0.91, 0.93, 0.95, 0.97, 0.99], [0.8, 0.7, 0.9]
     error = np.hypot(stats.sem(one), stats.sem(other))
-    low, high = Estimate.of_means([Moments.of(one), Moments.of(other, -1.0)]).interval
+    low, high = Estimate.of_means([Moments.from_values(one), Moments.from_values(other, -1.0)]).interval
     assert ((low + high) / 2, (high - low) / 2) == pytest.approx((0.15, stats.t.ppf(0.975, df=2) * error))
     welch = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
     assert low <= welch.low < welch.high <= high
@@ -29,27 +29,27 @@ def test_difference_of_means_without_skewness_has_a_t_interval_no_narrower_than_
 def test_ends_of_a_skewed_samples_interval_are_quantiles_of_halls_transformation() -> None:
     sample = np.array([1.0, 1.1, 1.2, 1.4, 3.0])
     a = stats.skew(sample, bias=False) / np.sqrt(5)
-    low, high = Estimate.of_means([Moments.of(sample)]).interval
+    low, high = Estimate.of_means([Moments.from_values(sample)]).interval
     for end, quantile in zip((low, high), stats.t.ppf([0.975, 0.025], 4), strict=True):
         x = (sample.mean() - end) / stats.sem(sample)
         assert x + a * x**2 / 3 + a**2 * x**3 / 27 + a / 6 == pytest.approx(quantile)
-    assert Estimate.of_means([Moments.of(-sample)]).interval == pytest.approx((-high, -low))
-    assert Estimate.of_means([Moments.of(sample[::-1])]).interval == pytest.approx((low, high))
+    assert Estimate.of_means([Moments.from_values(-sample)]).interval == pytest.approx((-high, -low))
+    assert Estimate.of_means([Moments.from_values(sample[::-1])]).interval == pytest.approx((low, high))
 
 
 def test_mean_of_further_runs_has_the_errors_of_both_means() -> None:
     sample = np.array([0.91, 0.93, 0.95, 0.97, 0.99])
     half = stats.t.ppf(0.98, 4) * sample.std(ddof=1) * math.sqrt(1 / 5 + 1 / 5)
-    assert Estimate.of_prediction(Moments.of(sample)).interval == pytest.approx((0.95 - half, 0.95 + half))
-    wide, narrow = (Estimate.of_prediction(Moments.of(sample), runs).interval for runs in (1, 10**9))
+    assert Estimate.of_prediction(Moments.from_values(sample)).interval == pytest.approx((0.95 - half, 0.95 + half))
+    wide, narrow = (Estimate.of_prediction(Moments.from_values(sample), runs).interval for runs in (1, 10**9))
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
 def test_mean_takes_three_known_seeds_and_equal_ones_give_no_width() -> None:
     for sample in ([0.9, 1.0], [1.0, 2.0, np.nan]):
-        assert Estimate.of_means([Moments.of(sample)]).interval is None
-    assert Estimate.of_means([Moments.of([0.75] * 5)]).interval == (0.75, 0.75)
-    assert Estimate.of_prediction(Moments.of([0.9, 0.9])).interval is None
+        assert Estimate.of_means([Moments.from_values(sample)]).interval is None
+    assert Estimate.of_means([Moments.from_values([0.75] * 5)]).interval == (0.75, 0.75)
+    assert Estimate.of_prediction(Moments.from_values([0.9, 0.9])).interval is None
 
 
 @pytest.mark.parametrize(("n", "depth"), [(5, 1), (6, 1), (7, 1), (8, 2), (10, 2), (15, 4), (20, 6)])
@@ -88,9 +88,9 @@ def test_shares_of_seeds_have_clopper_pearsons_limits_and_differences_are_wider(
 
 
 def test_no_interval_leaves_what_its_measure_can_take() -> None:
-    assert Estimate.of_means([Moments.of([13, 4.73, 0.453])]).interval[0] < 0
-    assert Estimate.of_means([Moments.of([13, 4.73, 0.453])], (0, np.inf)).interval[0] == 0
-    assert Estimate.of_prediction(Moments.of([0.9, 0.95, 1.0]), 5, (0, 1)).interval[1] == 1
+    assert Estimate.of_means([Moments.from_values([13, 4.73, 0.453])]).interval[0] < 0
+    assert Estimate.of_means([Moments.from_values([13, 4.73, 0.453])], (0, np.inf)).interval[0] == 0
+    assert Estimate.of_prediction(Moments.from_values([0.9, 0.95, 1.0]), 5, (0, 1)).interval[1] == 1
 
 
 def test_every_interval_in_use_covers_at_least_92_percent(root: Path) -> None:

@@ -28,7 +28,7 @@ class EpochCurves:
     reached: Mapping[int, int | None] = field(default_factory=dict)  # seed -> the epoch at which it reached 95%
 
     @classmethod
-    def of(
+    def from_rows(
         cls,
         rows: pd.DataFrame,
         measure: str,

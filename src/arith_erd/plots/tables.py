@@ -64,7 +64,7 @@ def format_mean(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
     """The mean of one value per seed; empty if there are none, or if one is unknown."""
     if not len(values):
         return ""
-    estimate = Estimate.of_means([Moments.of(values)], UNIT_RANGES.get(unit, (-math.inf, math.inf)))
+    estimate = Estimate.of_means([Moments.from_values(values)], UNIT_RANGES.get(unit, (-math.inf, math.inf)))
     return format_measure(estimate.low, *(estimate.interval or (math.nan, math.nan)), unit)
 
 

@@ -73,4 +73,4 @@ class Attention(NetworkProbe):
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """Sharpness of attention: the largest weight of each query, as a mean over positions and heads."""
         sharpest = self.shown(rows).groupby(["seed", "site", "head", "query"], sort=False)["weight"].max()
-        return EpochCurves.of(sharpest.reset_index(), "weight", ["site"], label="largest attention weight")
+        return EpochCurves.from_rows(sharpest.reset_index(), "weight", ["site"], label="largest attention weight")

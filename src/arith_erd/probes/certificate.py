@@ -74,7 +74,7 @@ class CertificateProbe(NetworkProbe):
         return format_cells(by_bit, ".2%")
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        return EpochCurves.of(rows[rows["distance"] >= CLEAR], "right", ["algorithm"], unit="accuracy")
+        return EpochCurves.from_rows(rows[rows["distance"] >= CLEAR], "right", ["algorithm"], unit="accuracy")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         """On the left the rule, with a line for each network; on the right means over networks for other algorithms."""

@@ -60,7 +60,7 @@ class EncoderTable(NetworkProbe):
                 yield row | {"accuracy": accuracy, "no_intervention": no_intervention}
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
-        return EpochCurves.of(rows, "accuracy", ["token"], unit="accuracy")
+        return EpochCurves.from_rows(rows, "accuracy", ["token"], unit="accuracy")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         return pd.concat([rows, rows.assign(site="no intervention", accuracy=rows["no_intervention"])])

@@ -28,7 +28,7 @@ from .patching import position_panels
 from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, as_list, format_cells, select_sites, weighted_means
 
 
-class VariablePatching(NetworkProbe):
+class InterchangeProbe(NetworkProbe):
     """Replace the activation at a position of a site by a source run's. How does the answer change?
 
     A row is a site, a position, a ``family`` of pairs and the ``token`` of the answer that is read, as in `Patching`.

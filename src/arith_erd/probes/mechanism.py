@@ -120,7 +120,7 @@ class Mechanism(NetworkProbe):
         """Accuracy and the effects of steering, as means over bits, with a panel for each seed."""
         lines = rows["component"].map(CURVE_NAMES)
         shown = rows.assign(line=lines)[rows["test"].isin(["accuracy", "signature"]) & lines.notna()]
-        return EpochCurves.of(shown, "value", ["line"], "seed", "share of the answers, mean over bits")
+        return EpochCurves.from_rows(shown, "value", ["line"], "seed", "share of the answers, mean over bits")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The shares for each question: first those of the networks, then those expected of each algorithm."""

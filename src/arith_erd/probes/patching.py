@@ -75,7 +75,7 @@ class Patching(NetworkProbe):
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         largest = self.shown(rows).groupby(["seed", "site"], sort=False)["recovered"].max().reset_index()
-        return EpochCurves.of(largest, "recovered", ["site"], label="largest recovery by one position")
+        return EpochCurves.from_rows(largest, "recovered", ["site"], label="largest recovery by one position")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         return position_panels(self.task, rows, "corruption", "recovered")

@@ -111,7 +111,7 @@ class Probe(ABC):
             keys, measures = split_columns(column_kinds(rows, self.units))
             value, panel = measures[0], ""
             lines = [key for key in keys if rows[key].nunique() > 1][:1]
-        return EpochCurves.of(rows, value, lines, panel, unit=self.units.get(value, NUMBER))
+        return EpochCurves.from_rows(rows, value, lines, panel, unit=self.units.get(value, NUMBER))
 
     def files(self) -> Mapping[str, str | bytes]:
         """Additional files to write beside the rows, name -> content."""

@@ -121,7 +121,7 @@ class Subspaces(NetworkProbe):
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         chosen = rows[rows["chosen"] == 1]  # the rank can change from epoch to epoch
-        return EpochCurves.of(chosen, "iia", ("variable", "position"), "site", "interchange accuracy")
+        return EpochCurves.from_rows(chosen, "iia", ("variable", "position"), "site", "interchange accuracy")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         chosen = rows[rows["chosen"] == 1]

@@ -39,7 +39,7 @@ class LearningCounts(NamedTuple):
     failing_mean: float
 
     @classmethod
-    def of(cls, accuracies: np.ndarray) -> "LearningCounts":
+    def from_accuracies(cls, accuracies: np.ndarray) -> "LearningCounts":
         """Count from each seed's accuracy. A seed learns if it reaches `LEARNING_ACCURACY`."""
         learns = accuracies >= LEARNING_ACCURACY
         right = float(accuracies[learns].mean()) if learns.any() else 1.0
@@ -164,7 +164,7 @@ def _estimate(result: Result) -> Estimate:
         return Estimate.of_median(bounds[0])
     if claim.statistic == "ratio":
         return Estimate.of_ratio(*bounds)
-    terms = [Moments.of(low, weight) for (low, _), weight in zip(bounds, weights, strict=True)]
+    terms = [Moments.from_values(low, weight) for (low, _), weight in zip(bounds, weights, strict=True)]
     if claim.statistic == "value":
         return Estimate.exact(sum(term.weight * term.mean for term in terms))
     if result.learning_counts:
@@ -199,7 +199,7 @@ def _count_votes(result: Result, measure: ProbeColumn, data: RunData) -> tuple[d
         return values(data, measure.runs)["low"]
 
     distances = reduced("behind_min" if measure.reduce == "argmin" else "behind_max")
-    gap = Estimate.of_means([Moments.of(distances)], (0.0, 2.0)) if len(distances) else None
+    gap = Estimate.of_means([Moments.from_values(distances)], (0.0, 2.0)) if len(distances) else None
     return votes, int(reduced("count").min()), gap
 
 
@@ -214,7 +214,7 @@ def _count_learning(claim: Claim, data: RunData) -> list[LearningCounts]:
         return []
     accuracy = measure.model_copy(update={"column": "val_seq_acc", "minus_column": "", "tail": "median"})
     samples = [_by_seed(accuracy.values(data, runs))["low"].to_numpy() for _, runs in measure.weighted_conditions]
-    counts = [LearningCounts.of(sample) for sample in samples]
+    counts = [LearningCounts.from_accuracies(sample) for sample in samples]
     return counts if any(count.learning < count.n for count in counts) else []
 
 

@@ -192,7 +192,7 @@ def mean_accuracies(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     rows = []
     for values, part in finished.groupby([*keys], dropna=False):
         by_seed = part.groupby("seed")["val_seq_acc"].mean()
-        estimate = Estimate.of_means([Moments.of(by_seed)], (0.0, 1.0))
+        estimate = Estimate.of_means([Moments.from_values(by_seed)], (0.0, 1.0))
         low, high = estimate.interval or (None, None)
         row = {"seeds": len(by_seed), "accuracy": estimate.value, "ci_low": low, "ci_high": high}
         rows.append(dict(zip(keys, values, strict=True)) | row)

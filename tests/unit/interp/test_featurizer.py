@@ -63,6 +63,8 @@ def test_features_of_a_rotation_are_a_subspace_in_every_intervention() -> None:
 def test_coupling_layers_are_undone_and_begin_with_the_given_directions() -> None:
     directions = torch.linalg.qr(torch.randn(7, 2))[0]
     layers, x = ae.CouplingLayers(7, directions=directions), torch.randn(50, 7)
+    for given in (directions, -directions):  # as they are, not turned round
+        torch.testing.assert_close(ae.CouplingLayers(7, directions=given)(x)[:, :2], x @ given, atol=1e-5, rtol=0)
     at_start = ae.Features(layers, 2).interchange(x, x.flip(0))
     torch.testing.assert_close(at_start, ae.Subspace(directions).interchange(x, x.flip(0)), atol=1e-5, rtol=0)
     for parameter in layers.parameters():

@@ -86,7 +86,7 @@ def test_closing_table_has_the_mean_accuracy_of_each_job_with_its_interval(comma
 
     assert command(trained, "-m", "task=add,mul", "seed=0-2") == 0
     rows = re.findall(r"^\d .*$", capsys.readouterr().out, re.MULTILINE)
-    low, _ = Estimate.of_means([Moments.of([0.8, 0.9, 1.0])]).interval
+    low, _ = Estimate.of_means([Moments.from_values([0.8, 0.9, 1.0])]).interval
     assert [row.strip() for row in rows] == [
         f"{number}    finished  90.00% [{100 * low:.2f}, 100]  task={task}"
         for number, task in enumerate(("add", "mul"))

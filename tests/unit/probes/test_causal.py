@@ -17,7 +17,7 @@ from arith_erd.paper.probes.place_value import PlaceValue
 from arith_erd.probes import dose
 from arith_erd.probes.amnesic import Amnesic
 from arith_erd.probes.dose import Dose
-from arith_erd.probes.interchange import VariablePatching
+from arith_erd.probes.interchange import InterchangeProbe
 from arith_erd.probes.logit_lens import LogitLens
 from arith_erd.probes.mechanism import Mechanism
 from arith_erd.probes.patching import Patching
@@ -37,7 +37,7 @@ SMALL = {"num_train": 64, "num_validation": 20, "num_test": 20, "steps": 4, "num
     ids=lambda x: getattr(x, "__name__", type(x).__name__),
 )
 def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) -> None:
-    rows = measured(VariablePatching([untrained(task, kind, seed=5)], num_examples=4))
+    rows = measured(InterchangeProbe([untrained(task, kind, seed=5)], num_examples=4))
     assert set(rows["seed"]) == {5}
     assert set(rows["site"]) == {"dec.1", "dec.2"} | ({"enc.1", "enc.2"} if kind is Transformer else set())
     assert not rows.duplicated(["site", "position", "family", "token"]).any()
@@ -52,7 +52,7 @@ def own_model(task: Task) -> CausalModel:
     return CausalModel(task, parts | {"low_carry": lambda low: low // 2} | total)
 
 
-OWN = partial(VariablePatching, causal_model=own_model)
+OWN = partial(InterchangeProbe, causal_model=own_model)
 
 
 def only_bits(task: Task) -> CausalModel:
@@ -83,14 +83,14 @@ def test_dose_asks_any_task_whose_causal_model_has_the_answer_as_a_variable() ->
 )
 def test_notes_say_what_holds_for_the_task(task: Task, words: tuple[str, ...], others: tuple[str, ...]) -> None:
     models = [untrained(task)]
-    probes = Amnesic(models, "dec.1"), VariablePatching(models, num_examples=2), Subspaces(models, "dec.1")
+    probes = Amnesic(models, "dec.1"), InterchangeProbe(models, num_examples=2), Subspaces(models, "dec.1")
     notes = " ".join(note for probe in probes for note in probe.notes()).replace("baseline_operand_bits", "")
     assert [word for word in words if word not in notes] == []
     assert [word for word in others if word in notes] == []
 
 
 def test_variable_without_pairs_of_its_own_is_named() -> None:
-    probe = VariablePatching([untrained(Add(2), NanoGPT)], variable=["sum", "carry"], num_examples=4)
+    probe = InterchangeProbe([untrained(Add(2), NanoGPT)], variable=["sum", "carry"], num_examples=4)
     assert set(measured(probe)["family"]) == {"carry", "same sum", "random"}
     assert probe.notes()[0].startswith("no family for sum: no other variable affects the answer together with it")
     probe = OWN([untrained(ADD)], site="dec.1")
@@ -148,8 +148,8 @@ def test_a_step_is_what_a_unit_of_the_value_adds() -> None:
 
 def test_a_family_of_ones_own_is_asked_alone_and_is_that_of_its_variables() -> None:
     options = {"site": "dec.1", "variable": "carry", "num_examples": 8}
-    suggested = pd.DataFrame(VariablePatching([untrained(ADD)], **options).rows())
-    own = VariablePatching([untrained(ADD)], **options, families={"alone": {"vary": "carry", "keep": ["xor"]}})
+    suggested = pd.DataFrame(InterchangeProbe([untrained(ADD)], **options).rows())
+    own = InterchangeProbe([untrained(ADD)], **options, families={"alone": {"vary": "carry", "keep": ["xor"]}})
     asked = pd.DataFrame(own.rows())
     assert set(asked["family"]) == {"alone"}
     expected = suggested[suggested["family"] == "carry"].assign(family="alone").reset_index(drop=True)
@@ -159,7 +159,7 @@ def test_a_family_of_ones_own_is_asked_alone_and_is_that_of_its_variables() -> N
 def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
     task = Add(3)
     model = Hooked(InDirections(task), task=task)
-    rows = pd.DataFrame(VariablePatching([model], site="dec.1", num_examples=30).rows())
+    rows = pd.DataFrame(InterchangeProbe([model], site="dec.1", num_examples=30).rows())
     flipped = rows.groupby("family")["flipped"].agg(["min", "max"])
     assert flipped.loc[["carry", "xor"]].to_numpy().tolist() == [[1, 1], [1, 1]]
     assert flipped.loc["same sum"].tolist() == [0, 0]
@@ -171,7 +171,7 @@ def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
 def test_encoder_is_read_at_every_token_of_the_answer_and_judged_by_the_prompts_own() -> None:
     task = Add(3, prompt_order="plain")
     model = untrained(task, num_layers=1)
-    rows = measured(VariablePatching([model], site=["enc.1", "dec.1"], variable="carry", num_examples=8))
+    rows = measured(InterchangeProbe([model], site=["enc.1", "dec.1"], variable="carry", num_examples=8))
     encoder = rows[rows["site"] == "enc.1"]
     assert (set(encoder["position"]), set(encoder["token"])) == ({*task.prompt_names}, {*task.answer_names})
     operator = encoder[encoder["position"] == "+"]
@@ -198,7 +198,7 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
     network = Pooled()
     sites = {"read": network.read, "pool": network.pool, "out": network.out}
     model = Hooked(network, sites, task=ADD)
-    probe = VariablePatching([model], [*sites], variable="carry", num_examples=8)
+    probe = InterchangeProbe([model], [*sites], variable="carry", num_examples=8)
     rows = pd.DataFrame(probe.rows())
     assert (rows.groupby("site")["iia_token"].count() > 0).to_dict() == {"read": True, "pool": False, "out": False}
     shown = {tuple(label.get_text() for label in ax.get_xticklabels()) for ax in probe.figure(rows).axes}
@@ -217,10 +217,10 @@ def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatev
         (Mechanism, RANDOM, {}, r"^probe=mechanism: received task=random_output; expected"),
         (Mechanism, ADD, {"num_examples": 8}, r"^probe\.num_examples=8: expected an integer of at least 64"),
         (Mechanism, ADD, {"causal_model": CausalModel}, r"=.*: expected a causal model with the variable prefix"),
-        (VariablePatching, ADD, {"variable": "carries"}, r"probe\.variable=carries: expected some of a_bit"),
-        (VariablePatching, ADD, {"families": {"x": {"keep": ["carries"]}}}, r"families\.x=carries: expected"),
-        (VariablePatching, ADD, {"families": {"x": {"vary": "sum", "keep": "sum"}}}, r"families=x: none of"),
-        (VariablePatching, ADD, {"families": {"x": {"varies": "sum"}}}, r"probe\.families\.x\.varies"),
+        (InterchangeProbe, ADD, {"variable": "carries"}, r"probe\.variable=carries: expected some of a_bit"),
+        (InterchangeProbe, ADD, {"families": {"x": {"keep": ["carries"]}}}, r"families\.x=carries: expected"),
+        (InterchangeProbe, ADD, {"families": {"x": {"vary": "sum", "keep": "sum"}}}, r"families=x: none of"),
+        (InterchangeProbe, ADD, {"families": {"x": {"varies": "sum"}}}, r"probe\.families\.x\.varies"),
         (OWN, ADD, {"variable": "idle"}, r"^probe\.variable=idle: its interchange changes no answer"),
         (OWN, ADD, {"variable": ["total", "sum"]}, r"^probe\.variable=sum: it predicts the same as another variable"),
         (OWN, ADD, {"variable": "low_carry"}, r"^probe\.variable=low_carry: none of 64 bases has a pair"),

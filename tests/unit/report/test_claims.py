@@ -31,7 +31,7 @@ def test_accuracy_is_the_median_of_the_last_ten_epochs_of_each_seed(synthetic) -
     rows.to_csv(run.path / "metrics.csv", index=False)
     result = one(synthetic, "fig3-add-vs_v")
     assert (result.num_seeds, result.seeds) == (5, "0-4")
-    assert result.estimate.interval == pytest.approx(Estimate.of_prediction(Moments.of(VS_V)).interval)
+    assert result.estimate.interval == pytest.approx(Estimate.of_prediction(Moments.from_values(VS_V)).interval)
     assert values_text(result) == "92.00% 93.00% 94.00% 95.00% 96.00%"
     assert result.verdict == "reproduced"
 
@@ -52,9 +52,13 @@ def test_cost_of_a_region_is_training_minus_validation_of_the_same_run(synthetic
         synthetic.run(f"split={split}", reach=None, final=ends, train_final=trained)
     loss = one(synthetic, "fig3-add-vs_v-loss")
     costs = np.array(trained) - VS_V
-    assert loss.estimate.interval == pytest.approx(Estimate.of_prediction(Moments.of(costs)).interval, abs=1e-6)
+    assert loss.estimate.interval == pytest.approx(
+        Estimate.of_prediction(Moments.from_values(costs)).interval, abs=1e-6
+    )
     more = one(synthetic, "fig3-add-vs_v-more")
-    expected = Estimate.of_means([Moments.of(costs), Moments.of(np.array(trained) - 0.99, -1.0)]).interval
+    expected = Estimate.of_means(
+        [Moments.from_values(costs), Moments.from_values(np.array(trained) - 0.99, -1.0)]
+    ).interval
     assert more.estimate.interval == pytest.approx(expected, abs=1e-6)
     assert more.verdict == "reproduced"
     assert values_text(more).startswith("8.00 6.90 5.80 4.70 3.60 / 1.00 0.90")
@@ -114,7 +118,7 @@ def test_probe_of_another_task_matches_no_claim(synthetic) -> None:
 
 def share(hits: int, n: int, published: float) -> claims.Verdict:
     """The verdict on the share of n seeds that learn, beside a published mean of five runs."""
-    counts = claims.LearningCounts.of(np.array([1.0] * hits + [0.3] * (n - hits)))
+    counts = claims.LearningCounts.from_accuracies(np.array([1.0] * hits + [0.3] * (n - hits)))
     return claims.share_verdict(published, counts, clopper_pearson(hits, n), mean_of=5)
 
 

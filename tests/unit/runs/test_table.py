@@ -160,7 +160,7 @@ def test_accuracies_by_a_setting_are_means_with_intervals_of_distinct_finished_s
     main()
     said = capsys.readouterr()
     few, many = json.loads(said.out)
-    low, high = Estimate.of_means([Moments.of([0.9, 1.0, 0.8])]).interval
+    low, high = Estimate.of_means([Moments.from_values([0.9, 1.0, 0.8])]).interval
     assert few["accuracy"] == pytest.approx(0.9)
     assert (few["ci_low"], few["ci_high"]) == pytest.approx((low, min(high, 1.0)))
     assert many == {"split.fraction": 0.5, "seeds": 3, "accuracy": 0.5, "ci_low": 0.5, "ci_high": 0.5}
