@@ -174,5 +174,6 @@ def compose(config_name: ConfigName = "train", overrides: Overrides = ()) -> Job
 def single_job(config_name: str, overrides: Sequence[str]) -> Job | ProbeJob:
     """The job of a command line without ``-m``. Use it within `hydra_over_conf`."""
     composition = composed(config_name, overrides)
+    job = checked_job(config_name, composition, overrides)
     require_single_job(composition)
-    return checked_job(config_name, composition, overrides)
+    return job

@@ -103,7 +103,7 @@ def _sets_of_hydra(path: Path, relative: Path) -> list[str]:
     require_plain_yaml(path)
     try:
         config = OmegaConf.to_container(OmegaConf.load(path))  # as Hydra reads it, interpolations as text
-    except (OmegaConfBaseException, UnicodeError, yaml.YAMLError) as error:
+    except (OmegaConfBaseException, UnicodeError) as error:
         raise UserError(f"{relative}: {first_line(error)}") from error
     if not isinstance(config, dict):
         raise UserError(f"{relative}: expected a group of keys")
