@@ -107,7 +107,7 @@ def test_refusing_needs_no_torch(program, typed, light, folder):
     ],
 )
 def test_help_fits_a_screen_and_lists_every_group_and_option(program, groups, light, root, tmp_path):
-    """Those of the user's own folder, too."""
+    """It lists the options of the user's own folder, too."""
     own = tmp_path / "own" / "split"
     own.mkdir(parents=True)
     (own / "near.yaml").write_text("name: near\n")

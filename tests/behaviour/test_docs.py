@@ -109,7 +109,7 @@ DOCUMENTED = [(program, line) for program in ("train", "probe") for line in comm
 
 @pytest.mark.parametrize(("program", "line"), DOCUMENTED)
 def test_documented_options_exist(program: str, line: str) -> None:
-    """Composed with the first value of each sweep, and checked as the program does before it trains."""
+    """We compose it with the first value of each sweep, and check it as the program does before it trains."""
     words = [word for word in shlex.split(line) if not word.startswith(("-", "hydra/", "hydra."))]
     words = [re.sub(r"^([\w.]+=[^'\[,]+),[^']*$", r"\1", word) for word in words]
     with hydra_over_conf(program, words):
@@ -142,14 +142,14 @@ FURTHER = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "benchmar
 
 @pytest.mark.parametrize("page", [*PAGES, *FURTHER], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_to_files_lead_somewhere(page: Path) -> None:
-    """In the repository, where pages are read too; ``make docs`` checks those of the site."""
+    """Pages are read in the repository, too; ``make docs`` checks the links of the site."""
     targets = re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text())
     assert [target for target in targets if not page.parent.joinpath(target).exists()] == []
 
 
 @pytest.mark.slow
 def test_site_lists_every_page_for_language_models(tmp_path: Path) -> None:
-    """In ``llms.txt``, with a sentence and a link to its Markdown, whose links work; ``llms-full.txt`` has its text."""
+    """``llms.txt`` has a sentence and a link to the Markdown, whose links work; ``llms-full.txt`` has the text."""
     pytest.importorskip("mkdocs")
     build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, check=True, timeout=240)

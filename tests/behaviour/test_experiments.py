@@ -105,7 +105,7 @@ def test_experiment_beyond_the_paper_compares_positions_and_counts_for_no_claim(
 
 @pytest.mark.slow
 def test_first_training_ends_with_a_network_that_answers_every_pair(cli: Cli, tmp_path: Path, root: Path) -> None:
-    """What ``make train`` does without options."""
+    """This is what ``make train`` does without options."""
     assert "$(or $(ARGS),experiment=first)" in (root / "Makefile").read_text()
     result = cli("train.py", "experiment=first", f"runs_dir={tmp_path}", timeout=900)
     assert "train 100.00%, validation 100.00% of sequences" in result.stdout
@@ -120,7 +120,7 @@ def test_other_formats_and_positions_never_count_for_the_paper(option: str) -> N
 
 @pytest.mark.slow
 def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) -> None:
-    """With the settings of ``mini.yaml``, each seed for long enough, and nothing besides."""
+    """It takes the settings of ``mini.yaml``, trains each seed for long enough, and trains nothing besides."""
     paper, lengths = load_paper(CLAIMS.with_name("mini.yaml")), {}
     script = (root / "paper" / "scripts" / "mini.sh").read_text()
     for line in script.partition("<<'END'\n")[2].partition("\nEND")[0].splitlines():

@@ -77,7 +77,7 @@ def strategy(player: Player) -> str:
 
 
 def test_documented_strategy_finds_at_least_five_of_six(browser, page):
-    """In a game with each network, whose name the page does not give away."""
+    """It plays one game with each network; the page does not give the name away."""
     found: dict[str, bool] = {}
     Player(browser, page, 0)
     for seed in browser("networks.map((_, i) => many(1000, x => x).find(seed => drawn(seed, networks.length) === i))"):

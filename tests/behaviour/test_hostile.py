@@ -72,7 +72,7 @@ def run(whole: Run, tmp_path: Path) -> Run:
 
 @pytest.mark.parametrize("n", range(len(HYDRA)))
 def test_experiment_of_somebody_else_configures_no_program(n, canary, main, tmp_path):
-    """Alone, or as a sweep where it sets one; its folder is named in one of two ways."""
+    """It comes alone, or as a sweep where it sets one; its folder is named in one of two ways."""
     text, says = HYDRA[n]
     folder = tmp_path / "own" / "experiment"
     folder.mkdir(parents=True)
@@ -125,7 +125,7 @@ TARGETS: tuple[dict[str, Any], ...] = (  # nodes that do harm when Hydra's `inst
 
 @pytest.mark.parametrize("node", TARGETS, ids=lambda node: str(node["_target_"]))
 def test_run_of_somebody_else_makes_no_other_class(node, canary, run, monkeypatch):
-    """Whatever group names it, and whatever else its ``config.yaml`` says."""
+    """Any group may name it, and ``config.yaml`` may say anything else."""
     monkeypatch.setenv("SECRET", SECRET)
     text = run.config_file.read_text()
     for group in ("task", "split", "model.net"):  # what is made when it is loaded
@@ -215,7 +215,7 @@ def test_checkpoint_that_expands_is_refused(run):
 
 
 def test_run_and_folder_reached_by_links_are_read_and_written(run, train, tmp_path):
-    """A run on another disk, and links within it."""
+    """The run lies on another disk, and has links within it."""
     elsewhere = Run(run.path.rename(tmp_path / "elsewhere"))
     run.path.symlink_to(elsewhere.path)
     (elsewhere.path / "weights").rename(elsewhere.path / "more")

@@ -95,7 +95,7 @@ def test_library_is_imported_only_where_allowed(library):
 
 @pytest.mark.slow
 def test_packages_without_torch_load_none(cli):
-    """Nor Lightning, nor W&B; and only `config`, `launch` and the report, which reads `config`, load Hydra."""
+    """They load neither Lightning nor W&B; only `config`, `launch` and the report, which reads `config`, load Hydra."""
     names = [
         ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
         for path in MODULES

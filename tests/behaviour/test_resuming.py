@@ -46,7 +46,7 @@ pytestmark = pytest.mark.slow_after(2)
     ],
 )
 def test_interrupted_then_resumed_equals_uninterrupted(train, whole, capsys, callback, epoch, after, every, started):
-    """Before or after the rows or the checkpoint. With one every two epochs, epoch 3 is trained again.
+    """It stops before or after the rows or the checkpoint. With one every two epochs, epoch 3 is trained again.
 
     The weights that were kept over time are those of a run that was never interrupted.
     """
@@ -129,7 +129,7 @@ def test_truncated_row_is_written_again(train, whole, interrupted):
 
 @pytest.mark.parametrize("times", [0, 2])
 def test_run_never_resumes_from_epochs_without_rows_or_with_too_many(train, interrupted, times):
-    """With too many it would be refused at its end, when it is too late."""
+    """A run with too many would be refused at its end, when it is too late."""
     write_metrics(interrupted, interrupted.metrics() * times)
     with pytest.raises(
         UserError, match=r"metrics\.csv has not exactly one row for .*; delete last\.ckpt to start again"
@@ -218,7 +218,7 @@ def submitit():
 def test_run_stopped_by_a_signal_resumes_from_that_step(
     train, whole, runs_dir, monkeypatch, capsys, submitit, number, hook, batch, place, left
 ):
-    """In the middle of an epoch, in its last step, in its validation, or while its checkpoint is written.
+    """It stops in the middle of an epoch, in its last step, in its validation, or while its checkpoint is written.
 
     Three steps an epoch; ``left`` are those that the same command then takes. A checkpoint would be due after all four.
     """
@@ -249,7 +249,7 @@ def test_fit_without_a_folder_promises_no_resuming_and_prints_lines_without_a_te
 
 @pytest.mark.parametrize("overrides", [("data.batch_size=1000", "scheduler=warmup_cosine"), ("trainer.stop_at=0.0",)])
 def test_signal_during_validation_stops_the_run(train, tmp_path, train_in, monkeypatch, overrides):
-    """Of an epoch of one step, or of one that is the first and the last; the logged rate is that of the epoch."""
+    """The epoch has one step, or is the first and the last; the logged rate is that of the epoch."""
     logged = []
     monkeypatch.setattr(Csv, "log", lambda self, rows: logged.extend(row["learning_rate"] for row in rows))
     with monkeypatch.context() as patch:
@@ -346,7 +346,7 @@ def test_overwriting_keeps_the_old_run_until_the_new_one_has_finished(train, run
     ("method", "pack", "missing"), [("move_to_backup", 1, [(1,)]), ("finish", 1, [(1,)]), ("delete_backup", 0, [])]
 )
 def test_overwriting_of_several_packs_goes_on_where_it_was_killed(runs_dir, monkeypatch, method, pack, missing):
-    """Before the second old run is renamed, before the new one has finished, or before the old ones are deleted."""
+    """It dies before the second old run is renamed, before the new one has finished, or before the old are deleted."""
     words = [*TINY, "trainer.max_epochs=1", "seed=0-1", "pack.max_replicas=1", f"runs_dir={runs_dir}"]
     old = train_job(compose("train", words))
     for run in old:

@@ -169,7 +169,7 @@ def _restored(cluster: Cluster) -> Iterator[None]:
 def test_struck_jobs_end_no_other_and_the_second_command_submits_only_those_that_ended(
     tmp_path: Path, cluster: Cluster
 ) -> None:
-    """Of twelve jobs three are ended, three put back into the queue, and some lose their node."""
+    """We end three of twelve jobs, put three back into the queue, and take the node of some."""
     sweep = Sweep(tmp_path, cluster, 12, 30, TRAIN)
     terminate, *leave = (scancel(f"--signal={name}") for name in ("TERM", "USR1", "USR2"))
     blows = (scancel(), terminate, Cluster.kill, *leave, requeue)
@@ -228,7 +228,7 @@ def test_same_command_waits_for_jobs_that_are_under_way_and_submits_none_twice(t
 
 
 def test_signal_before_the_program_can_handle_it_is_not_lost(tmp_path, cluster):
-    """USR1, while Python starts; the job is requeued, and finishes."""
+    """USR1 comes while Python starts; the job is requeued, and finishes."""
     starts = tmp_path / "starts"
     (tmp_path / "sitecustomize.py").write_text(f"""
 import os, pathlib, time

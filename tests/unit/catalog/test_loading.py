@@ -85,7 +85,7 @@ def test_runs_are_found_by_folder_or_glob_and_missing_runs_seeds_and_epochs_refu
 
 
 def test_unfinished_run_loads_from_its_last_checkpoint(run, trained_pack):
-    """With the epoch of these weights, of which metrics.csv may have later ones."""
+    """It has the epoch of these weights; metrics.csv may have later ones."""
     shutil.rmtree(run.path / "weights")
     (run.path / "summary.json").unlink()
     lines = run.metrics_file.read_text().splitlines()
@@ -104,7 +104,7 @@ def test_unfinished_run_loads_from_its_last_checkpoint(run, trained_pack):
 
 
 def test_epochs_load_as_they_were(whole, train_in, tmp_path):
-    """After two of four epochs, the weights of a run of two; after the last, the final ones; 0 is before training."""
+    """Epoch 2 of 4 has the weights of a run of two epochs, the last one the final ones; 0 is before training."""
     short = train_in(tmp_path, *LEARNS, "trainer.max_epochs=2", "seed=0-1")
     for epoch, same in ((2, load_run(short.path, 1)), (4, load_run(whole.path, 1))):
         model = load_run(whole.path, 1, epoch)
@@ -117,7 +117,7 @@ def test_epochs_load_as_they_were(whole, train_in, tmp_path):
 
 @pytest.mark.parametrize(("name", "size"), [("head.bias", 0), ("head.scale", 5), ("head.bias", 7)])
 def test_weights_that_do_not_fit_are_refused_by_name(run, name, size):
-    """One that is missing, one too many, and one of another shape."""
+    """A weight is missing, is one too many, or has another shape."""
     state = load_file(run.weights_file(3)) | ({name: torch.ones(size)} if size else {})
     save_file(state if size else {key: x for key, x in state.items() if key != name}, run.weights_file(3))
     with pytest.raises(UserError, match=rf"weights do not fit its config\.yaml: {name}$"):
@@ -158,7 +158,7 @@ CHECKED = {name: min(runs) for name, runs in list_pretrained().items()}
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("name", CHECKED)
 def test_network_in_the_repository_is_as_accurate_as_its_summary_says(name: str) -> None:
-    """On a sample of the held-out pairs, within five standard deviations of such a sample."""
+    """We ask a sample of the held-out pairs, and allow five standard deviations of such a sample."""
     model = load_pretrained(name, seed := CHECKED[name])
     (said,) = (entry for entry in Run(PRETRAINED / model.name).summary()["seeds"] if entry["seed"] == seed)
     examples = model.task.examples()

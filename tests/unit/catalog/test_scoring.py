@@ -164,7 +164,7 @@ def test_trained_network_counts_if_it_is_right_everywhere_and_follows_its_variab
 
 @pytest.mark.slow
 def test_how_to_page_runs_as_printed(root, monkeypatch):
-    """On one network of each of four kinds."""
+    """We score one network of each of four kinds."""
     kinds = ("erd", "remainder", "prefix_carry", "lookahead_carry")
     chosen = [one for one in zoo() if one.name in kinds and one.seed == 2000]
     monkeypatch.setattr(ae, "zoo", lambda **options: chosen)

@@ -80,7 +80,7 @@ def test_name_stays_short_however_much_departs(config):
 
 
 def test_run_with_another_name_is_found_by_its_hash(tmp_path, config):
-    """As earlier versions named it."""
+    """Earlier versions named it so."""
     config = put(config, "task.bits", 4)
     new = run_for_config(tmp_path, config)
     assert new.path == tmp_path / run_name(config)

@@ -59,7 +59,7 @@ def agree(model: Hooked, examples: Any) -> dict[str, Any]:
     logits, tokens = in_node(measured, examples)
     rounded, _ = unpacked(model, measured)
     exact = Hooked(copy.deepcopy(rounded.network).double(), task=model.task)
-    expected = exact.run(examples).numpy()  # in single precision PyTorch itself is off by 3e-3 in the reference erd
+    expected = exact.run(examples).numpy()  # in single precision PyTorch itself is off by 3e-3 in handcoded erd
     assert np.abs(logits - expected).max() <= 1e-3
     decoded = expected.argmax(-1)
     assert (logits.argmax(-1) == decoded).all()
@@ -72,7 +72,7 @@ def agree(model: Hooked, examples: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_reference_answers_as_in_pytorch() -> None:
+def test_handcoded_network_answers_as_in_pytorch() -> None:
     (model,) = load_handcoded("erd", [0], Add(7))
     erd = agree(model, model.task.examples(*np.random.default_rng(3).integers(0, 128, (2, 32))))
     carry = export_network(load_handcoded("prefix_carry", [0], Add(7))[0], 64)

@@ -76,7 +76,7 @@ def test_coupling_layers_are_undone_and_begin_with_the_given_directions() -> Non
 
 
 def test_variable_on_a_curve_is_found_by_features_and_by_no_direction() -> None:
-    """On pairs with other operands too, so the features hold the variable and not the pairs."""
+    """They hold on pairs with other operands, so the features carry the variable and not the pairs."""
     model = ae.Hooked(OnCurve(TASK), task=TASK)
     train, test = DATA.split()
     line = ae.fit_das(model, ADDER, train, "dec.1", 2)

@@ -113,7 +113,7 @@ def test_positions_by_name_and_number_and_in_the_prompt_of_a_decoder_only_networ
 
 @pytest.mark.parametrize("kind", [*KINDS, "transformer of squares", "nanogpt of squares"])
 def test_a_position_of_a_truncated_run_is_the_same_position(kind: str) -> None:
-    """Of squares a prefix of the answer may be as long as the prompt, 3 of 6 tokens."""
+    """A prefix of a square's answer may be as long as its prompt: 3 of 6 tokens."""
     task = Square(3) if kind.endswith("squares") else TASK
     model = hooked(kind.partition(" ")[0], task)
     prompt, answer_in = model.inputs(task.examples())

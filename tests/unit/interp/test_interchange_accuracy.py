@@ -232,7 +232,7 @@ def test_an_interchange_of_attention_patterns_reads_all_keys_of_nanogpt() -> Non
 
 
 def test_a_position_of_the_prompt_in_a_decoder_only_network_is_tested_by_the_whole_answer() -> None:
-    """At the embedding an interchange at a1 is the network's run with that token of the source's prompt."""
+    """An interchange at a1 of the embedding is the network's run with that token of the source's prompt."""
     model, adder = Hooked(NanoGPT(7, 4, d_model=16, num_heads=2, num_layers=2), task=Add(3)), CausalModel(Add(3))
     data = CounterfactualDataset.sample(adder, n=100)
     (prompt, answer_in), (other, _) = model.inputs(data.base_examples), model.inputs(data.source_examples)

@@ -158,7 +158,7 @@ def test_fail_fast_stops_at_the_first_failure(command, ran, capsys):
 
 @pytest.mark.parametrize(("number", "replaced"), [(signal.SIGTERM, False), (signal.SIGHUP, True)])
 def test_signal_ends_the_whole_sweep(command, ran, capsys, monkeypatch, number, replaced):
-    """Even if somebody's clean-up raises another exception in the place of ours."""
+    """It does so even if another exception replaces ours, as one of somebody's clean-up."""
     requeued = []
     monkeypatch.setattr(signals, "requeue", requeued.append)
 

@@ -182,7 +182,7 @@ def test_failed_run_is_marked_failed_and_a_resumed_one_replaces_it(home):
 
 @pytest.mark.slow
 def test_history_of_an_interrupted_or_extended_run_is_whole(train, home):
-    """With learning rates and accuracies by length, which ``metrics.csv`` lacks."""
+    """It has learning rates and accuracies by length, which ``metrics.csv`` lacks."""
     options = ["logger=wandb", "model=nanogpt", "scheduler=step", "model.scheduler.step_size=1", "task.min_bits=2"]
     options += ["data.examples=40", "checkpoint.every_n_epochs=2"]
     power_cut(train, MetricsWriter, 3, True, *options, "trainer.max_epochs=4")  # epoch 3 is trained and logged again

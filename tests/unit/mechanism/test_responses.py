@@ -20,7 +20,7 @@ EXAMPLES = TASK.examples()
 
 @pytest.mark.parametrize("kind", [NanoGPT, Transformer])
 @torch.no_grad()
-def test_readings_are_what_a_plain_loop_of_decodes_finds(kind: type[Network]) -> None:
+def test_responses_are_what_a_plain_loop_of_decodes_finds(kind: type[Network]) -> None:
     torch.manual_seed(0)
     network = kind(7, 4, d_model=16, num_heads=2, num_layers=2).eval()
     for parameter in network.parameters() if kind is NanoGPT else ():
@@ -34,13 +34,13 @@ def test_readings_are_what_a_plain_loop_of_decodes_finds(kind: type[Network]) ->
     def at_last(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
         return torch.cat([output[:, :-1], ablated.expand(64, 1, 16)], dim=1)
 
-    _, readings = run_with_prefixes(Hooked(network, task=TASK), EXAMPLES)
-    assert Counter(name for _, name, _, _ in readings) == Counter(flip=3, far=3, mean_ablation=3, random=6)
-    for position, intervention, tokens, prefix in readings:
-        if intervention in ("flip", "far"):
+    _, responses = run_with_prefixes(Hooked(network, task=TASK), EXAMPLES)
+    assert Counter(name for _, name, _, _ in responses) == Counter(flip=3, far=3, mean_ablation=3, random=6)
+    for position, change, tokens, prefix in responses:
+        if change in ("flip", "far"):
             wrong = prefix != EXAMPLES.completion[:, :position] - ZERO
             assert (wrong.sum(axis=1) == 1).all()
-            assert (wrong[:, -1] == (intervention == "flip")).all()
+            assert (wrong[:, -1] == (change == "flip")).all()
         given = answer_in[:, : position + 1].clone()
         if prefix is not None:
             given[:, 1:] = torch.from_numpy(prefix) + ZERO

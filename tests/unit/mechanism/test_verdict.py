@@ -66,7 +66,7 @@ def test_right_prefixes_without_any_effect_of_steering_are_undecided_and_wrong_a
 
 
 def my_model(task: Add) -> CausalModel:
-    """Of a user: a carry is the rounded difference of the operands' lower bits and the prefix."""
+    """A user's model: a carry is the rounded difference of the operands' lower bits and the prefix."""
     place = 2 ** np.arange(task.width)
 
     def carry(a: np.ndarray, b: np.ndarray, prefix: np.ndarray) -> np.ndarray:
@@ -125,7 +125,7 @@ def test_own_causal_model_that_is_one_of_ours_does_not_decide(with_mine) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["erd", "prefix_carry_decoy", "lookahead_carry", "mixed", *POST_HOC])
-def test_references_get_their_own_name_or_none_if_they_were_written_afterwards(name: str) -> None:
+def test_handcoded_networks_get_their_own_name_or_none_if_they_were_written_afterwards(name: str) -> None:
     found = measure_signature(Hooked(write_network(name, 3).network, task=TASK), num_examples=64, num_steered=32)
     classification = classify(found, EXPECTED)
     assert (found.accuracy, classification.verdict) == (1, "none" if name in POST_HOC else name.removesuffix("_decoy"))
@@ -133,7 +133,7 @@ def test_references_get_their_own_name_or_none_if_they_were_written_afterwards(n
         assert [other for other, distance in classification.post_hoc.items() if distance <= MAX_DISTANCE] == [name]
 
 
-def test_verdict_is_calibrated_only_where_references_exist() -> None:
+def test_verdict_is_calibrated_only_where_handcoded_networks_exist() -> None:
     sizes = TASK.prompt_length, TASK.width
     assert is_calibrated(Transformer(*sizes), TASK)
     for network, task in (

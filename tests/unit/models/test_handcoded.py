@@ -29,7 +29,7 @@ def logits(network: Transformer, answer: Tensor = COMPLETION) -> Tensor:
 
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_references_answer_with_a_wide_margin(name: str) -> None:
+def test_handcoded_networks_answer_with_a_wide_margin(name: str) -> None:
     network = write_network(name, 1).network
     given = logits(network)
     right = given.gather(-1, COMPLETION[..., None])[..., 0]
@@ -51,7 +51,7 @@ def test_seed_determines_the_network_and_leaves_the_global_generator_alone() -> 
 
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize(("name", "algorithm"), RUNS.items())
-def test_references_answer_wrong_prefixes_as_their_algorithms_do(name: str, algorithm: str) -> None:
+def test_handcoded_networks_answer_wrong_prefixes_as_their_algorithms_do(name: str, algorithm: str) -> None:
     bits = np.random.default_rng(0).integers(0, 2, COMPLETION.shape)
     for seed in (2, 3) if name in POST_HOC else (2,):
         found = logits(write_network(name, seed).network, torch.from_numpy(bits) + ZERO).argmax(-1).numpy() - ZERO

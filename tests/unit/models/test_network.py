@@ -95,7 +95,7 @@ def test_sites_are_the_layers_in_order(network, options):
     [*product([Transformer, NanoGPT], [{}, {"attention": False}]), *((baseline, {}) for baseline in BASELINES)],
 )
 def test_every_parameter_gets_a_gradient(network, options):
-    """Except key biases, which cancel in the softmax, and, without attention, all that only the prompt passes."""
+    """Exceptions: key biases cancel in the softmax, and without attention the prompt's own parameters do nothing."""
     net = make(network, options)
     prompt, completion = tokens(64)
     F.cross_entropy(net(prompt, shift_right(completion)).flatten(0, 1), completion.flatten()).backward()

@@ -43,7 +43,7 @@ def test_operands_with_padding_are_answered_as_without(encoding):
 
 @torch.no_grad()
 def test_every_scheme_but_none_tells_orders_apart():
-    """An encoder-decoder; without positions the decoder-only network knows an order, since it is causal."""
+    """We ask an encoder-decoder: the decoder-only network knows an order without positions, since it is causal."""
     task = Add(bits=3)
     one, other = (tensors(task.examples([a], [b])) for a, b in ((1, 5), (4, 5)))  # the same tokens in another order
     for encoding in POSITION_ENCODINGS:

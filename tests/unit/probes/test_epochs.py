@@ -140,7 +140,7 @@ def target(*overrides: str) -> run_probe.ProbeTarget:
 
 
 @pytest.mark.parametrize("other", ["seed=1", "seed=0-1", "handcoded=remainder"])
-def test_results_for_other_references_do_not_overwrite_each_other(other):
+def test_results_for_other_handcoded_networks_do_not_overwrite_each_other(other):
     first, second = (target("handcoded=erd", "seed=0", *more).folder for more in ([], [other]))
     assert first != second
 
@@ -199,7 +199,7 @@ def test_result_that_cannot_be_written_is_named_and_the_others_are_measured(
 
 @pytest.mark.slow
 def test_rows_of_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_path, capsys):
-    """Not even when the run has finished."""
+    """They stay none when the run has finished."""
     run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
     run.summary_file.rename(tmp_path / "summary.json")
     run_probe.run_job(compose("probe", ["probe=errors", f"run={run.path}"]))

@@ -15,7 +15,7 @@ from tests.unit.probes.small import measured, untrained
 
 
 @pytest.mark.slow
-def test_profile_of_a_reference_names_its_algorithm() -> None:
+def test_profile_of_a_handcoded_network_names_its_algorithm() -> None:
     probe = Mechanism(
         load_handcoded("prefix_carry", [7], Add()), num_examples=64, num_steered=64, causal_model="prefix_carry"
     )
@@ -46,7 +46,7 @@ def test_profile_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
 
 
 def test_panels_say_how_far_the_sum_is_shifted() -> None:
-    """By at most half of the operands' range, and by 64."""
+    """It is shifted by at most half of the operands' range, and by at most 64."""
     assert [largest_shift(bits) for bits in (3, 7, 8)] == [4, 64, 64]
     probe = Mechanism([untrained(Add(3), NanoGPT)], num_examples=64, num_steered=64)
     assert "Sum shifted by 1 .. 4:\nanswers that follow" in set(probe.shown(pd.DataFrame(probe.rows()))["question"])

@@ -113,7 +113,7 @@ def of_runs(**runs: Any) -> dict[str, Any]:
     ],
 )
 def test_wrong_entry_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any], says: str) -> None:
-    """With the nearest name where a name is wrong; setup lists the models that count, and probes of one's own."""
+    """The line has the nearest name; setup lists the models that count, and probes of one's own."""
     top = {
         "commands": {"all": "python train.py"},
         "setup": {"model": {"nanogpt": {}, "mine": {}}, "probe": {"own": {}}},
@@ -249,7 +249,7 @@ def panels(node: Any) -> list[dict[str, Any]]:
 
 
 def test_panels_name_what_is_logged_and_the_report_has_the_papers_figures(monkeypatch, capsys) -> None:
-    """Where there is no network."""
+    """No connection is made."""
     monkeypatch.setattr(socket.socket, "connect", None)
     main(["--entity", "team", "--project", "sums", "--dry-run"])
     dry_run = json.loads(capsys.readouterr().out)

@@ -117,7 +117,7 @@ def test_finished_run_of_other_code_says_so(tmp_path, config, monkeypatch, then,
 
 
 def test_finished_run_says_which_trusted_packages_changed(tmp_path, config, monkeypatch):
-    """Not of packages that no class of the configuration comes from; a cache of bytecode is no source."""
+    """A package counts if a class of the configuration comes from it; a cache of bytecode is no source."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("arith_erd.config.class_spec._trusted_packages", {"mine", "unused", "one_file"})
     for name in ("mine/__init__.py", "mine/inner/tasks.py", "unused/__init__.py", "one_file.py"):

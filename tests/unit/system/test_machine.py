@@ -69,7 +69,7 @@ def test_memory_limit_of_a_container_and_of_a_slurm_step_counts(tmp_path, monkey
 
 @pytest.fixture
 def no_threads_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And there are eight processors."""
+    """No number of threads is chosen, and there are eight processors."""
     for name in (*SPIN_VARIABLES, "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, "")  # so that it is as before after the test
         monkeypatch.delenv(name)

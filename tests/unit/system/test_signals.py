@@ -156,7 +156,7 @@ CANCELLED = "JobId=42 JobState=COMPLETING PreemptTime=2026-11-21T14:35:14"
 def test_job_requeues_itself_before_a_time_limit_and_when_preempted(
     tmp_path, monkeypatch, number, shown, environment, told
 ):
-    """With a `scontrol` that only notes what it is told."""
+    """The `scontrol` of the test only notes what it is told."""
     said, program = tmp_path / "said", tmp_path / "scontrol"
     said.touch()
     program.write_text(f'#!/bin/sh\nif [ "$1" = show ]; then echo "{shown}"; else echo "$@" >>{said}; fi\n')

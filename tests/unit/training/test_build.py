@@ -68,7 +68,7 @@ LR, KEY = {"lr": 1e-3}, r"^model\.optimizer\._target_=torch\.optim\."
     ],
 )
 def test_recipes_that_cannot_train_a_pack_are_refused_in_one_line(part, name, arguments, message, runs_dir):
-    """The last one when its schedule has ended."""
+    """The last case fails when its schedule has ended."""
     job = compose("train", [*TINY, "model=nanogpt", f"runs_dir={runs_dir}"])
     chosen = {part: ClassSpec(f"torch.optim.{name}", arguments, key=f"model.{part}._target_")}
     with pytest.raises(UserError, match=message):

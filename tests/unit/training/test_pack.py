@@ -164,7 +164,7 @@ def test_equal_layers_are_compiled_once(batch, graphs, monkeypatch):
     [*product(("enc.1", "dec.1"), (1, 3), (0,)), *(("dec.1.attn.pattern", 3, large) for large in (0, math.inf))],
 )
 def test_compiled_packs_read_the_site_of_their_loss(site, replicas, large, batch, graphs, monkeypatch):
-    """At each step, not only while layers are traced; in turn, or as one graph."""
+    """They read it at each step, not only while layers are traced; in turn, or as one graph."""
     monkeypatch.setattr("arith_erd.training.pack.LARGE_NETWORK", large)
     results = []
     for compile in (False, True):
@@ -216,7 +216,7 @@ def test_loss_that_hooks_layers_is_compiled_layer_by_layer_or_not_at_all():
 
 @pytest.mark.parametrize(("network", "seeds"), [(Transformer, (0, 1, 2)), (NanoGPT, (0,))])
 def test_epoch_runs_entirely_on_the_device(network, seeds, monkeypatch):
-    """With the ``meta`` device in the place of a GPU: it refuses tensors of other devices, and to show a number."""
+    """The ``meta`` device stands for a GPU: it refuses tensors of other devices, and to show a number."""
     module = LitPack(Pack(builder(network), seeds), torch.optim.AdamW, gradient_clip=1.0).to("meta")
     optimizer = module.configure_optimizers()
     examples = TASK.examples()

@@ -43,7 +43,7 @@ def test_same_seed_twice_is_bit_identical_whatever_the_global_generators(train_i
 
 @pytest.mark.slow
 def test_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):
-    """Not over its batches, of which the last is smaller."""
+    """A mean over its batches would differ, since the last is smaller."""
     losses, original = [], LitPack.training_step
 
     def spy(self, batch, batch_idx):
@@ -69,7 +69,7 @@ def test_run_directory_holds_what_the_design_lists(trained_pack):
 
 
 def test_summary_equals_decoding_everything(trained_pack):
-    """The accuracies of the last row, too: dropout is off when they are measured."""
+    """So do the accuracies of the last row: dropout is off when they are measured."""
     tokens = pd.read_csv(trained_pack.tokens_file).query("epoch == 4").set_index(["seed", "split"])
     for entry in trained_pack.summary()["seeds"]:
         model = load_run(trained_pack.path, entry["seed"])
@@ -237,7 +237,7 @@ def test_auto_trains_to_the_end_whenever_the_compiler_breaks(
 
 
 def test_folder_for_compiled_code_that_cannot_be_made_is_not_used(train, monkeypatch, capsys):
-    """With it PyTorch does not load what optimizers import."""
+    """If it were used, PyTorch would not load what optimizers import."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/proc/nope")
     assert train("trainer.max_epochs=1").finished
     assert capsys.readouterr().err == "TORCHINDUCTOR_CACHE_DIR=/proc/nope: not used (No such file or directory)\n"
@@ -257,7 +257,7 @@ def test_other_precisions_train_and_a_missing_gpu_is_one_line(train, overrides, 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 6), st.integers(0, 99))
 def test_accuracies_are_what_counting_says(replicas: int, length: int, size: int, seed: int) -> None:
-    """Of predictions (R, N, m) and completions (N, m), in which unused tokens, perhaps a whole column, do not count."""
+    """Predictions are (R, N, m), completions (N, m). Unused tokens, perhaps a whole column, do not count."""
     random = np.random.default_rng(seed)
     predicted = random.integers(3, 5, size=(replicas, size, length))
     completion = random.integers(3, 5, size=(size, length))

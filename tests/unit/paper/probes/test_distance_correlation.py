@@ -80,7 +80,7 @@ def test_decoder_sites_are_read_with_the_models_own_answer(architecture: type[Ne
 
 
 def test_scaled_bits_follow_the_value_without_any_network() -> None:
-    """At seven bits 0.746 on the pairs (A, A), as much as the second and the fourth layer of the authors' decoder."""
+    """Seven bits give 0.746 on the pairs (A, A), as the second and the fourth layer of the authors' decoder do."""
     rows = measure(untrained(Add(7)))
     cells = rows[rows["method"] == "pearson"].set_index(["stack", "level", "space"])["correlation"]
     assert cells["scaled bits", "out", "value"].item() == pytest.approx(0.746, abs=0.001)
