@@ -131,16 +131,10 @@ def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.
     same, bit = CounterfactualDataset.sample(adder, keep="carry", n=100), ae.Interchange("h", 1)
     other = CausalModel(Add(5))
     for call, said in (
-        (
-            lambda: interchange_accuracy(model, adder, same, bit, variable="carry"),
-            "^variable=carry: its interchange",
-        ),
+        (lambda: interchange_accuracy(model, adder, same, bit, variable="carry"), "^variable=carry: its interchange"),
         (lambda: fit_das(model, adder, same, "h", 1), "^variable: not given, .*; expected one of a_digit"),
         (lambda: fit_das(model, adder, kept, "h", 1, rank=7), "^rank=7: expected at most 6"),
-        (
-            lambda: interchange_accuracy(model, adder, kept, ae.Interchange("h", 20)),
-            "^position=20: expected one of",
-        ),
+        (lambda: interchange_accuracy(model, adder, kept, ae.Interchange("h", 20)), "^position=20: expected one of"),
         (lambda: interchange_accuracy(model, adder, kept), "received neither; expected either an intervention or"),
         (lambda: interchange_accuracy(model, other, kept, bit), r"^causal model: received one for Add\(bits=5\); exp"),
         (lambda: fit_das(model, Add(3), kept, "h", 1), "^causal_model: received Add; expected CausalModel"),
