@@ -207,8 +207,8 @@ def _count_learning(claim: Claim, data: RunData) -> list[LearningCounts]:
     """How many seeds learn, if some do not and the claim is about networks that learn; else empty."""
     measure = claim.measure
     several = claim.mean_of or len(measure.weighted_conditions) > 1
-    # A bound on an accuracy does not say that networks learn.
-    applies = claim.value >= LEARNING_ACCURACY and not claim.bound if claim.unit == "accuracy" else several
+    learned = claim.value >= LEARNING_ACCURACY and claim.bound != "at_most"  # an upper bound says nothing of learning
+    applies = learned if claim.unit == "accuracy" else several
     of_mean = claim.statistic in ("mean", "prediction")
     if not of_mean or not isinstance(measure, Metrics) or not measure.tail or not applies:
         return []
@@ -228,7 +228,8 @@ def _verdict(result: Result, estimate: Estimate) -> Verdict:
         gap = result.layer_gap.interval if result.layer_gap else None
         return layer_verdict(int(claim.value), result.num_layers, result.votes, gap)
     if len(result.learning_counts) == 1:
-        return share_verdict(claim.value, result.learning_counts[0], interval or (0.0, 1.0), claim.mean_of or 5)
+        counts, runs = result.learning_counts[0], claim.mean_of or 5
+        return share_verdict(claim.value, counts, interval or (0.0, 1.0), runs, one_sided=bool(claim.bound))
     if result.learning_counts and result.num_seeds < MIN_FOR_MEDIAN:
         return "inconclusive"
     if claim.statistic == "prediction":
@@ -264,11 +265,17 @@ def _near_verdict(value: float, tolerance: float, ours: float, interval: Interva
     return "inconclusive" if within == "differs" else within
 
 
-def share_verdict(value: float, counts: LearningCounts, interval: Interval, mean_of: int) -> Verdict:
-    """Compare the share of seeds that learn with the share that a published mean of ``mean_of`` runs implies."""
+def share_verdict(
+    value: float, counts: LearningCounts, interval: Interval, mean_of: int, one_sided: bool = False
+) -> Verdict:
+    """Compare the share of seeds that learn with the share that a published mean of ``mean_of`` runs implies.
+
+    With ``one_sided`` more may learn.
+    """
     if counts.n < MIN_FOR_MEDIAN:
         return "inconclusive"
     share = float(np.clip((value - counts.failing_mean) / (counts.learning_mean - counts.failing_mean), 0.0, 1.0))
+    share = min(share, counts.learning / counts.n) if one_sided else share
     published_hits = round(mean_of * share)
     table = [[counts.learning, counts.n - counts.learning], [published_hits, mean_of - published_hits]]
     excluded = fisher_exact(table).pvalue <= SIGNIFICANCE
