@@ -275,7 +275,7 @@ def share_verdict(
     if counts.n < MIN_FOR_MEDIAN:
         return "inconclusive"
     share = float(np.clip((value - counts.failing_mean) / (counts.learning_mean - counts.failing_mean), 0.0, 1.0))
-    share = min(share, counts.learning / counts.n) if one_sided else share
+    share = max(share, counts.learning / counts.n) if one_sided else share
     published_hits = round(mean_of * share)
     table = [[counts.learning, counts.n - counts.learning], [published_hits, mean_of - published_hits]]
     excluded = fisher_exact(table).pvalue <= SIGNIFICANCE

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from arith_erd.config.compose import compose
+from arith_erd.config.compose import compose, compose_config
 from arith_erd.config.run_names import LABEL_OF_KEY, non_default_probe_options, run_for_config, run_name
 from arith_erd.runs.directory import Run
 from arith_erd.runs.identity import flat_settings
@@ -18,7 +18,7 @@ RECORDED = [line.split("  ") for line in (Path(__file__).parent / "names.txt").r
 
 @pytest.mark.parametrize(("name", "overrides"), [(name, " ".join(rest)) for name, *rest in RECORDED])
 def test_names_are_those_of_the_commit_that_recorded_them(name, overrides):
-    assert run_name(compose("train", overrides.split()).resolved) == name
+    assert run_name(compose_config(overrides.split())) == name
 
 
 @pytest.mark.parametrize("model", ["gru", "lstm", "mlp"])
