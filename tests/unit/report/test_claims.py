@@ -122,6 +122,15 @@ def share(hits: int, n: int, published: float) -> claims.Verdict:
     return claims.share_verdict(published, counts, clopper_pearson(hits, n), mean_of=5)
 
 
+def test_more_seeds_may_learn_than_a_lower_bound_implies_but_not_fewer() -> None:
+    counts = [claims.LearningCounts.from_accuracies(np.array([1.0] * hits + [0.3] * (20 - hits))) for hits in (19, 2)]
+    verdicts = [
+        claims.share_verdict(0.8, count, clopper_pearson(count.learning, 20), mean_of=5, one_sided=True)
+        for count in counts
+    ]
+    assert verdicts == ["reproduced", "differs"]
+
+
 def test_verdicts_follow_from_numbers_by_the_rules() -> None:
     interval, mean = partial(claims.interval_verdict, (0.90, 0.94)), partial(claims.mean_verdict, 0.937, 0.02)
     votes, layer = partial(claims.votes_verdict, 3, 6), partial(claims.layer_verdict, 3, 6)
