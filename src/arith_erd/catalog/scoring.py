@@ -103,7 +103,7 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
 
     Args:
         method: a function of a network. It returns its evidence for the sum and for carries, each a number or outcomes
-            per example (n,); or one number x for x and -x; or ``sum``, ``carries`` or ``abstains``. NaN names no
+            per example (n, ...); or one number x for x and -x; or ``sum``, ``carries`` or ``abstains``. NaN names no
             algorithm. A search returns four: both on test pairs, then both on its training pairs.
         networks: networks of `zoo`; None for all of ``zoo(nulls=True)``.
 

@@ -126,7 +126,10 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
         result.cause = "; ".join(dict.fromkeys(measure.missing_reason(data, runs) for runs in runs_without_value))
         return result
     pooling = _describe_pooling(result, data)
-    result.samples = [_by_seed(sample) for sample in result.samples]
+    if claim.statistic == "votes":  # a mean of layers is no layer
+        result.samples = [sample.drop_duplicates("seed") for sample in result.samples]
+    else:
+        result.samples = [_by_seed(sample) for sample in result.samples]
     result.learning_counts = _count_learning(claim, data)
     if isinstance(measure, EpochsTo) and claim.statistic == "median":
         result.averaged_curve_epoch = measure.first_epoch_of_mean(data, result.samples[0])
@@ -196,7 +199,7 @@ def _count_votes(result: Result, measure: ProbeColumn, data: RunData) -> tuple[d
     def reduced(reduce: str) -> pd.Series:
         other = measure.model_copy(update={"reduce": reduce, "at": result.claim.value})
         values = other.authors_values if result.source == AUTHORS_WEIGHTS else other.values
-        return values(data, measure.runs)["low"]
+        return _by_seed(values(data, measure.runs))["low"]
 
     distances = reduced("behind_min" if measure.reduce == "argmin" else "behind_max")
     gap = Estimate.of_means([Moments.from_values(distances)], (0.0, 2.0)) if len(distances) else None
