@@ -234,6 +234,18 @@ def test_braces_in_a_command_are_text(tmp_path: Path) -> None:
     assert paper.command("all", Path("mine")) == "python train.py loss.variables={carry:1} x=mine"
 
 
+def test_a_seed_votes_for_a_layer_that_one_of_its_runs_names(synthetic, tmp_path: Path) -> None:
+    for peak, batch_size in ((1, 128), (5, 64)):
+        run = synthetic.run(f"data.batch_size={batch_size}", seeds="0")
+        rows = pd.DataFrame({"seed": 0, "layer": range(1, 7), "correlation": 0.1})
+        synthetic.probe(run.path, "logit_lens", rows.assign(correlation=(rows["layer"] == peak) * 0.5))
+    measure = {"from": "probe", "probe": "logit_lens", "column": "correlation", "reduce": "argmax", "along": "layer"}
+    options = {"measure": measure | {"runs": {"task": "add"}}, "unit": "layer"}
+    paper = loaded(tmp_path, options)
+    (result,) = evaluate_claims(paper, collect([synthetic.root], paper.setup))
+    assert result.votes in ({1: 1}, {5: 1})  # not 3, their mean
+
+
 @pytest.mark.parametrize("text", ["", "title: x", "sections: {", "sections: [{claims: []}]", "[]", "sections: [3]"])
 def test_file_without_claims_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "claims.yaml").write_text(text)
