@@ -16,7 +16,7 @@ from typing import Any
 
 import lazy_loader
 
-__version__ = "1.0.0"
+__version__ = "1.1.0.dev0"
 
 _load, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
 __all__ = ["__version__", *_names]

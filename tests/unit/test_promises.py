@@ -1,5 +1,6 @@
 """What `docs/promises.md` promises."""
 
+import re
 from difflib import unified_diff
 from pathlib import Path
 
@@ -24,12 +25,18 @@ def test_an_old_name_works_and_warns_of_the_new_one():
 @pytest.mark.parametrize(
     ("file", "written"),
     [
-        ("CHANGELOG.md", "\n## {} ("),
         ("CITATION.cff", "\nversion: {}\n"),
         ("Dockerfile", 'image.version="{}"'),
         ("deploy/k8s/sweep.yaml", "arith-erd:{} "),
         ("docs/how-to/kubernetes.md", "arith-erd:{} "),
     ],
 )
-def test_version_is_the_same_everywhere(root: Path, file: str, written: str) -> None:
-    assert written.format(ae.__version__) in (root / file).read_text(encoding="utf-8")
+def test_the_last_release_is_the_same_everywhere(root: Path, file: str, written: str) -> None:
+    released = re.search(r"^## (\d\S*) \(", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert released and written.format(released[1]) in (root / file).read_text(encoding="utf-8")
+
+
+def test_only_a_release_has_the_version_of_one(root: Path) -> None:
+    """With changes under "Unreleased" the version is that of a development version."""
+    heading = (root / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ", 2)[1].split()[0]
+    assert ".dev" in ae.__version__ if heading == "Unreleased" else ae.__version__ == heading
