@@ -33,7 +33,8 @@ def test_an_old_name_works_and_warns_of_the_new_one():
 )
 def test_the_last_release_is_the_same_everywhere(root: Path, file: str, written: str) -> None:
     released = re.search(r"^## (\d\S*) \(", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert released and written.format(released[1]) in (root / file).read_text(encoding="utf-8")
+    assert released
+    assert written.format(released[1]) in (root / file).read_text(encoding="utf-8")
 
 
 def test_only_a_release_has_the_version_of_one(root: Path) -> None:
