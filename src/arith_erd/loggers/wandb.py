@@ -58,7 +58,7 @@ class Wandb(Logger):
         with self._errors_suppressed("training continues without it"):
             for seed in seeds:
                 self.runs[seed] = self._open(folder, name, seed, len(seeds), config={**config, "seed": seed})
-                self.runs[seed].define_metric("*", step_metric="epoch")
+                self.runs[seed].define_metric("*", step_metric="epoch", step_sync=False)  # rows have it
 
     def _open(self, folder: Path, name: str, seed: int, seeds: int, config: dict[str, Any] | None = None) -> Any:
         self.folder = folder

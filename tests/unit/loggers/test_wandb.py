@@ -71,6 +71,7 @@ def test_two_seeds_offline(train, home, capsys):
         assert started["tags"] == ["add", "random", "nanogpt", "3 bits"]
         *history, last = (record["item"] for record in found["history"])
         assert last["curves.format"] == "png"
+        assert "epoch" not in last, "the row of the picture would count as another epoch"
         assert [item["learning_rate"] for item in history] == pytest.approx([1e-3, 1e-4])
         (artifact,) = found["artifact"]
         files = {Path(entry["local_path"]) for entry in artifact["manifest"]["contents"]}
