@@ -33,7 +33,7 @@ from ..splits import Split
 from ..system.isolation import isolated
 from ..tasks import Examples, Task
 from .hooks import cache_outputs, edit_outputs, record_outputs, replay_outputs
-from .interventions import Intervention, InterventionContext, as_interventions
+from .interventions import Intervention, InterventionContext, Position, as_interventions
 from .sites import OWNED_BY_NAME, SitePositions, expand_sites, layer_of, layers, require_sites
 
 BATCH_SIZE = 2048
@@ -300,6 +300,22 @@ class Hooked:
                     self.network.eval()(*batch.inputs)
                 recorded.append((batch, outputs))
         return {site: ResumedRun(self, site, recorded) for site in sites}
+
+
+def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], include_prompt: bool = False) -> Cache:
+    """Activations (n, k, ...) by site; a `UserError` if one of them is not finite."""
+    _, cache = model.run_with_cache(examples, sites, include_prompt=include_prompt)
+    for site, x in cache.items():
+        if not x.isfinite().all():
+            raise UserError(f"site={site}: its activations contain NaN or infinity; expected finite numbers")
+    return cache
+
+
+def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
+    """Activations x (n, T, ...) of a site at one position, or at all that it owns, as vectors (n, d)."""
+    positions = model.site_positions(site, x)
+    own = x[:, positions.num_prompt :]
+    return (own if position is None else x[:, positions.num_prompt + positions.index(position, model.task)]).flatten(1)
 
 
 # Forward passes with interventions, in batches: the whole network, or the rest of it from a site on

@@ -33,10 +33,9 @@ from torch import Tensor
 from ..errors import UserError, require_type
 from ..models.network import Network
 from ..system.isolation import isolated
-from ..tasks import Examples
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
-from .hooked import Cache, Hooked, ResumedRun
+from .hooked import Hooked, ResumedRun, finite_cache, select_position
 from .interventions import Features, Interchange, Position, Subspace
 from .sites import expand_sites
 
@@ -220,19 +219,3 @@ def changed_and_kept(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> t
     """The accuracy on tokens that should change, and on those that should not; NaN where there are none."""
     right, should_change = tokens == expected, expected != base_tokens
     return float(right[should_change].double().mean()), float(right[~should_change].double().mean())
-
-
-def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], include_prompt: bool = False) -> Cache:
-    """Activations (n, k, ...) by site; a `UserError` if one of them is not finite."""
-    _, cache = model.run_with_cache(examples, sites, include_prompt=include_prompt)
-    for site, x in cache.items():
-        if not x.isfinite().all():
-            raise UserError(f"site={site}: its activations contain NaN or infinity; expected finite numbers")
-    return cache
-
-
-def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
-    """Activations x (n, T, ...) of a site at one position, or at all that it owns, as vectors (n, d)."""
-    positions = model.site_positions(site, x)
-    own = x[:, positions.num_prompt :]
-    return (own if position is None else x[:, positions.num_prompt + positions.index(position, model.task)]).flatten(1)

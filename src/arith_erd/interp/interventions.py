@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError, bad_value, counted, require_integer, require_type
-from .erasure import as_reals, finite_matrix
+from .checks import as_reals, finite_matrix
 from .sites import SitePositions
 
 Position = int | str | None

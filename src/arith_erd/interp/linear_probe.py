@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from ..errors import UserError, counted, require_integer, require_type, warn
 from ..seeds import MAX_SEED
-from .erasure import finite_matrix
+from .checks import finite_matrix
 
 MIN_EXAMPLES = 8
 

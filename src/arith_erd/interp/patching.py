@@ -16,8 +16,7 @@ from torch import Tensor
 from ..digits import PAD
 from ..errors import UserError, first_line, require_type
 from ..tasks import Examples
-from .hooked import Hooked
-from .interchange_accuracy import finite_cache
+from .hooked import Hooked, finite_cache
 from .interventions import Replace
 from .sites import expand_sites
 

@@ -19,8 +19,7 @@ from ..interp.counterfactuals import (
     require_distinguishable,
     sample_sources,
 )
-from ..interp.hooked import Hooked
-from ..interp.interchange_accuracy import finite_cache
+from ..interp.hooked import Hooked, finite_cache
 from ..interp.interventions import Replace
 from ..plots.panels import HeatMaps
 from ..tasks import Examples
