@@ -433,6 +433,7 @@ class ResumedRun:
         ``answer_in`` are other decoder inputs (N, t), for a site before which no layer reads them.
         """
         interventions, batches = as_interventions(interventions), self.batches
+        require_sites(self.model.sites, [intervention.site for intervention in interventions])
         for site in (intervention.site for intervention in interventions):
             if (
                 self.model.sites[site] is not self.model.sites[self.site]

@@ -353,7 +353,10 @@ def test_sites_that_are_no_part_of_the_network_or_have_no_axes_of_examples_and_p
 
 def test_unknown_sites_are_refused_with_those_there_are() -> None:
     model = hooked("transformer")
-    for call in (lambda: model.run_with_cache(CLEAN, ["dec.9"]), lambda: model.resume_from("dec.9", CLEAN)):
+    for call in (
+        *(lambda: model.run_with_cache(CLEAN, ["dec.9"]), lambda: model.resume_from("dec.9", CLEAN)),
+        lambda: model.resume_from("dec.2", CLEAN)(Replace("dec.9", 0, ZEROS)),
+    ):
         with pytest.raises(UserError, match=r"site=dec\.9: this model has enc\.1, .*dec\.3; in layers .*attn\.pattern"):
             call()
     theirs = {"blocks.2.hook_resid_post": "dec.3", "blocks.0.hook_mlp_out": "dec.1.mlp_out", "hook_embed": "dec.embed"}
