@@ -97,13 +97,7 @@ class Hooked:
         require_type("Hooked: network", network, nn.Module)
         network = getattr(network, "_orig_mod", network)  # of torch.compile
         if task is not None:
-            require_type("Hooked: task", task, Task)
-            sizes = (task.prompt_length, task.answer_length, task.vocab_size)
-            made_for = getattr(network, "task_sizes", sizes)
-            fits = isinstance(made_for, tuple) and len(made_for) == len(sizes)
-            if not fits or any(made not in (None, size) for made, size in zip(made_for, sizes, strict=True)):
-                received = f"{type(network).__name__} with tokens {made_for} of prompt, answer and vocabulary"
-                raise UserError(f"Hooked: {received} does not fit the task {task!r}, which has {sizes}")
+            _require_fitting_task(network, task)
         if sites is None and not callable(getattr(network, "sites", None)):
             raise UserError(f"Hooked: {type(network).__name__} has no sites(); expected sites={{name: module}}")
         self.network: Any = network.eval()
@@ -136,9 +130,9 @@ class Hooked:
         return self._task
 
     @property
-    def answer_length(self) -> int:
-        """Number of tokens of the answer; 0 if the task is unknown."""
-        return self._task.answer_length if self._task else 0
+    def answer_length(self) -> int | None:
+        """Number of tokens of the answer; None if the task is unknown."""
+        return self._task.answer_length if self._task else None
 
     def site_positions(self, site: str, x: Tensor) -> SitePositions:
         """The positions of activations x, cached while the network read all tokens of its task's prompts and answers.
@@ -206,23 +200,23 @@ class Hooked:
     @isolated()
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: for examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
+        task = self._task
         if isinstance(examples, Examples):
-            if self._task is not None:
-                self._task.require_own_examples(examples, self.name)
+            if task is not None:
+                task.require_own_examples(examples, self.name)
             examples = torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
         if not isinstance(examples, Sequence) or not all(isinstance(x, Tensor) for x in examples):
             raise UserError(f"{self.name}: received {type(examples).__name__}; expected task.examples(..), or tensors")
         if not all(x.numel() for x in examples) or not examples:
             raise UserError(f"{self.name}: received no examples; expected one or more")
-        if isinstance(self.network, Network) and self._task is not None:
-            prompt, answer = self._task.prompt_length, self.answer_length
-            fits = [x.dim() for x in examples] == [2, 2] and examples[0].shape[1] == prompt
-            if not fits or examples[1].shape[1] > answer:
+        if isinstance(self.network, Network) and task is not None:
+            fits = [x.dim() for x in examples] == [2, 2] and examples[0].shape[1] == task.prompt_length
+            if not fits or examples[1].shape[1] > task.answer_length:
                 received = ", ".join(str(tuple(x.shape)) for x in examples)
-                accepted = f"tokens (N, {prompt}) and (N, t), t <= {answer}"
+                accepted = f"tokens (N, {task.prompt_length}) and (N, t), t <= {task.answer_length}"
                 raise UserError(f"{self.name}: received {received}; expected {accepted}")
-            if any(x.is_floating_point() or x.min() < 0 or x.max() >= self._task.vocab_size for x in examples):
-                raise UserError(f"{self.name}: expected tokens from 0 to {self._task.vocab_size - 1}, as integers")
+            if any(x.is_floating_point() or x.min() < 0 or x.max() >= task.vocab_size for x in examples):
+                raise UserError(f"{self.name}: expected tokens from 0 to {task.vocab_size - 1}, as integers")
             examples = [x.long() for x in examples]
         if len(counts := {len(x) if x.dim() else 0 for x in examples}) > 1:
             raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected equal numbers")
@@ -302,6 +296,16 @@ class Hooked:
         return {site: ResumedRun(self, site, recorded) for site in sites}
 
 
+def _require_fitting_task(network: nn.Module, task: Task) -> None:
+    require_type("Hooked: task", task, Task)
+    sizes = (task.prompt_length, task.answer_length, task.vocab_size)
+    made_for = getattr(network, "task_sizes", sizes)
+    fits = isinstance(made_for, tuple) and len(made_for) == len(sizes)
+    if not fits or any(made not in (None, size) for made, size in zip(made_for, sizes, strict=True)):
+        received = f"{type(network).__name__} with tokens {made_for} of prompt, answer and vocabulary"
+        raise UserError(f"Hooked: {received} does not fit the task {task!r}, which has {sizes}")
+
+
 def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], include_prompt: bool = False) -> Cache:
     """Activations (n, k, ...) by site; a `UserError` if one of them is not finite."""
     _, cache = model.run_with_cache(examples, sites, include_prompt=include_prompt)
@@ -361,26 +365,35 @@ def run_batch(model: Hooked, interventions: Sequence[Intervention], batch: Batch
 
     def edit(interventions: Sequence[Intervention], x: Tensor) -> Tensor:
         for intervention in interventions:
-            site, position, m = intervention.site, intervention.position, model.answer_length
-            positions = positions_in_run(model, site, x, batch.inputs)
-            index = None if position is None else positions.index(position, model.task if m else None)
-            place = slice(positions.num_prompt, None) if index is None else positions.num_prompt + index
-            at_position = InterventionContext(batch.rows, batch.num_examples, index, positions, m)
-            edited = x.clone()
-            try:
-                edited[:, place] = intervention.apply(x[:, place], at_position)
-            except UserError as error:
-                raise UserError(f"{type(intervention).__name__} at {site}: {error}") from error
-            x = edited
+            x = edit_positions(model, intervention, x, batch)
         return x
 
     edits = {several[0].site: partial(edit, several) for several in by_module.values()}
     stored = {model.sites[layer]: output for layer, output in batch.stored.items()}
     with replay_outputs(stored), edit_outputs(model.sites, edits), eager():
         logits: Any = model.network.eval()(*batch.inputs)
-    if isinstance(logits, Tensor) and not (model.answer_length and len(batch.inputs) == 2):  # of any other module
+    task = model._task
+    if isinstance(logits, Tensor) and (task is None or len(batch.inputs) != 2):  # of any other module
         return logits
-    return require_logits(model.name, logits, batch.inputs[-1], model.task.vocab_size if model.answer_length else 0)
+    return require_logits(model.name, logits, batch.inputs[-1], task.vocab_size if task else 0)
+
+
+def edit_positions(model: Hooked, intervention: Intervention, x: Tensor, batch: Batch) -> Tensor:
+    """A copy of a site's output x (B, T, ...), changed at the positions of one intervention."""
+    site, position = intervention.site, intervention.position
+    positions = positions_in_run(model, site, x, batch.inputs)
+    if position is None:
+        index, place = None, slice(positions.num_prompt, None)
+    else:
+        index = positions.index(position, model._task)
+        place = positions.num_prompt + index
+    context = InterventionContext(batch.rows, batch.num_examples, index, positions, model.answer_length)
+    edited = x.clone()
+    try:
+        edited[:, place] = intervention.apply(x[:, place], context)
+    except UserError as error:
+        raise UserError(f"{type(intervention).__name__} at {site}: {error}") from error
+    return edited
 
 
 def eager() -> AbstractContextManager[Any]:
@@ -399,12 +412,11 @@ def positions_in_run(model: Hooked, site: str, x: Tensor, inputs: Sequence[Tenso
         raise UserError(f"site={site}: its output has the shape {tuple(x.shape)}; {accepted}")
     length, prompt, declared = x.shape[1], inputs[0].shape[1], model.positions.get(site, "")
     answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else length
-    fits_neither = answer < length < model.answer_length and length not in (prompt, prompt + answer)
-    fits_both = length == prompt == answer < model.answer_length and site.partition(".")[0] not in OWNED_BY_NAME
-    if (
-        (fits_neither or fits_both) and not declared and not site.startswith("enc.")
-    ):  # in a whole run it owns them all, or the last
-        received = f"{length} positions in a run of {answer} of the {model.answer_length} answer tokens"
+    whole = model.answer_length or 0  # in a run of the whole answer a site owns all its positions, or the last
+    fits_neither = answer < length < whole and length not in (prompt, prompt + answer)
+    fits_both = length == prompt == answer < whole and site.partition(".")[0] not in OWNED_BY_NAME
+    if (fits_neither or fits_both) and not declared and not site.startswith("enc."):
+        received = f"{length} positions in a run of {answer} of the {whole} answer tokens"
         raise UserError(f"site={site}: has {received}; expected a run of all, which tells what the positions are")
     return SitePositions.from_lengths(site, length, prompt, answer, declared)
 
@@ -432,13 +444,11 @@ class ResumedRun:
 
         ``answer_in`` are other decoder inputs (N, t), for a site before which no layer reads them.
         """
-        interventions, batches = as_interventions(interventions), self.batches
-        require_sites(self.model.sites, [intervention.site for intervention in interventions])
+        interventions, batches, sites = as_interventions(interventions), self.batches, self.model.sites
+        require_sites(sites, [intervention.site for intervention in interventions])
         for site in (intervention.site for intervention in interventions):
-            if (
-                self.model.sites[site] is not self.model.sites[self.site]
-                and (layer_of(self.model.sites, site) or site) in self.finished
-            ):
+            is_finished = (layer_of(sites, site) or site) in self.finished
+            if is_finished and sites[site] is not sites[self.site]:
                 raise UserError(f"site={site}: runs before {self.site}, where the network resumes")
         if answer_in is not None:
             batches = [batch._replace(inputs=(batch.inputs[0], answer_in[batch.rows])) for batch in batches]

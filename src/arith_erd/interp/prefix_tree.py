@@ -128,7 +128,7 @@ class _Decoder(nn.Module):
 def _tables(model: Hooked, lengths: Array, ancestors: npt.NDArray[np.bool_]) -> dict[str, Tensor]:
     """The decoder's mask and its tables of positions, with a row for each node in place of one for each position."""
     network, device = model.network, model.device
-    num_prompt = len(network.causal_mask) - model.answer_length  # prompt positions in the decoder's own sequence
+    num_prompt = len(network.causal_mask) - model.task.answer_length  # prompt positions in the decoder's own sequence
     own, whole = (
         torch.cat([torch.arange(n), n + torch.as_tensor(lengths)]).to(device)
         for n in (num_prompt, model.task.prompt_length)
