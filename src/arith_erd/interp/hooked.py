@@ -34,7 +34,7 @@ from ..system.isolation import isolated
 from ..tasks import Examples, Task
 from .hooks import cache_outputs, edit_outputs, record_outputs, replay_outputs
 from .interventions import Intervention, InterventionContext, Position, as_interventions
-from .sites import OWNED_BY_NAME, SitePositions, expand_sites, layer_of, layers, require_sites
+from .sites import OWNED_BY_NAME, SitePositions, enclosing_layer, expand_sites, layers, require_sites
 
 BATCH_SIZE = 2048
 Inputs = Examples | Sequence[Tensor]
@@ -287,7 +287,7 @@ class Hooked:
         """`resume_from` for each of several sites, after one run for all."""
         require_sites(self.sites, sites)
         recorded = []
-        wanted = [name for name in self.sites if name in sites or layer_of(self.sites, name) in (None, name)]
+        wanted = [name for name in self.sites if name in sites or enclosing_layer(self.sites, name) in (None, name)]
         with isolated(False, self.network):
             for batch in split_batches(self.inputs(inputs), batch_size):
                 with record_outputs(self.sites, wanted) as outputs, eager():
@@ -434,7 +434,7 @@ class ResumedRun:
         before = names[: names.index(site) + 1] if site in names else []
         replayed = [x for x in before if x in replayable and all(len(ran.get(x, ())) == 1 for _, ran in recorded)]
         last = max(map(names.index, replayed), default=0)
-        self.finished = {*replayed, *(name for name in names[:last] if layer_of(model.sites, name) is None)}
+        self.finished = {*replayed, *(name for name in names[:last] if enclosing_layer(model.sites, name) is None)}
         self.batches = [batch._replace(stored={name: x[name][0] for name in replayed}) for batch, x in recorded]
 
     def __call__(
@@ -447,7 +447,7 @@ class ResumedRun:
         interventions, batches, sites = as_interventions(interventions), self.batches, self.model.sites
         require_sites(sites, [intervention.site for intervention in interventions])
         for site in (intervention.site for intervention in interventions):
-            is_finished = (layer_of(sites, site) or site) in self.finished
+            is_finished = (enclosing_layer(sites, site) or site) in self.finished
             if is_finished and sites[site] is not sites[self.site]:
                 raise UserError(f"site={site}: runs before {self.site}, where the network resumes")
         if answer_in is not None:

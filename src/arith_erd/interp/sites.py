@@ -30,7 +30,7 @@ def residual_stream(sites: Iterable[str], stack: str = "enc|dec") -> list[str]:
     return [site for site in sites if re.fullmatch(rf"({stack})\.[0-9]+(\.resid_mid(_cross)?)?", site)]
 
 
-def layer_of(sites: Iterable[str], site: str) -> str | None:
+def enclosing_layer(sites: Iterable[str], site: str) -> str | None:
     """The layer that contains a site: ``dec.3`` for ``dec.3`` and ``dec.3.mlp.post``; None outside the layers."""
     layer = re.match(r"(enc|dec)\.[0-9]+(?![^.])", site)
     return layer[0] if layer and layer[0] in sites else None
@@ -42,7 +42,7 @@ def require_sites(available: Iterable[str], sites: Iterable[str], key: str = "si
     if unknown := [site for site in sites if not isinstance(site, str) or site not in available]:
         whole_layers, listed = layers(available), ", ".join(available) or "none"
         if whole_layers:
-            names = {site.removeprefix(f"{layer_of(available, site)}.") for site in available}
+            names = {site.removeprefix(f"{enclosing_layer(available, site)}.") for site in available}
             inner = sorted(names - {*whole_layers})
             listed = f"{', '.join(whole_layers)}; in layers or outside them: {', '.join(inner) or 'none'}"
         hint = did_you_mean(our_site(str(unknown[0])), available)
