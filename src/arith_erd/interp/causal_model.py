@@ -180,12 +180,12 @@ class CausalModel:
         They include parents of its later descendants, unless these parents depend on it, and the digits of operands
         that are among them, unless it depends on these.
         """
-        descendants, of_children, of_others = {variable}, set[str](), set[str]()
+        descendants, parents_of_children, other_parents = {variable}, set[str](), set[str]()
         for name, parents in ((name, set(self.parents[name])) for name in self._functions):  # parents before children
             if shared := parents & descendants:
                 descendants.add(name)
-                (of_children if variable in shared else of_others).update(parents)
-        co_parents = of_children - {variable} | (of_others - descendants)
+                (parents_of_children if variable in shared else other_parents).update(parents)
+        co_parents = parents_of_children - {variable} | (other_parents - descendants)
         operands = co_parents & {OPERANDS, *self.task.operand_names}
         co_parents |= set().union(*map(self._ancestors, operands)) - self._ancestors(variable)
         return tuple(name for name in self.variables if name in co_parents)

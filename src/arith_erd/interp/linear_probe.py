@@ -43,14 +43,14 @@ class LinearProbeResult:
     @property
     def r2(self) -> float:
         """The score of a probe of numbers."""
-        return self._of("r2")
+        return self._score_as("r2")
 
     @property
     def accuracy(self) -> float:
         """The score of a probe of classes."""
-        return self._of("accuracy")
+        return self._score_as("accuracy")
 
-    def _of(self, measure: str) -> float:
+    def _score_as(self, measure: str) -> float:
         if self.measure != measure:
             raise UserError(
                 f"linear probe: has no {measure}, but {self.measure}; expected classes={measure == 'accuracy'}"

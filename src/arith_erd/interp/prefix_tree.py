@@ -59,8 +59,8 @@ def answers_after_prefixes(model: Hooked, examples: Examples) -> list[Digits]:
         digits = np.concatenate([*_run(model, examples, before, lengths, last, ancestors)])  # (N, base^before, K)
     answers = [digits[:, : base**t, t] for t in range(before)]
     for t in range(before, width):
-        of_level = digits[:, :, lengths == t]  # (N, first digits, further digits)
-        answers.append(of_level.swapaxes(1, 2).reshape(len(examples), -1))
+        level = digits[:, :, lengths == t]  # (N, first digits, further digits)
+        answers.append(level.swapaxes(1, 2).reshape(len(examples), -1))
     return answers
 
 
