@@ -10,13 +10,11 @@ from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import (
     CounterfactualDataset,
-    Family,
-    default_families,
-    distinguishable_variables,
     sample_balanced_pairs,
     sample_sources,
     split_operands,
 )
+from arith_erd.interp.families import Family, default_families, distinguishable_variables
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 
 ADD, MUL, PAIR = CausalModel(Add(4)), CausalModel(Mul(3)), Add(4).examples([1], [2])
