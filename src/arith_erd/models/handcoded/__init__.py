@@ -4,8 +4,8 @@
 weights are computed instead of trained. Each seed gives another network that runs the same algorithm. All of them
 answer all 16,384 sums right.
 
-`components` has attention heads and hidden units that compute features; `programs` combines them into algorithms;
-`program` compiles a program into a network.
+`components` has attention heads and hidden units that compute features of a `stream`; `programs` combines them into
+algorithms; `program` compiles a program into a network.
 """
 
 import numpy as np
