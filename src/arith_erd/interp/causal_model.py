@@ -100,15 +100,8 @@ class CausalModel:
         table = table.astype(np.int64)
         fixed_values = {name: np.asarray(value) for name, value in (fixed or {}).items()}
         self.require_variables(fixed_values)
-        count, width, base = len(table), max(self.task.bits, self.task.width), self.task.base
-        shapes: dict[str, tuple[tuple[int, ...], ...]] = dict.fromkeys(self.roots, ((count, width),))
-        shapes |= dict.fromkeys(self.task.operand_names, ((count,),))
-        for name, value in fixed_values.items():
-            if value.shape not in (wanted := shapes.get(name, ((count,), (count, self.task.width)))):
-                accepted = f"expected {' or '.join(map(str, wanted))}"
-                raise UserError(f"variable {name}: set to values of shape {value.shape}; {accepted}")
-            if value.dtype.kind not in "iub":
-                raise UserError(f"variable {name}: set to values of type {value.dtype}; expected integers")
+        self._require_settable(fixed_values, len(table))
+        width, base = max(self.task.bits, self.task.width), self.task.base
         values: Values = {}
         names = zip(self.task.operand_names, self.roots, table.T, self.task.shape, strict=True)
         for name, root, column, limit in names:
@@ -124,9 +117,20 @@ class CausalModel:
             values[name] = fixed_values[name]
             own = self._evaluate(name, {other: value[:1] for other, value in values.items()})
             if own.ndim != values[name].ndim:
-                accepted = f"expected {(count, *own.shape[1:])}"
+                accepted = f"expected {(len(table), *own.shape[1:])}"
                 raise UserError(f"variable {name}: set to values of shape {values[name].shape}; {accepted}")
         return values
+
+    def _require_settable(self, fixed: Values, count: int) -> None:
+        width = max(self.task.bits, self.task.width)
+        shapes: dict[str, tuple[tuple[int, ...], ...]] = dict.fromkeys(self.roots, ((count, width),))
+        shapes |= dict.fromkeys(self.task.operand_names, ((count,),))
+        for name, value in fixed.items():
+            if value.shape not in (wanted := shapes.get(name, ((count,), (count, self.task.width)))):
+                accepted = f"expected {' or '.join(map(str, wanted))}"
+                raise UserError(f"variable {name}: set to values of shape {value.shape}; {accepted}")
+            if value.dtype.kind not in "iub":
+                raise UserError(f"variable {name}: set to values of type {value.dtype}; expected integers")
 
     def answers(self, values: Values) -> Array:
         """Digits (N, width) of the answers, lowest first, from `values`; a `UserError` for digits outside the base."""

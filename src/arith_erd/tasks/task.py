@@ -3,7 +3,7 @@
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from inspect import signature
 from typing import Any, ClassVar, cast
@@ -256,25 +256,8 @@ class Task(ABC):
         """
         if not operands and not self.enumerable:
             return self.sample(SAMPLE_SIZE)
-        columns = operands or tuple(np.indices(self.shape).reshape(self.num_operands, -1))
-        vectors = [np.atleast_1d(x) for x in columns]
-        shapes = [x.shape for x in vectors]
-        if len(shapes) != self.num_operands or len({*shapes} - {(1,)}) > 1 or any(len(shape) > 1 for shape in shapes):
-            accepted = f"{self.num_operands} vectors of equal length"
-            raise UserError(f"{self.name}: received operands of shapes {str(shapes)[1:-1]}; expected {accepted}")
-        for name, x, limit in zip(self.operand_names, vectors, self.shape, strict=True):
-            if x.size and (x.dtype.kind not in "iub" or x.min() < 0 or x.max() >= limit):
-                raise bad_value(name, excerpt(str(x.tolist())), f"integers from 0 to {limit - 1}")
-        table = np.stack(np.broadcast_arrays(*vectors), axis=1).astype(np.int64)
-        answer = np.asarray(self.answer(*table.T))
-        if answer.shape != (len(table),):
-            accepted = f"a vector of the {len(table)} answers"
-            raise UserError(f"task={self.name}: answer returned an array of shape {answer.shape}; expected {accepted}")
-        answer = answer.astype(np.int64) if answer.dtype.kind == "b" else answer
-        if answer.dtype.kind not in "iu" or ((answer < 0) | (answer >= self.base**self.width)).any():
-            accepted = f"integers from 0 to {self.base**self.width - 1}, as width={self.width} {self.digit_noun} hold"
-            received = f"answers from {answer.min()} to {answer.max()}"
-            raise UserError(f"task={self.name}: {received}; expected {accepted}; its class may define another width")
+        table = self._operand_table(operands or tuple(np.indices(self.shape).reshape(self.num_operands, -1)))
+        answer = self._checked_answer(table)
         operand, digit = np.array(self.prompt_places).T
         tokens = to_digits(table, self.bits, self.base) + ZERO  # (N, k, bits)
         tokens = np.concatenate([tokens, np.full((*table.shape, 1), OPERATOR)], axis=2)
@@ -293,16 +276,32 @@ class Task(ABC):
             prompt[digit >= lengths[:, None]] = PAD
             widths = np.array([self._answer_width(n) for n in range(self.bits + 1)])
             completion[np.arange(self.width) >= widths[lengths][:, None]] = PAD
-        return Examples(
-            bits=self.bits,
-            base=self.base,
-            limit=self.limit,
-            operands=table,
-            answer=answer,
-            prompt=prompt,
-            completion=completion,
-            length=lengths,
-        )
+        return Examples(self.bits, self.base, self.limit, table, answer, prompt, completion, lengths)
+
+    def _operand_table(self, operands: Sequence[npt.ArrayLike]) -> Array:
+        """Operands, each (N,) or a number -> (N, k)."""
+        vectors = [np.atleast_1d(x) for x in operands]
+        shapes = [x.shape for x in vectors]
+        if len(shapes) != self.num_operands or len({*shapes} - {(1,)}) > 1 or any(len(shape) > 1 for shape in shapes):
+            accepted = f"{self.num_operands} vectors of equal length"
+            raise UserError(f"{self.name}: received operands of shapes {str(shapes)[1:-1]}; expected {accepted}")
+        for name, x, limit in zip(self.operand_names, vectors, self.shape, strict=True):
+            if x.size and (x.dtype.kind not in "iub" or x.min() < 0 or x.max() >= limit):
+                raise bad_value(name, excerpt(str(x.tolist())), f"integers from 0 to {limit - 1}")
+        return np.stack(np.broadcast_arrays(*vectors), axis=1).astype(np.int64)
+
+    def _checked_answer(self, table: Array) -> Array:
+        """The answers (N,) to operands (N, k)."""
+        answer = np.asarray(self.answer(*table.T))
+        if answer.shape != (len(table),):
+            accepted = f"a vector of the {len(table)} answers"
+            raise UserError(f"task={self.name}: answer returned an array of shape {answer.shape}; expected {accepted}")
+        answer = answer.astype(np.int64) if answer.dtype.kind == "b" else answer
+        if answer.dtype.kind not in "iu" or ((answer < 0) | (answer >= self.base**self.width)).any():
+            accepted = f"integers from 0 to {self.base**self.width - 1}, as width={self.width} {self.digit_noun} hold"
+            received = f"answers from {answer.min()} to {answer.max()}"
+            raise UserError(f"task={self.name}: {received}; expected {accepted}; its class may define another width")
+        return answer
 
     def as_examples(self, *operands: npt.ArrayLike | Examples) -> Examples:
         """Convert operands, each (N,), to examples; examples are returned unchanged."""
