@@ -13,8 +13,9 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 import numpy.typing as npt
 
+from ..checks import require_integer
 from ..digits import Array, from_digits, to_digits
-from ..errors import UserError, first_line, require_integer, unknown_name, warn
+from ..errors import UserError, first_line, unknown_name, warn
 from ..tasks import Examples, Task
 
 Function = Callable[..., npt.ArrayLike]

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ..checks import require_integer, require_type
 from ..digits import Array
-from ..errors import UserError, bad_value, require_integer, require_type, warn
+from ..errors import UserError, bad_value, warn
 from ..tasks import Examples, Task
 from .causal_model import CausalModel
 from .families import ANY_PAIR, Family, as_names

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from ..errors import require_integer
+from ..checks import require_integer
 from .checks import finite_matrix
 
 

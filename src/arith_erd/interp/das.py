@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
+from ..checks import require_integer
 from ..digits import Array
-from ..errors import UserError, bad_value, first_line, require_integer
+from ..errors import UserError, bad_value, first_line
 from ..seeds import MAX_SEED
 from ..system.isolation import isolated, own_generator
 from .causal_model import CausalModel

@@ -12,7 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..errors import UserError, require_integer, require_type, warn
+from ..checks import require_integer, require_type
+from ..errors import UserError, warn
 from ..seeds import MAX_SEED
 from ..system.isolation import isolated
 from .checks import as_reals, finite_matrix

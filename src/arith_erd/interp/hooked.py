@@ -17,8 +17,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ..checks import require_integer, require_type
 from ..digits import ZERO, Array
-from ..errors import UserError, bad_value, require_integer, require_type
+from ..errors import UserError, bad_value
 from ..models.network import (
     Network,
     greedy_decode,

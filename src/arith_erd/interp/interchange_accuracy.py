@@ -30,7 +30,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ..errors import UserError, require_type
+from ..checks import require_type
+from ..errors import UserError
 from ..models.network import Network
 from ..system.isolation import isolated
 from .causal_model import CausalModel

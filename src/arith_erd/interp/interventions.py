@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError, bad_value, counted, require_integer, require_type
+from ..checks import require_integer, require_type
+from ..errors import UserError, bad_value, counted
 from .checks import as_reals, finite_matrix
 from .sites import SitePositions
 

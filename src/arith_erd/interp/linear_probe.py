@@ -11,7 +11,8 @@ from sklearn.model_selection import GroupShuffleSplit
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ..errors import UserError, counted, require_integer, require_type, warn
+from ..checks import require_integer, require_type
+from ..errors import UserError, counted, warn
 from ..seeds import MAX_SEED
 from .checks import finite_matrix
 

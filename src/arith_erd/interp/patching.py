@@ -13,8 +13,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from ..checks import require_type
 from ..digits import PAD
-from ..errors import UserError, first_line, require_type
+from ..errors import UserError, first_line
 from ..tasks import Examples
 from .hooked import Hooked, finite_cache
 from .interventions import Replace

@@ -18,8 +18,9 @@ import pandas as pd
 from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
+from ..checks import require_integer, require_type
 from ..digits import Array
-from ..errors import UserError, require_integer, require_type
+from ..errors import UserError
 from ..interp.algorithms import ALGORITHMS, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..checks import require_integer
 from ..digits import Array
-from ..errors import require_integer
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..bundled import load_option
+from ..checks import require_integer
 from ..digits import MAX_BASE, OPERATOR, ORDERS, PAD, ZERO, Array, Order, from_digits, reorder, to_digits
-from ..errors import UserError, bad_value, excerpt, require_integer
+from ..errors import UserError, bad_value, excerpt
 from .examples import Examples, Layout
 
 POSITION_ENCODINGS = ("learned", "sinusoidal", "none", "rope", "abacus", "coupled")

@@ -10,7 +10,8 @@ algorithms; `program` compiles a program into a network.
 
 import numpy as np
 
-from ...errors import require_integer, unknown_name
+from ...checks import require_integer
+from ...errors import unknown_name
 from ...seeds import MAX_SEED, RandomStream, derive_seed
 from ...tasks import Add, Task
 from . import programs
