@@ -383,11 +383,8 @@ def edit_positions(model: Hooked, intervention: Intervention, x: Tensor, batch: 
     """A copy of a site's output x (B, T, ...), changed at the positions of one intervention."""
     site, position = intervention.site, intervention.position
     positions = positions_in_run(model, site, x, batch.inputs)
-    if position is None:
-        index, place = None, slice(positions.num_prompt, None)
-    else:
-        index = positions.index(position, model._task)
-        place = positions.num_prompt + index
+    index = None if position is None else positions.index(position, model._task)
+    place = slice(positions.num_prompt, None) if index is None else positions.num_prompt + index
     context = InterventionContext(batch.rows, batch.num_examples, index, positions, model.answer_length)
     edited = x.clone()
     try:
