@@ -336,7 +336,7 @@ def test_a_cache_whose_positions_are_not_those_of_the_site_is_refused(position: 
             hooked(kind).run(CLEAN, Replace(site, position, torch.zeros(64, received, 16)))
 
 
-def test_sites_that_are_no_part_of_the_network_or_have_no_axes_of_examples_and_positions_are_refused() -> None:
+def test_sites_outside_the_network_or_without_axes_of_examples_and_positions_are_refused() -> None:
     network = Plain()
     with pytest.raises(UserError, match=r"^sites=block: expected \{name: submodule\}"):
         Hooked(network, sites="block")
@@ -351,7 +351,7 @@ def test_sites_that_are_no_part_of_the_network_or_have_no_axes_of_examples_and_p
             model.run_with_cache([tokens], [site])
 
 
-def test_unknown_sites_are_refused_with_those_there_are() -> None:
+def test_unknown_sites_are_refused_with_a_list_of_all_sites() -> None:
     model = hooked("transformer")
     for call in (
         *(lambda: model.run_with_cache(CLEAN, ["dec.9"]), lambda: model.resume_from("dec.9", CLEAN)),
@@ -385,7 +385,7 @@ def test_tokens_of_any_integer_type_are_read() -> None:
     assert equal(model.run([x.to(torch.uint8) for x in model.inputs(CLEAN)]), model.run(CLEAN))
 
 
-def test_what_does_not_fit_is_one_line() -> None:
+def test_bad_input_is_refused_in_one_line() -> None:
     model, both = hooked("transformer"), hooked("transformer")
     both.network.register_forward_hook(lambda module, given, output: (output, None))
     x = model.run_with_cache(CLEAN, "dec.2")[1]["dec.2"]
@@ -552,7 +552,7 @@ class Complement(Task):
         return self.limit - 1 - a
 
 
-def test_positions_of_a_site_may_be_told() -> None:
+def test_positions_of_a_site_may_be_declared() -> None:
     """Prompt and answer are equally long, so names other than enc. and dec. do not tell them apart."""
     task = Complement(bits=4)
     network = Transformer(task.prompt_length, task.answer_length, d_model=8, num_heads=2, num_layers=1)
@@ -570,7 +570,7 @@ def test_positions_of_a_site_may_be_told() -> None:
         Hooked(network, own, task=task, positions={"mid": "decoder"})
 
 
-def test_a_compiled_network_is_changed_as_it_is_written() -> None:
+def test_interventions_change_a_compiled_network() -> None:
     model, step = hooked("nanogpt"), Steer("dec.2", 1, ZEROS + 1)
     before, after = model.run(CLEAN), model.run(CLEAN, step)
     model.network.compile(backend="eager")
