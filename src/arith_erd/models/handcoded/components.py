@@ -181,10 +181,10 @@ def write_lower_sum(stream: Stream, memory: Stream, include_own: bool) -> list[H
     return write_number(stream, memory, "lower", shares)
 
 
-def sum_minus_prefix(stream: Stream, include_own: bool) -> Tensor:
-    """The row that reads ``(A + B - p) / 2^t`` from ``lower`` and ``prefix``."""
-    offsets = torch.tensor([0.5 + include_own + 2.0 ** -(t + 1) for t in range(stream.width)], dtype=torch.float64)
-    numbers = (1 + include_own) * stream.read("lower")[0] - 0.5 * stream.read("prefix")[0]
+def sum_minus_prefix(stream: Stream, name: str, scale: int) -> Tensor:
+    """The row that reads ``(S - p) / 2^t`` from ``prefix`` and a feature f, if ``S / 2^t = scale (1 + f)``."""
+    offsets = torch.tensor([scale - 0.5 + 2.0 ** -(t + 1) for t in range(stream.width)], dtype=torch.float64)
+    numbers = scale * stream.read(name)[0] - 0.5 * stream.read("prefix")[0]
     return numbers + offsets @ stream.read("position")
 
 
@@ -280,16 +280,14 @@ def write_encoded_value(stream: Stream, memory: Stream) -> list[Head]:
 
 def write_parity(stream: Stream) -> list[Units]:
     """Write the parity of ``(a + b - p) / 2^t``: -1 at even numbers, 1 at odd ones, linear in between."""
-    mean_sum = 2**stream.bits - 1
-    offsets = torch.tensor([mean_sum - 0.5 + 2.0 ** -(t + 1) for t in range(stream.width)], dtype=torch.float64)
-    row = mean_sum * stream.read("value")[0] - 0.5 * stream.read("prefix")[0] + offsets @ stream.read("position")
+    row = sum_minus_prefix(stream, "value", 2**stream.bits - 1)
     numbers = range(-1, 2**stream.width - 1)
     return [write_curve(stream, row, numbers, [2 * (number % 2) - 1 for number in numbers], "parity")]
 
 
 def write_column_parity(stream: Stream) -> list[Units]:
     """Write the parity of the column's total: -1 at 0 and 2, 1 at 1 and 3, linear between. The last bit ends at 1."""
-    total = sum_minus_prefix(stream, include_own=True)
+    total = sum_minus_prefix(stream, "lower", 2)
     position = stream.read("position")
     elsewhere = torch.ones(len(position), dtype=torch.float64)
     elsewhere[stream.bits] = 0.0
@@ -307,4 +305,4 @@ def write_answer_from_parity(stream: Stream) -> list[Units]:
 
 def write_carry_from_number(stream: Stream) -> list[Units]:
     """Write the carry into bit t from ``(A + B - p) / 2^t``: -1 up to 1/4, 1 from 3/4 on."""
-    return [write_curve(stream, sum_minus_prefix(stream, include_own=False), (0.25, 0.75), (-1, 1), "carry")]
+    return [write_curve(stream, sum_minus_prefix(stream, "lower", 1), (0.25, 0.75), (-1, 1), "carry")]
