@@ -157,7 +157,7 @@ class Hooked:
         """
         examples, length = self.task.as_examples(*operands), self.task.answer_length
         prompt, completion = self.inputs(examples)[0], torch.as_tensor(examples.completion, device=self.device)
-        if interventions := as_interventions(interventions):
+        if interventions := as_interventions(interventions, self.sites):
             self.require_causal(examples)
             tokens = prompt.new_full((len(prompt), length), ZERO)  # those not yet decoded change none before them
             for t in range(length):
@@ -248,6 +248,7 @@ class Hooked:
         Raises:
             UserError: if the network lacks a site or a position, or a value does not fit.
         """
+        interventions = as_interventions(interventions, self.sites)
         return run_batches(self, interventions, split_batches(self.inputs(inputs), batch_size))
 
     def run_with_cache(
@@ -265,7 +266,7 @@ class Hooked:
         ``include_prompt`` caches all positions of a site, not only its own: P + m in a decoder-only network.
         """
         sites = expand_sites(self.sites, "all" if sites is None else sites)
-        interventions = as_interventions(interventions)
+        interventions = as_interventions(interventions, self.sites)
         logits: list[Tensor] = []
         cached: dict[str, list[Tensor]] = {site: [] for site in sites}
         with isolated(False, self.network):
@@ -344,11 +345,8 @@ def split_batches(inputs: Sequence[Tensor], batch_size: int) -> Iterator[Batch]:
         yield Batch(rows, count, [x[rows] for x in inputs])
 
 
-def run_batches(
-    model: Hooked, interventions: Intervention | Sequence[Intervention], batches: Iterable[Batch]
-) -> Tensor:
+def run_batches(model: Hooked, interventions: Sequence[Intervention], batches: Iterable[Batch]) -> Tensor:
     """Logits (N, m, V) of all batches, with interventions in order. Gradients pass to values that require them."""
-    interventions = as_interventions(interventions)
     fields = [field for intervention in interventions for field in vars(intervention).values()]
     values = [*fields, *(tensor for field in fields if is_dataclass(field) for tensor in vars(field).values())]
     values += [parameter for field in fields if isinstance(field, nn.Module) for parameter in field.parameters()]
@@ -359,7 +357,6 @@ def run_batches(
 
 def run_batch(model: Hooked, interventions: Sequence[Intervention], batch: Batch) -> Tensor:
     """Run one batch with the interventions, in order, and return its logits (B, m, V)."""
-    require_sites(model.sites, [intervention.site for intervention in interventions])
     by_module: dict[nn.Module, list[Intervention]] = defaultdict(list)  # which several sites may name
     for intervention in interventions:
         by_module[model.sites[intervention.site]].append(intervention)
@@ -442,8 +439,8 @@ class ResumedRun:
 
         ``answer_in`` are other decoder inputs (N, t), for a site before which no layer reads them.
         """
-        interventions, batches, sites = as_interventions(interventions), self.batches, self.model.sites
-        require_sites(sites, [intervention.site for intervention in interventions])
+        batches, sites = self.batches, self.model.sites
+        interventions = as_interventions(interventions, sites)
         for site in (intervention.site for intervention in interventions):
             is_finished = (enclosing_layer(sites, site) or site) in self.finished
             if is_finished and sites[site] is not sites[self.site]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..checks import require_integer, require_type
 from ..errors import UserError, bad_value, counted
 from .checks import as_reals, finite_matrix
-from .sites import SitePositions
+from .sites import SitePositions, require_sites
 
 Position = int | str | None
 
@@ -236,11 +236,14 @@ class Erase(Intervention):
         return erased.view_as(x)
 
 
-def as_interventions(interventions: Intervention | Sequence[Intervention]) -> Sequence[Intervention]:
-    """One or several interventions as a list; a `UserError` for anything else."""
+def as_interventions(
+    interventions: Intervention | Sequence[Intervention], sites: Iterable[str]
+) -> Sequence[Intervention]:
+    """One or several interventions at these sites as a list; a `UserError` for anything else."""
     interventions = [*interventions] if isinstance(interventions, Iterable) else [interventions]
     for other in interventions:
         if not isinstance(other, Intervention):
             accepted = "an intervention, such as Replace(site, position, value)"
             raise UserError(f"interventions: received {other!r}; expected {accepted}")
+    require_sites(sites, [intervention.site for intervention in interventions])
     return interventions
