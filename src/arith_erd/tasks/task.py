@@ -332,12 +332,12 @@ class Task(ABC):
         require_integer("count", count, 1)
         require_integer("seed", seed, 0)
         lengths = range(self.min_bits or self.bits, self.bits + 1)
-        rows, draw = [], random.Random(int(seed))
+        draw, parts = random.Random(int(seed)), []
         for n in lengths:
             shape = (min(self.limit, self.base**n),) * self.num_operands
-            for index in draw.sample(range(math.prod(shape)), min(math.prod(shape), max(1, count // len(lengths)))):
-                rows.append((n, *(index // math.prod(shape[i + 1 :]) % shape[i] for i in range(self.num_operands))))
-        length, *columns = np.array(rows, dtype=np.int64).T
+            rows = draw.sample(range(math.prod(shape)), min(math.prod(shape), max(1, count // len(lengths))))
+            parts.append([np.full(len(rows), n), *np.unravel_index(rows, shape)])
+        length, *columns = np.concatenate(parts, axis=1)
         return self.examples(*columns, length=length)
 
     def slices(self, examples: Examples) -> dict[str, Array]:
