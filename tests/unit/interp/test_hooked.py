@@ -249,6 +249,7 @@ def test_any_module_can_be_hooked() -> None:
         Hooked(network)
     with pytest.raises(UserError, match="has no task"):
         model.predict([1], [2])
+    assert model.answer_length is None
 
 
 class Own(nn.Module):
