@@ -347,12 +347,18 @@ def split_batches(inputs: Sequence[Tensor], batch_size: int) -> Iterator[Batch]:
 
 def run_batches(model: Hooked, interventions: Sequence[Intervention], batches: Iterable[Batch]) -> Tensor:
     """Logits (N, m, V) of all batches, with interventions in order. Gradients pass to values that require them."""
-    fields = [field for intervention in interventions for field in vars(intervention).values()]
-    values = [*fields, *(tensor for field in fields if is_dataclass(field) for tensor in vars(field).values())]
-    values += [parameter for field in fields if isinstance(field, nn.Module) for parameter in field.parameters()]
-    differentiable = any(isinstance(value, Tensor) and value.requires_grad for value in values)
+    differentiable = any(map(requires_grad, interventions))
     with isolated(torch.is_grad_enabled() and differentiable, model.network):
         return torch.cat([run_batch(model, interventions, batch) for batch in batches])
+
+
+def requires_grad(value: object) -> bool:
+    """Whether a tensor requires a gradient, or one within a module or a dataclass, such as an intervention."""
+    if isinstance(value, nn.Module):
+        return any(parameter.requires_grad for parameter in value.parameters())
+    if is_dataclass(value):
+        return any(map(requires_grad, vars(value).values()))
+    return isinstance(value, Tensor) and value.requires_grad
 
 
 def run_batch(model: Hooked, interventions: Sequence[Intervention], batch: Batch) -> Tensor:
