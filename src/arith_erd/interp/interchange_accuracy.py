@@ -90,29 +90,19 @@ def interchange_accuracy(
     rows = []
     for site, source in cache.items():
         positions = model.site_positions(site, source).by_name(model.task)
-        tested = [*(name for name in positions if name in scored or name not in answer_names), None]
+        names = [name for name in positions if name in scored or name not in answer_names]
+        tested = [intervention] if intervention else [Interchange(site, name) for name in (*names, None)]
         resumed = model.resume_from(site, data.base_examples)
         tokens_before = resumed().argmax(dim=-1)
-        for position in [intervention.position] if intervention else tested:
-            head = intervention.head if intervention else None
-            evaluation = PairEvaluation(model, data, site, position, variable, source, resumed, head)
+        for change in tested:
+            evaluation = PairEvaluation(model, data, site, change.position, variable, source, resumed, change.head)
             expected, base_tokens = evaluation.expected, evaluation.base_tokens
-            tokens = evaluation.tokens(intervention.subspace if intervention else None)
+            tokens, unchanged = evaluation.tokens(change.subspace), tokens_before[:, evaluation.scored_positions]
             changed, kept = changed_and_kept(tokens, expected, base_tokens)
-            unchanged = tokens_before[:, evaluation.scored_positions]
-            rows.append(
-                {
-                    "site": site,
-                    "position": "all" if position is None else position,
-                    "accuracy": balanced_accuracy(tokens, expected, base_tokens),
-                    "changed": changed,
-                    "kept": kept,
-                    "no_intervention": balanced_accuracy(unchanged, expected, base_tokens),
-                    "n": len(data),
-                    "variable": variable,
-                    "same_predictions": ", ".join(others),
-                }
-            )
+            row = {"site": site, "position": "all" if change.position is None else change.position}
+            row |= {"accuracy": balanced_accuracy(tokens, expected, base_tokens), "changed": changed, "kept": kept}
+            row |= {"no_intervention": balanced_accuracy(unchanged, expected, base_tokens), "n": len(data)}
+            rows.append(row | {"variable": variable, "same_predictions": ", ".join(others)})
     return pd.DataFrame(rows)
 
 
