@@ -24,6 +24,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -99,7 +100,7 @@ def interchange_accuracy(
             expected, base_tokens = evaluation.expected, evaluation.base_tokens
             tokens, unchanged = evaluation.tokens(change.subspace), tokens_before[:, evaluation.scored_positions]
             changed, kept = changed_and_kept(tokens, expected, base_tokens)
-            row = {"site": site, "position": "all" if change.position is None else change.position}
+            row: dict[str, Any] = {"site": site, "position": "all" if change.position is None else change.position}
             row |= {"accuracy": balanced_accuracy(tokens, expected, base_tokens), "changed": changed, "kept": kept}
             row |= {"no_intervention": balanced_accuracy(unchanged, expected, base_tokens), "n": len(data)}
             rows.append(row | {"variable": variable, "same_predictions": ", ".join(others)})
