@@ -43,7 +43,7 @@ from arith_erd.interp.das import DASConfig
 from arith_erd.interp.das_controls import ControlledDAS
 from arith_erd.interp.erasure import probe_predictions, whiten
 from arith_erd.interp.interchange_accuracy import PairEvaluation
-from arith_erd.interp.sites import layer_of, layers, residual_stream
+from arith_erd.interp.sites import enclosing_layer, layers, residual_stream
 from arith_erd.mechanism.signature import Signature, expected_signatures, measure_signature
 from arith_erd.mechanism.verdict import classify
 from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots
@@ -71,7 +71,7 @@ DIFFERENCES = ("distances", "probes", "DAS, rank 1", "DAS, rank 2", "steering", 
 def scored_sites(model: ae.Hooked) -> list[str]:
     decoder = residual_stream(model.sites, "dec")
     last = layers(decoder)[-1]
-    return [s for s in decoder if layer_of(decoder, s) != last and f"{s}_cross" not in decoder]
+    return [s for s in decoder if enclosing_layer(decoder, s) != last and f"{s}_cross" not in decoder]
 
 
 Evidence = tuple[float | np.ndarray, ...]

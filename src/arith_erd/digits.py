@@ -11,7 +11,7 @@ Base 2 has the paper's five tokens. Base B has 3 + B: digit d is token ``ZERO + 
 Arrays of digits are least significant first everywhere. Only token sequences have a choice of order.
 """
 
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +24,6 @@ VOCAB_SIZE = 5  # in base 2
 ORDERS: tuple[Order, ...] = get_args(Order)
 DIGITS = "0123456789abcdef"
 MAX_BASE = len(DIGITS)
-
-
-def as_python(value: Any) -> Any:
-    """Convert NumPy's numbers to Python's, also in lists, since configurations and strict checks refuse NumPy's."""
-    if isinstance(value, list | tuple):
-        return [as_python(one) for one in value]
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def to_digits(values: npt.ArrayLike, width: int, base: int = 2) -> Array:

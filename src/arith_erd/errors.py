@@ -1,24 +1,17 @@
-"""`UserError`, which is shown as one line without a traceback, and functions that make such errors."""
+"""`UserError`, which is shown as one line without a traceback, and its wording."""
 
 import errno
 import json
-import os
 import re
 import sys
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher
-from numbers import Integral
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
+from typing import TypeGuard
 
 MAX_MESSAGE_LENGTH = 1000
 EXCERPT_LENGTH = 200
 NOT_OF_THE_FILE = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE)
-NO_FIELDS: Mapping[str, Any] = {}
 MIN_SIMILARITY = 0.6  # least similarity of two names, measured by `difflib`
 SYNONYMS = {  # our name -> words for it in other programs
     "num_layers": "depth blocks num_blocks n_blocks",
@@ -61,53 +54,6 @@ def bad_value(key: str, value: object, accepted: str) -> UserError:
 def counted(number: int, noun: str) -> str:
     """A number of things as text: ``1 seed``, ``3 seeds``."""
     return f"{number:,} {noun}{'s' if number != 1 else ''}"
-
-
-def explain_validation_error(
-    error: "ValidationError", values: Any, fields: Mapping[str, Any] = NO_FIELDS, prefix: str = ""
-) -> UserError:
-    """Turn Pydantic's first error into one with a dotted key and value: ``probe.num_examples=0: expected an integer``.
-
-    ``fields`` of the dataclass for ``values`` describe the accepted values; without a description Pydantic does.
-    """
-    first, *others = error.errors(include_url=False)
-    key, node, known, description = prefix, values, NO_FIELDS, ""
-    for part in map(str, first["loc"]):
-        if not isinstance(node, Mapping):
-            break  # an item of a list, or an alternative of a type
-        key, node, known = f"{key}.{part}".strip("."), node.get(part), fields
-        if part in known:
-            description = known[part].description or description
-            fields = getattr(known[part].annotation, "__pydantic_fields__", NO_FIELDS)
-    if first["type"].startswith("missing"):
-        return UserError(f"{key}: missing; expected a value for it")
-    if first["loc"][-1:] == ("[key]",):
-        return UserError(f"{key}: no such key; expected {_accepted(first)}")
-    if first["type"] == "unexpected_keyword_argument" or (known and first["type"] == "invalid_key"):
-        return no_such_key(key, [f"{key.rpartition('.')[0]}.{name}".strip(".") for name in known])
-    if first["type"] in ("dataclass_type", "dict_type"):
-        return bad_value(key, first["input"], "a group of keys")
-    branches = [first, *(other for other in others if other["loc"][:1] == first["loc"][:1])]  # alternatives of a union
-    return bad_value(key, _quoted(first["input"]), description or " or ".join(dict.fromkeys(map(_accepted, branches))))
-
-
-def _quoted(value: object) -> object:
-    """Quote a number given as text: ``probe.num_examples=5: expected an integer`` would contradict itself."""
-    return repr(value) if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?", value) else value
-
-
-def _accepted(error: Mapping[str, Any]) -> str:
-    context = error.get("ctx", {})
-    descriptions = {
-        "greater_than_equal": f"an integer of at least {context.get('ge')}",
-        "literal_error": str(context.get("expected", "")).replace("'", ""),
-        "int_type": "an integer",
-        "string_type": "a name",
-        "is_instance_of": "a list" if context.get("class") == "Sequence" else f"an object, a {context.get('class')}",
-        "sequence_str": "a list",
-        "too_short": "at least one of them",
-    }
-    return descriptions.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
 
 
 def nearest(name: str, known: Iterable[str], group: str = "") -> str:
@@ -154,30 +100,6 @@ def no_such_key(key: str, known: Collection[str]) -> UserError:
     siblings = [k for k in {*known, *groups} if k.rpartition(".")[0] == path and "._" not in k] or groups
     accepted = f"expected one of {', '.join(sorted(siblings))}" if siblings else "none is accepted"
     return UserError(f"{key}: no such key; {accepted}")
-
-
-def require_integer(key: str, value: object, low: int, high: int | None = None) -> None:
-    """Raise a `UserError` unless ``value`` is an integer (not a bool; NumPy's too) in [low, high]."""
-    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
-    if number is None or number < low or (high is not None and number > high):
-        limits = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise bad_value(key, _quoted(value), f"an integer {limits}")
-
-
-def require_type(what: str, value: object, kind: type) -> None:
-    """Raise a `UserError` unless ``value`` is of a class, such as ``model: received list; expected Hooked``."""
-    if not isinstance(value, kind):
-        received = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-        raise UserError(f"{what}: received {received}; expected {kind.__name__}")
-
-
-def user_path(path: Path | str, key: str = "path") -> Path:
-    """A path with ``~`` or ``~USER`` expanded; ``./~x`` is made absolute. A `UserError` if it is not a path."""
-    text = os.path.expanduser(path) if isinstance(path, str | Path) else ""
-    if not text or text.startswith("~") or "\0" in text:
-        accepted = "a path; ~ and ~USER are home folders, ./~x is a file of that name"
-        raise bad_value(key, "''" if path == "" else path, accepted)
-    return Path(os.path.abspath(text) if str(Path(text)).startswith("~") else text)
 
 
 def first_line(error: BaseException) -> str:

@@ -50,13 +50,9 @@ def parse_seeds(spec: object) -> tuple[int, ...]:
 
 def format_ranges(seeds: tuple[int, ...]) -> str:
     """The inverse of `parse_seeds`: ``(0, 1, 2, 3, 4, 7)`` -> ``"0-4,7"``."""
-    ranges: list[list[int]] = []
-    for seed in sorted(seeds):
-        if ranges and seed == ranges[-1][1] + 1:
-            ranges[-1][1] = seed
-        else:
-            ranges.append([seed, seed])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+    ordered = sorted(seeds)
+    runs = np.split(ordered, np.flatnonzero(np.diff(ordered) != 1) + 1)
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs if len(run))
 
 
 def derive_seed(seed: int, stream: str, index: int = 0) -> int:

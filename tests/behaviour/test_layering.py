@@ -15,6 +15,7 @@ PACKAGE = "arith_erd"
 # The lowest layer first. A package imports from lower layers and from itself, never from others of its layer.
 LAYERS = (
     {"errors", "digits", "stats", "bundled"},
+    {"checks"},
     {"tasks", "seeds", "system", "paper"},
     {"plots", "splits", "models"},
     {"interp", "runs"},

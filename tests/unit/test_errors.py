@@ -7,7 +7,8 @@ import pytest
 
 import arith_erd as ae
 from arith_erd.catalog.loading import list_pretrained, load_weights, require_runs
-from arith_erd.errors import MAX_MESSAGE_LENGTH, UserError, first_line, nearest, user_path
+from arith_erd.checks import user_path
+from arith_erd.errors import MAX_MESSAGE_LENGTH, UserError, first_line, nearest
 from arith_erd.report.__main__ import main as report
 from arith_erd.runs.__main__ import main as list_runs
 

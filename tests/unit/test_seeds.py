@@ -60,6 +60,6 @@ def test_streams_of_seeds_never_meet():
     assert all(0 <= value < 2**63 for value in derived)
 
 
-def test_streams_stay_what_they_were_when_results_were_published():
+def test_streams_equal_those_of_the_published_results():
     assert derive_seed(0, "weights") == 684422423885802804
     assert derive_seed(7, "batches", 3) == 79104026011276854

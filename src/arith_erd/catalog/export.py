@@ -11,8 +11,9 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from ..checks import require_type, user_path
 from ..config.job import Job
-from ..errors import UserError, first_line, require_type, user_path
+from ..errors import UserError, first_line
 from ..explorer import Page, export_network, write_page
 from ..interp.hooked import Hooked
 from ..models import NanoGPT, weights

@@ -15,21 +15,10 @@ import torch
 from torch import Tensor
 
 from ..bundled import RESULTS
+from ..checks import as_python, require_integer, require_type, user_path
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
-from ..digits import as_python
-from ..errors import (
-    UserError,
-    bad_value,
-    counted,
-    first_line,
-    may_be_whole,
-    require_integer,
-    require_type,
-    unknown_name,
-    user_path,
-    warn,
-)
+from ..errors import UserError, bad_value, counted, first_line, may_be_whole, unknown_name, warn
 from ..interp.hooked import Hooked, Provenance
 from ..models import weights
 from ..models.handcoded import PROGRAMS, is_handcoded_task, write_network

@@ -21,7 +21,8 @@ import torch
 from scipy.stats import norm
 
 from ..bundled import RESULTS
-from ..errors import UserError, excerpt, require_type
+from ..checks import require_type
+from ..errors import UserError, excerpt
 from ..interp.algorithms import algorithm_kind
 from ..interp.hooked import Hooked
 from ..models.handcoded import PROGRAMS

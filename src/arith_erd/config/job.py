@@ -16,7 +16,8 @@ import numpy as np
 from pydantic import PlainValidator, ValidationError, ValidationInfo
 from pydantic.dataclasses import dataclass as validated_dataclass
 
-from ..errors import UserError, bad_value, explain_validation_error, no_such_key, user_path
+from ..checks import explain_validation_error, user_path
+from ..errors import UserError, bad_value, no_such_key
 from ..runs.directory import Run, matching_runs
 from ..runs.identity import DEFAULT_POSITIONS, flatten, short_hash
 from ..seeds import format_ranges, parse_seeds

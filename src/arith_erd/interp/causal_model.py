@@ -13,8 +13,9 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 import numpy.typing as npt
 
+from ..checks import require_integer
 from ..digits import Array, from_digits, to_digits
-from ..errors import UserError, first_line, require_integer, unknown_name, warn
+from ..errors import UserError, first_line, unknown_name, warn
 from ..tasks import Examples, Task
 
 Function = Callable[..., npt.ArrayLike]
@@ -100,15 +101,8 @@ class CausalModel:
         table = table.astype(np.int64)
         fixed_values = {name: np.asarray(value) for name, value in (fixed or {}).items()}
         self.require_variables(fixed_values)
-        count, width, base = len(table), max(self.task.bits, self.task.width), self.task.base
-        shapes: dict[str, tuple[tuple[int, ...], ...]] = dict.fromkeys(self.roots, ((count, width),))
-        shapes |= dict.fromkeys(self.task.operand_names, ((count,),))
-        for name, value in fixed_values.items():
-            if value.shape not in (wanted := shapes.get(name, ((count,), (count, self.task.width)))):
-                accepted = f"expected {' or '.join(map(str, wanted))}"
-                raise UserError(f"variable {name}: set to values of shape {value.shape}; {accepted}")
-            if value.dtype.kind not in "iub":
-                raise UserError(f"variable {name}: set to values of type {value.dtype}; expected integers")
+        self._require_settable(fixed_values, len(table))
+        width, base = max(self.task.bits, self.task.width), self.task.base
         values: Values = {}
         names = zip(self.task.operand_names, self.roots, table.T, self.task.shape, strict=True)
         for name, root, column, limit in names:
@@ -124,9 +118,20 @@ class CausalModel:
             values[name] = fixed_values[name]
             own = self._evaluate(name, {other: value[:1] for other, value in values.items()})
             if own.ndim != values[name].ndim:
-                accepted = f"expected {(count, *own.shape[1:])}"
+                accepted = f"expected {(len(table), *own.shape[1:])}"
                 raise UserError(f"variable {name}: set to values of shape {values[name].shape}; {accepted}")
         return values
+
+    def _require_settable(self, fixed: Values, count: int) -> None:
+        width = max(self.task.bits, self.task.width)
+        shapes: dict[str, tuple[tuple[int, ...], ...]] = dict.fromkeys(self.roots, ((count, width),))
+        shapes |= dict.fromkeys(self.task.operand_names, ((count,),))
+        for name, value in fixed.items():
+            if value.shape not in (wanted := shapes.get(name, ((count,), (count, self.task.width)))):
+                accepted = f"expected {' or '.join(map(str, wanted))}"
+                raise UserError(f"variable {name}: set to values of shape {value.shape}; {accepted}")
+            if value.dtype.kind not in "iub":
+                raise UserError(f"variable {name}: set to values of type {value.dtype}; expected integers")
 
     def answers(self, values: Values) -> Array:
         """Digits (N, width) of the answers, lowest first, from `values`; a `UserError` for digits outside the base."""
@@ -180,12 +185,12 @@ class CausalModel:
         They include parents of its later descendants, unless these parents depend on it, and the digits of operands
         that are among them, unless it depends on these.
         """
-        descendants, of_children, of_others = {variable}, set[str](), set[str]()
+        descendants, parents_of_children, other_parents = {variable}, set[str](), set[str]()
         for name, parents in ((name, set(self.parents[name])) for name in self._functions):  # parents before children
             if shared := parents & descendants:
                 descendants.add(name)
-                (of_children if variable in shared else of_others).update(parents)
-        co_parents = of_children - {variable} | (of_others - descendants)
+                (parents_of_children if variable in shared else other_parents).update(parents)
+        co_parents = parents_of_children - {variable} | (other_parents - descendants)
         operands = co_parents & {OPERANDS, *self.task.operand_names}
         co_parents |= set().union(*map(self._ancestors, operands)) - self._ancestors(variable)
         return tuple(name for name in self.variables if name in co_parents)

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from ..errors import require_integer
-from .erasure import finite_matrix
+from ..checks import require_integer
+from .checks import finite_matrix
 
 
 class CouplingLayers(nn.Module):

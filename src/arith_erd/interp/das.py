@@ -17,15 +17,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
+from ..checks import require_integer
 from ..digits import Array
-from ..errors import UserError, bad_value, first_line, require_integer
+from ..errors import UserError, bad_value, first_line
 from ..seeds import MAX_SEED
 from ..system.isolation import isolated, own_generator
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
 from .erasure import MIN_RELATIVE_DEVIATION, mean_directions, whiten
-from .hooked import Hooked
-from .interchange_accuracy import PairEvaluation, finite_cache, prepare_pairs, select_position
+from .hooked import Hooked, finite_cache, select_position
+from .interchange_accuracy import PairEvaluation, prepare_pairs
 from .interventions import Features, Position, Subspace
 
 SUBSPACE_LEARNING_RATE = 0.05  # roughly in radians

@@ -138,9 +138,9 @@ class ControlledDAS(DASSearch):
         generator = torch.Generator().manual_seed(self.seed)
         shape, axes = (NUM_RANDOM_ANGLES, self.whitened.rank, subspace.rank), self.whitened.axes
         random = torch.randn(shape, generator=generator, dtype=torch.float64).to(axes)
-        of_random = [principal_angles(axes @ columns, probe.left)[0] for columns in random]
+        random_angles = [principal_angles(axes @ columns, probe.left)[0] for columns in random]
         angles = [principal_angles(subspace.directions, directions)[0] for directions in (probe.right, probe.left)]
-        return dict(zip(ANGLE_COLUMNS, map(float, (*angles, *np.quantile(of_random, (0.05, 0.95)))), strict=True))
+        return dict(zip(ANGLE_COLUMNS, map(float, (*angles, *np.quantile(random_angles, (0.05, 0.95)))), strict=True))
 
     def score_negative_controls(self, variable: str, rank: int) -> dict[str, float]:
         """Scores of searches that should find nothing.

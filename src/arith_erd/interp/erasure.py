@@ -6,18 +6,17 @@ z. LEACE removes q in white coordinates. Mean projection removes the span of ``s
 INLP removes the span of ``q / scale``, the weights of a least-squares probe, and repeats this with what is left.
 """
 
-from collections.abc import Container
-from contextlib import suppress
 from dataclasses import dataclass
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..errors import UserError, require_integer, require_type, warn
+from ..checks import require_integer, require_type
+from ..errors import UserError, warn
 from ..seeds import MAX_SEED
 from ..system.isolation import isolated
+from .checks import as_reals, finite_matrix
 
 MIN_RELATIVE_DEVIATION = 1e-3  # axes with a smaller deviation, relative to the first, do not count as varying
 FLOAT32_EPS = torch.finfo(torch.float32).eps
@@ -208,27 +207,6 @@ def probe_predictions(x: Whitened, z: Tensor, eraser: Eraser | None = None) -> T
 
 def _whitened(x: Tensor | Whitened) -> Whitened:
     return x if isinstance(x, Whitened) else whiten(x)
-
-
-def as_reals(key: str, value: object) -> Tensor:
-    """A tensor or an array of real numbers as a floating-point tensor; anything else is a `UserError`."""
-    with suppress(TypeError, ValueError, RuntimeError):
-        x = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))  # copies views
-        if x.layout == torch.strided and not (x.is_complex() or x.is_meta):
-            return x if x.is_floating_point() else x.double()
-    raise UserError(f"{key}: received {type(value).__name__}; expected a tensor or an array of real numbers")
-
-
-def finite_matrix(
-    key: str, value: object, accepted: str, dims: Container[int] = range(2, 9), rows: int | None = None
-) -> Tensor:
-    """Convert a tensor or an array of N >= 1 examples to a matrix (N, d) of finite numbers, or raise a `UserError`."""
-    x = as_reals(key, value)
-    if x.dim() not in dims or not x.numel() or len(x) != (rows or len(x)):
-        raise UserError(f"{key}: received shape {tuple(x.shape)}; expected {accepted}, with one example or more")
-    if not x.isfinite().all():
-        raise UserError(f"{key}: contains NaN or infinity; expected finite numbers")
-    return x.reshape(len(x), -1)
 
 
 def _concept(x: Whitened, z: npt.ArrayLike) -> Tensor:

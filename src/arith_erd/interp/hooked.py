@@ -17,8 +17,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ..checks import require_integer, require_type
 from ..digits import ZERO, Array
-from ..errors import UserError, bad_value, require_integer, require_type
+from ..errors import UserError, bad_value
 from ..models.network import (
     Network,
     greedy_decode,
@@ -33,8 +34,8 @@ from ..splits import Split
 from ..system.isolation import isolated
 from ..tasks import Examples, Task
 from .hooks import cache_outputs, edit_outputs, record_outputs, replay_outputs
-from .interventions import Intervention, InterventionContext, as_interventions
-from .sites import OWNED_BY_NAME, SitePositions, expand_sites, layer_of, layers, require_sites
+from .interventions import Intervention, InterventionContext, Position, as_interventions
+from .sites import OWNED_BY_NAME, SitePositions, enclosing_layer, expand_sites, layers, require_sites
 
 BATCH_SIZE = 2048
 Inputs = Examples | Sequence[Tensor]
@@ -97,13 +98,7 @@ class Hooked:
         require_type("Hooked: network", network, nn.Module)
         network = getattr(network, "_orig_mod", network)  # of torch.compile
         if task is not None:
-            require_type("Hooked: task", task, Task)
-            sizes = (task.prompt_length, task.answer_length, task.vocab_size)
-            made_for = getattr(network, "task_sizes", sizes)
-            fits = isinstance(made_for, tuple) and len(made_for) == len(sizes)
-            if not fits or any(made not in (None, size) for made, size in zip(made_for, sizes, strict=True)):
-                received = f"{type(network).__name__} with tokens {made_for} of prompt, answer and vocabulary"
-                raise UserError(f"Hooked: {received} does not fit the task {task!r}, which has {sizes}")
+            _require_fitting_task(network, task)
         if sites is None and not callable(getattr(network, "sites", None)):
             raise UserError(f"Hooked: {type(network).__name__} has no sites(); expected sites={{name: module}}")
         self.network: Any = network.eval()
@@ -136,9 +131,9 @@ class Hooked:
         return self._task
 
     @property
-    def answer_length(self) -> int:
-        """Number of tokens of the answer; 0 if the task is unknown."""
-        return self._task.answer_length if self._task else 0
+    def answer_length(self) -> int | None:
+        """Number of tokens of the answer; None if the task is unknown."""
+        return self._task.answer_length if self._task else None
 
     def site_positions(self, site: str, x: Tensor) -> SitePositions:
         """The positions of activations x, cached while the network read all tokens of its task's prompts and answers.
@@ -162,7 +157,7 @@ class Hooked:
         """
         examples, length = self.task.as_examples(*operands), self.task.answer_length
         prompt, completion = self.inputs(examples)[0], torch.as_tensor(examples.completion, device=self.device)
-        if interventions := as_interventions(interventions):
+        if interventions := as_interventions(interventions, self.sites):
             self.require_causal(examples)
             tokens = prompt.new_full((len(prompt), length), ZERO)  # those not yet decoded change none before them
             for t in range(length):
@@ -206,23 +201,23 @@ class Hooked:
     @isolated()
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:
         """The network's inputs, on its device: for examples the prompt (N, P) and ``<start> r_0 ..`` (N, m)."""
+        task = self._task
         if isinstance(examples, Examples):
-            if self._task is not None:
-                self._task.require_own_examples(examples, self.name)
+            if task is not None:
+                task.require_own_examples(examples, self.name)
             examples = torch.as_tensor(examples.prompt), shift_right(torch.as_tensor(examples.completion))
         if not isinstance(examples, Sequence) or not all(isinstance(x, Tensor) for x in examples):
             raise UserError(f"{self.name}: received {type(examples).__name__}; expected task.examples(..), or tensors")
         if not all(x.numel() for x in examples) or not examples:
             raise UserError(f"{self.name}: received no examples; expected one or more")
-        if isinstance(self.network, Network) and self._task is not None:
-            prompt, answer = self._task.prompt_length, self.answer_length
-            fits = [x.dim() for x in examples] == [2, 2] and examples[0].shape[1] == prompt
-            if not fits or examples[1].shape[1] > answer:
+        if isinstance(self.network, Network) and task is not None:
+            fits = [x.dim() for x in examples] == [2, 2] and examples[0].shape[1] == task.prompt_length
+            if not fits or examples[1].shape[1] > task.answer_length:
                 received = ", ".join(str(tuple(x.shape)) for x in examples)
-                accepted = f"tokens (N, {prompt}) and (N, t), t <= {answer}"
+                accepted = f"tokens (N, {task.prompt_length}) and (N, t), t <= {task.answer_length}"
                 raise UserError(f"{self.name}: received {received}; expected {accepted}")
-            if any(x.is_floating_point() or x.min() < 0 or x.max() >= self._task.vocab_size for x in examples):
-                raise UserError(f"{self.name}: expected tokens from 0 to {self._task.vocab_size - 1}, as integers")
+            if any(x.is_floating_point() or x.min() < 0 or x.max() >= task.vocab_size for x in examples):
+                raise UserError(f"{self.name}: expected tokens from 0 to {task.vocab_size - 1}, as integers")
             examples = [x.long() for x in examples]
         if len(counts := {len(x) if x.dim() else 0 for x in examples}) > 1:
             raise UserError(f"{self.name}: received inputs of {sorted(counts)} examples; expected equal numbers")
@@ -253,6 +248,7 @@ class Hooked:
         Raises:
             UserError: if the network lacks a site or a position, or a value does not fit.
         """
+        interventions = as_interventions(interventions, self.sites)
         return run_batches(self, interventions, split_batches(self.inputs(inputs), batch_size))
 
     def run_with_cache(
@@ -270,7 +266,7 @@ class Hooked:
         ``include_prompt`` caches all positions of a site, not only its own: P + m in a decoder-only network.
         """
         sites = expand_sites(self.sites, "all" if sites is None else sites)
-        interventions = as_interventions(interventions)
+        interventions = as_interventions(interventions, self.sites)
         logits: list[Tensor] = []
         cached: dict[str, list[Tensor]] = {site: [] for site in sites}
         with isolated(False, self.network):
@@ -293,13 +289,39 @@ class Hooked:
         """`resume_from` for each of several sites, after one run for all."""
         require_sites(self.sites, sites)
         recorded = []
-        wanted = [name for name in self.sites if name in sites or layer_of(self.sites, name) in (None, name)]
+        wanted = [name for name in self.sites if name in sites or enclosing_layer(self.sites, name) in (None, name)]
         with isolated(False, self.network):
             for batch in split_batches(self.inputs(inputs), batch_size):
                 with record_outputs(self.sites, wanted) as outputs, eager():
                     self.network.eval()(*batch.inputs)
                 recorded.append((batch, outputs))
         return {site: ResumedRun(self, site, recorded) for site in sites}
+
+
+def _require_fitting_task(network: nn.Module, task: Task) -> None:
+    require_type("Hooked: task", task, Task)
+    sizes = (task.prompt_length, task.answer_length, task.vocab_size)
+    made_for = getattr(network, "task_sizes", sizes)
+    fits = isinstance(made_for, tuple) and len(made_for) == len(sizes)
+    if not fits or any(made not in (None, size) for made, size in zip(made_for, sizes, strict=True)):
+        received = f"{type(network).__name__} with tokens {made_for} of prompt, answer and vocabulary"
+        raise UserError(f"Hooked: {received} does not fit the task {task!r}, which has {sizes}")
+
+
+def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], include_prompt: bool = False) -> Cache:
+    """Activations (n, k, ...) by site; a `UserError` if one of them is not finite."""
+    _, cache = model.run_with_cache(examples, sites, include_prompt=include_prompt)
+    for site, x in cache.items():
+        if not x.isfinite().all():
+            raise UserError(f"site={site}: its activations contain NaN or infinity; expected finite numbers")
+    return cache
+
+
+def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
+    """Activations x (n, T, ...) of a site at one position, or at all that it owns, as vectors (n, d)."""
+    positions = model.site_positions(site, x)
+    own = x[:, positions.num_prompt :]
+    return (own if position is None else x[:, positions.num_prompt + positions.index(position, model.task)]).flatten(1)
 
 
 # Forward passes with interventions, in batches: the whole network, or the rest of it from a site on
@@ -323,48 +345,56 @@ def split_batches(inputs: Sequence[Tensor], batch_size: int) -> Iterator[Batch]:
         yield Batch(rows, count, [x[rows] for x in inputs])
 
 
-def run_batches(
-    model: Hooked, interventions: Intervention | Sequence[Intervention], batches: Iterable[Batch]
-) -> Tensor:
+def run_batches(model: Hooked, interventions: Sequence[Intervention], batches: Iterable[Batch]) -> Tensor:
     """Logits (N, m, V) of all batches, with interventions in order. Gradients pass to values that require them."""
-    interventions = as_interventions(interventions)
-    fields = [field for intervention in interventions for field in vars(intervention).values()]
-    values = [*fields, *(tensor for field in fields if is_dataclass(field) for tensor in vars(field).values())]
-    values += [parameter for field in fields if isinstance(field, nn.Module) for parameter in field.parameters()]
-    differentiable = any(isinstance(value, Tensor) and value.requires_grad for value in values)
+    differentiable = any(map(requires_grad, interventions))
     with isolated(torch.is_grad_enabled() and differentiable, model.network):
         return torch.cat([run_batch(model, interventions, batch) for batch in batches])
 
 
+def requires_grad(value: object) -> bool:
+    """Whether a tensor requires a gradient, or one within a module or a dataclass, such as an intervention."""
+    if isinstance(value, nn.Module):
+        return any(parameter.requires_grad for parameter in value.parameters())
+    if is_dataclass(value):
+        return any(map(requires_grad, vars(value).values()))
+    return isinstance(value, Tensor) and value.requires_grad
+
+
 def run_batch(model: Hooked, interventions: Sequence[Intervention], batch: Batch) -> Tensor:
     """Run one batch with the interventions, in order, and return its logits (B, m, V)."""
-    require_sites(model.sites, [intervention.site for intervention in interventions])
     by_module: dict[nn.Module, list[Intervention]] = defaultdict(list)  # which several sites may name
     for intervention in interventions:
         by_module[model.sites[intervention.site]].append(intervention)
 
     def edit(interventions: Sequence[Intervention], x: Tensor) -> Tensor:
         for intervention in interventions:
-            site, position, m = intervention.site, intervention.position, model.answer_length
-            positions = positions_in_run(model, site, x, batch.inputs)
-            index = None if position is None else positions.index(position, model.task if m else None)
-            place = slice(positions.num_prompt, None) if index is None else positions.num_prompt + index
-            at_position = InterventionContext(batch.rows, batch.num_examples, index, positions, m)
-            edited = x.clone()
-            try:
-                edited[:, place] = intervention.apply(x[:, place], at_position)
-            except UserError as error:
-                raise UserError(f"{type(intervention).__name__} at {site}: {error}") from error
-            x = edited
+            x = edit_positions(model, intervention, x, batch)
         return x
 
     edits = {several[0].site: partial(edit, several) for several in by_module.values()}
     stored = {model.sites[layer]: output for layer, output in batch.stored.items()}
     with replay_outputs(stored), edit_outputs(model.sites, edits), eager():
         logits: Any = model.network.eval()(*batch.inputs)
-    if isinstance(logits, Tensor) and not (model.answer_length and len(batch.inputs) == 2):  # of any other module
+    task = model._task
+    if isinstance(logits, Tensor) and (task is None or len(batch.inputs) != 2):  # of any other module
         return logits
-    return require_logits(model.name, logits, batch.inputs[-1], model.task.vocab_size if model.answer_length else 0)
+    return require_logits(model.name, logits, batch.inputs[-1], task.vocab_size if task else 0)
+
+
+def edit_positions(model: Hooked, intervention: Intervention, x: Tensor, batch: Batch) -> Tensor:
+    """A copy of a site's output x (B, T, ...), changed at the positions of one intervention."""
+    site, position = intervention.site, intervention.position
+    positions = positions_in_run(model, site, x, batch.inputs)
+    index = None if position is None else positions.index(position, model._task)
+    place = slice(positions.num_prompt, None) if index is None else positions.num_prompt + index
+    context = InterventionContext(batch.rows, batch.num_examples, index, positions, model.answer_length)
+    edited = x.clone()
+    try:
+        edited[:, place] = intervention.apply(x[:, place], context)
+    except UserError as error:
+        raise UserError(f"{type(intervention).__name__} at {site}: {error}") from error
+    return edited
 
 
 def eager() -> AbstractContextManager[Any]:
@@ -383,12 +413,11 @@ def positions_in_run(model: Hooked, site: str, x: Tensor, inputs: Sequence[Tenso
         raise UserError(f"site={site}: its output has the shape {tuple(x.shape)}; {accepted}")
     length, prompt, declared = x.shape[1], inputs[0].shape[1], model.positions.get(site, "")
     answer = inputs[-1].shape[1] if len(inputs) == 2 and inputs[-1].dim() > 1 else length
-    fits_neither = answer < length < model.answer_length and length not in (prompt, prompt + answer)
-    fits_both = length == prompt == answer < model.answer_length and site.partition(".")[0] not in OWNED_BY_NAME
-    if (
-        (fits_neither or fits_both) and not declared and not site.startswith("enc.")
-    ):  # in a whole run it owns them all, or the last
-        received = f"{length} positions in a run of {answer} of the {model.answer_length} answer tokens"
+    whole = model.answer_length or 0  # in a run of the whole answer a site owns all its positions, or the last
+    fits_neither = answer < length < whole and length not in (prompt, prompt + answer)
+    fits_both = length == prompt == answer < whole and site.partition(".")[0] not in OWNED_BY_NAME
+    if (fits_neither or fits_both) and not declared and not site.startswith("enc."):
+        received = f"{length} positions in a run of {answer} of the {whole} answer tokens"
         raise UserError(f"site={site}: has {received}; expected a run of all, which tells what the positions are")
     return SitePositions.from_lengths(site, length, prompt, answer, declared)
 
@@ -406,7 +435,7 @@ class ResumedRun:
         before = names[: names.index(site) + 1] if site in names else []
         replayed = [x for x in before if x in replayable and all(len(ran.get(x, ())) == 1 for _, ran in recorded)]
         last = max(map(names.index, replayed), default=0)
-        self.finished = {*replayed, *(name for name in names[:last] if layer_of(model.sites, name) is None)}
+        self.finished = {*replayed, *(name for name in names[:last] if enclosing_layer(model.sites, name) is None)}
         self.batches = [batch._replace(stored={name: x[name][0] for name in replayed}) for batch, x in recorded]
 
     def __call__(
@@ -416,12 +445,11 @@ class ResumedRun:
 
         ``answer_in`` are other decoder inputs (N, t), for a site before which no layer reads them.
         """
-        interventions, batches = as_interventions(interventions), self.batches
+        batches, sites = self.batches, self.model.sites
+        interventions = as_interventions(interventions, sites)
         for site in (intervention.site for intervention in interventions):
-            if (
-                self.model.sites[site] is not self.model.sites[self.site]
-                and (layer_of(self.model.sites, site) or site) in self.finished
-            ):
+            is_finished = (enclosing_layer(sites, site) or site) in self.finished
+            if is_finished and sites[site] is not sites[self.site]:
                 raise UserError(f"site={site}: runs before {self.site}, where the network resumes")
         if answer_in is not None:
             batches = [batch._replace(inputs=(batch.inputs[0], answer_in[batch.rows])) for batch in batches]

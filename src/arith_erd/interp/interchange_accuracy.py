@@ -24,19 +24,20 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from ..errors import UserError, require_type
+from ..checks import require_type
+from ..errors import UserError
 from ..models.network import Network
 from ..system.isolation import isolated
-from ..tasks import Examples
 from .causal_model import CausalModel
 from .counterfactuals import CounterfactualDataset
-from .hooked import Cache, Hooked, ResumedRun
+from .hooked import Hooked, ResumedRun, finite_cache, select_position
 from .interventions import Features, Interchange, Position, Subspace
 from .sites import expand_sites
 
@@ -90,29 +91,19 @@ def interchange_accuracy(
     rows = []
     for site, source in cache.items():
         positions = model.site_positions(site, source).by_name(model.task)
-        tested = [*(name for name in positions if name in scored or name not in answer_names), None]
+        names = [name for name in positions if name in scored or name not in answer_names]
+        tested = [intervention] if intervention else [Interchange(site, name) for name in (*names, None)]
         resumed = model.resume_from(site, data.base_examples)
         tokens_before = resumed().argmax(dim=-1)
-        for position in [intervention.position] if intervention else tested:
-            head = intervention.head if intervention else None
-            evaluation = PairEvaluation(model, data, site, position, variable, source, resumed, head)
+        for change in tested:
+            evaluation = PairEvaluation(model, data, site, change.position, variable, source, resumed, change.head)
             expected, base_tokens = evaluation.expected, evaluation.base_tokens
-            tokens = evaluation.tokens(intervention.subspace if intervention else None)
+            tokens, unchanged = evaluation.tokens(change.subspace), tokens_before[:, evaluation.scored_positions]
             changed, kept = changed_and_kept(tokens, expected, base_tokens)
-            unchanged = tokens_before[:, evaluation.scored_positions]
-            rows.append(
-                {
-                    "site": site,
-                    "position": "all" if position is None else position,
-                    "accuracy": balanced_accuracy(tokens, expected, base_tokens),
-                    "changed": changed,
-                    "kept": kept,
-                    "no_intervention": balanced_accuracy(unchanged, expected, base_tokens),
-                    "n": len(data),
-                    "variable": variable,
-                    "same_predictions": ", ".join(others),
-                }
-            )
+            row: dict[str, Any] = {"site": site, "position": "all" if change.position is None else change.position}
+            row |= {"accuracy": balanced_accuracy(tokens, expected, base_tokens), "changed": changed, "kept": kept}
+            row |= {"no_intervention": balanced_accuracy(unchanged, expected, base_tokens), "n": len(data)}
+            rows.append(row | {"variable": variable, "same_predictions": ", ".join(others)})
     return pd.DataFrame(rows)
 
 
@@ -220,19 +211,3 @@ def changed_and_kept(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> t
     """The accuracy on tokens that should change, and on those that should not; NaN where there are none."""
     right, should_change = tokens == expected, expected != base_tokens
     return float(right[should_change].double().mean()), float(right[~should_change].double().mean())
-
-
-def finite_cache(model: Hooked, examples: Examples, sites: Sequence[str], include_prompt: bool = False) -> Cache:
-    """Activations (n, k, ...) by site; a `UserError` if one of them is not finite."""
-    _, cache = model.run_with_cache(examples, sites, include_prompt=include_prompt)
-    for site, x in cache.items():
-        if not x.isfinite().all():
-            raise UserError(f"site={site}: its activations contain NaN or infinity; expected finite numbers")
-    return cache
-
-
-def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> Tensor:
-    """Activations x (n, T, ...) of a site at one position, or at all that it owns, as vectors (n, d)."""
-    positions = model.site_positions(site, x)
-    own = x[:, positions.num_prompt :]
-    return (own if position is None else x[:, positions.num_prompt + positions.index(position, model.task)]).flatten(1)

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError, bad_value, counted, require_integer, require_type
-from .erasure import as_reals, finite_matrix
-from .sites import SitePositions
+from ..checks import require_integer, require_type
+from ..errors import UserError, bad_value, counted
+from .checks import as_reals, finite_matrix
+from .sites import SitePositions, require_sites
 
 Position = int | str | None
 
@@ -69,10 +70,11 @@ class Features(nn.Module):
         """The base with these features taken from the source: (N, d), (N, d) -> (N, d)."""
         inverse: Any = self.featurizer.inverse
         like = next(self.featurizer.parameters(), base)
-        of_base, of_source = (self.featurizer(x.to(like)) for x in (base, source))
-        if self.rank > of_base.shape[1]:
-            raise bad_value("Features: rank", self.rank, f"at most {of_base.shape[1]}, the number of features")
-        return inverse(torch.cat([of_source[:, : self.rank], of_base[:, self.rank :]], dim=1)).to(base)
+        base_features, source_features = (self.featurizer(x.to(like)) for x in (base, source))
+        if self.rank > (count := base_features.shape[1]):
+            raise bad_value("Features: rank", self.rank, f"at most {count}, the number of features")
+        mixed = torch.cat([source_features[:, : self.rank], base_features[:, self.rank :]], dim=1)
+        return inverse(mixed).to(base)
 
 
 @dataclass(frozen=True)
@@ -83,39 +85,41 @@ class InterventionContext:
     num_examples: int
     position: int | None  # index among the site's own positions, None for all
     site_positions: SitePositions  # in this run; a cache has more if the decoder's input is a prefix
-    answer_length: int  # in a whole run
+    answer_length: int | None  # in a whole run; None if the task is unknown
 
     def align(self, value: Tensor, x: Tensor) -> Tensor:
         """The part of a value that belongs to activations x, broadcastable to them; a `UserError` if none fits."""
         value = as_reals("value", value)
-        if value.dim() == x.dim() + (self.position is not None):  # a cached site; its run may be longer
-            cached, prompt, num_own = value.shape[1], self.site_positions.num_prompt, self.site_positions.num_own
-            own = {num_own, num_own if self.site_positions.owned == "prompt" else max(num_own, self.answer_length)}
-            one_for_all = cached == 1 and self.position is None
-            if not one_for_all and cached not in (lengths := sorted(own | {prompt + length for length in own})):
-                accepted = " or ".join(map(str, lengths))
-                raise UserError(f"a value of {counted(cached, 'position')}: expected {accepted} at this site")
-            first = 0 if one_for_all or cached in own else prompt
-            if self.position is None:
-                value = value[:, first : first + num_own]
-            elif 0 <= first + self.position < cached:
-                value = value[:, first + self.position]
-            else:
-                accepted = "run_with_cache(.., include_prompt=True) caches the prompt's too"
-                raise UserError(f"a value of the answer's {cached} positions: lacks the one to change; {accepted}")
+        if value.dim() == x.dim() + (self.position is not None):
+            value = self._select_from_cache(value)
         several = "positions" if self.position is None else "heads"
         if x.dim() > 2 and x.shape[1] > 1 and value.dim() == x.dim() - 1:  # (N, C) and (k, C) look alike
             received, wanted = f"a value of shape {tuple(value.shape)} at several {several}", tuple(value.shape)
             accepted = f"{(1, *wanted)} for all examples alike, or {(wanted[0], 1, *wanted[1:])} for one value each"
             raise UserError(f"{received}: expected {accepted}")
-        per_example = value.dim() == x.dim() and value.shape[0] == self.num_examples
-        value = value[self.rows] if per_example else value
-        sizes = zip(reversed(value.shape), reversed(x.shape), strict=False)
-        some_examples = value.dim() == x.dim() and not per_example and len(value) != 1
-        if some_examples or value.dim() > x.dim() or any(size not in (1, wanted) for size, wanted in sizes):
-            wanted = (self.num_examples, *x.shape[1:])
-            raise UserError(f"a value of shape {tuple(value.shape)} does not fit activations {wanted}")
-        return value.to(x)
+        whole = (self.num_examples, *x.shape[1:])
+        sizes = zip(reversed(value.shape), reversed(whole), strict=False)
+        if value.dim() > x.dim() or any(size not in (1, wanted) for size, wanted in sizes):
+            raise UserError(f"a value of shape {tuple(value.shape)} does not fit activations {whole}")
+        per_example = value.dim() == x.dim() and len(value) > 1
+        return (value[self.rows] if per_example else value).to(x)
+
+    def _select_from_cache(self, x: Tensor) -> Tensor:
+        """The part of a cached site x (N, T, ...) at the position to change, or at all positions of this run."""
+        length, num_prompt, num_own = x.shape[1], self.site_positions.num_prompt, self.site_positions.num_own
+        in_whole_run = num_own if self.site_positions.owned == "prompt" else max(num_own, self.answer_length or 0)
+        own = {num_own, in_whole_run}
+        one_for_all = length == 1 and self.position is None
+        if not one_for_all and length not in (lengths := sorted(own | {num_prompt + k for k in own})):
+            accepted = " or ".join(map(str, lengths))
+            raise UserError(f"a value of {counted(length, 'position')}: expected {accepted} at this site")
+        first = 0 if one_for_all or length in own else num_prompt
+        if self.position is None:
+            return x[:, first : first + num_own]
+        if not 0 <= first + self.position < length:
+            accepted = "run_with_cache(.., include_prompt=True) caches the prompt's too"
+            raise UserError(f"a value of the answer's {length} positions: lacks the one to change; {accepted}")
+        return x[:, first + self.position]
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,11 +236,14 @@ class Erase(Intervention):
         return erased.view_as(x)
 
 
-def as_interventions(interventions: Intervention | Sequence[Intervention]) -> Sequence[Intervention]:
-    """One or several interventions as a list; a `UserError` for anything else."""
+def as_interventions(
+    interventions: Intervention | Sequence[Intervention], sites: Iterable[str]
+) -> Sequence[Intervention]:
+    """One or several interventions at these sites as a list; a `UserError` for anything else."""
     interventions = [*interventions] if isinstance(interventions, Iterable) else [interventions]
     for other in interventions:
         if not isinstance(other, Intervention):
             accepted = "an intervention, such as Replace(site, position, value)"
             raise UserError(f"interventions: received {other!r}; expected {accepted}")
+    require_sites(sites, [intervention.site for intervention in interventions])
     return interventions

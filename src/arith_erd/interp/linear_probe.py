@@ -11,9 +11,10 @@ from sklearn.model_selection import GroupShuffleSplit
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ..errors import UserError, counted, require_integer, require_type, warn
+from ..checks import require_integer, require_type
+from ..errors import UserError, counted, warn
 from ..seeds import MAX_SEED
-from .erasure import finite_matrix
+from .checks import finite_matrix
 
 MIN_EXAMPLES = 8
 
@@ -43,14 +44,14 @@ class LinearProbeResult:
     @property
     def r2(self) -> float:
         """The score of a probe of numbers."""
-        return self._of("r2")
+        return self._score_as("r2")
 
     @property
     def accuracy(self) -> float:
         """The score of a probe of classes."""
-        return self._of("accuracy")
+        return self._score_as("accuracy")
 
-    def _of(self, measure: str) -> float:
+    def _score_as(self, measure: str) -> float:
         if self.measure != measure:
             raise UserError(
                 f"linear probe: has no {measure}, but {self.measure}; expected classes={measure == 'accuracy'}"
@@ -97,25 +98,8 @@ def linear_probe(
         received = f"{len(features)} activations and {len(target)} values of z"
         raise UserError(f"linear_probe: received {received}; expected as many of both, {MIN_EXAMPLES} or more")
     require_integer("seed", seed, 0, MAX_SEED)
-    if classes is not None:
-        require_type("linear_probe: classes", classes, bool)
-    else:
-        classes = target.shape[1] == 1 and set(np.unique(target)) <= {0.0, 1.0}
-    if classes and target.shape[1] > 1:
-        raise UserError(f"linear_probe: received {target.shape[1]} columns of classes; expected one")
-    if classes and (target != target.round()).any():
-        raise UserError("linear_probe: z has fractions; expected integers for classes, or classes=False")
-    labels = np.arange(len(features)) if groups is None else np.asarray(groups)
-    labels = labels.astype(str) if labels.dtype == object else labels  # such as a group None
-    if labels.shape != (len(features),) or not (isinstance(test_share, Real) and 0 < test_share < 1):
-        accepted = f"one group for each of {len(features)} examples, and a share between 0 and 1"
-        raise UserError(f"linear_probe: received groups {labels.shape}, test_share={test_share}; expected {accepted}")
-    train, test = np.zeros((2, 0), dtype=int)
-    with suppress(ValueError):  # no group is left for the fit
-        ((train, test),) = GroupShuffleSplit(1, test_size=test_share, random_state=seed).split(features, groups=labels)
-    if min(len(train), len(test)) < 2:
-        received = f"test_share={test_share} of {counted(len(np.unique(labels)), 'group')}"
-        raise UserError(f"linear_probe: received {received}; expected two or more examples in the fit, and in the test")
+    classes = _are_classes(target, classes)
+    train, test = _split_groups(len(features), groups, test_share, seed)
 
     def varying(z: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         parts = [train] if classes else [train, test]  # r2 divides by the variance in the test
@@ -141,3 +125,32 @@ def linear_probe(
     weight = np.atleast_2d(linear.coef_) / scaler.scale_
     bias = np.atleast_1d(linear.intercept_) - weight @ scaler.mean_
     return LinearProbeResult("accuracy" if classes else "r2", score, control, len(train), len(test), weight, bias)
+
+
+def _are_classes(target: npt.NDArray[np.float64], classes: bool | None) -> bool:
+    """Whether z (N, k) are classes: as the caller says, by default if there is one column of 0 and 1."""
+    if classes is None:
+        return target.shape[1] == 1 and set(np.unique(target)) <= {0.0, 1.0}
+    require_type("linear_probe: classes", classes, bool)
+    if classes and target.shape[1] > 1:
+        raise UserError(f"linear_probe: received {target.shape[1]} columns of classes; expected one")
+    if classes and (target != target.round()).any():
+        raise UserError("linear_probe: z has fractions; expected integers for classes, or classes=False")
+    return classes
+
+
+def _split_groups(
+    count: int, groups: npt.ArrayLike | None, test_share: float, seed: int
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Rows of the fit and of the test; the examples of a group are in the same part."""
+    labels = np.arange(count) if groups is None else np.asarray(groups)
+    labels = labels.astype(str) if labels.dtype == object else labels  # such as a group None
+    if labels.shape != (count,) or not (isinstance(test_share, Real) and 0 < test_share < 1):
+        accepted = f"one group for each of {count} examples, and a share between 0 and 1"
+        raise UserError(f"linear_probe: received groups {labels.shape}, test_share={test_share}; expected {accepted}")
+    with suppress(ValueError):  # no group is left for the fit
+        ((train, test),) = GroupShuffleSplit(1, test_size=test_share, random_state=seed).split(labels, groups=labels)
+        if min(len(train), len(test)) >= 2:
+            return train, test
+    received = f"test_share={test_share} of {counted(len(np.unique(labels)), 'group')}"
+    raise UserError(f"linear_probe: received {received}; expected two or more examples in the fit, and in the test")

@@ -6,36 +6,26 @@ restores the clean run's metric.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from ..checks import require_type
 from ..digits import PAD
-from ..errors import UserError, first_line, require_type
-from ..plots.panels import HeatMaps
-from ..plots.style import own_style
+from ..errors import UserError, first_line
 from ..tasks import Examples
-from .hooked import Hooked
-from .interchange_accuracy import finite_cache
+from .hooked import Hooked, finite_cache
 from .interventions import Replace
 from .sites import expand_sites
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Metric = Callable[[Tensor], Any]
 """Maps logits (N, m, V) to one number, or to a number for each example (N,); `patch` takes their mean."""
-
-PICTURE = HeatMaps(
-    *("recovered", "position", "site", "stack"),
-    title="share of the metric that one position recovers",
-    number_format="z.2f",
-    color_range=(-0.5, 0.5),  # a patch can also move the metric the wrong way
-    cmap="RdBu",
-    cell=(0.45, 0.33),
-    panels_per_row="stack",
-)
 
 
 @dataclass(frozen=True)
@@ -56,14 +46,11 @@ class PatchResult:
         """``recovered``, by site (rows) and position (columns)."""
         return self.rows.pivot_table(index="site", columns="position", values="recovered", sort=False)
 
-    @own_style()
-    def figure(self) -> Figure:
+    def figure(self) -> "Figure":
         """A heat map of ``recovered``, with a panel for each group of sites that have the same positions."""
-        held = self.rows.groupby("site", sort=False)["position"].transform(lambda names: ", ".join(map(str, names)))
-        panels = {names: f"{names.split(', ')[0]} .. {names.split(', ')[-1]}" for names in held.unique()}
-        figure = PICTURE.draw(self.rows.assign(stack=held.map(panels)))
-        figure.suptitle(PICTURE.title)
-        return figure
+        from ..plots.patching import draw_patching  # not at the top: loads matplotlib
+
+        return draw_patching(self.rows)
 
 
 def patch(
@@ -98,15 +85,15 @@ def patch(
     if len(clean) != len(corrupted):
         raise UserError(f"patch: {len(clean)} clean and {len(corrupted)} corrupted examples; expected equal numbers")
     score = metric or logit_difference(model, clean, corrupted)
-    of_clean, of_corrupted = (_value(score, model.run(examples)) for examples in (clean, corrupted))
-    if of_clean == of_corrupted:
-        raise UserError(f"patch: the metric is {of_clean:g} in both runs; expected runs in which it differs")
+    clean_value, corrupted_value = (_value(score, model.run(examples)) for examples in (clean, corrupted))
+    if clean_value == corrupted_value:
+        raise UserError(f"patch: the metric is {clean_value:g} in both runs; expected runs in which it differs")
     rows = []
     for site, position, logits in patched_runs(model, clean, corrupted, expand_sites(model.sites, sites)):
         value = _value(score, logits)
-        recovered = (value - of_corrupted) / (of_clean - of_corrupted)
+        recovered = (value - corrupted_value) / (clean_value - corrupted_value)
         rows.append({"site": site, "position": position, "value": value, "recovered": recovered})
-    return PatchResult(pd.DataFrame(rows), of_clean, of_corrupted)
+    return PatchResult(pd.DataFrame(rows), clean_value, corrupted_value)
 
 
 def patched_runs(
@@ -130,8 +117,8 @@ def logit_difference(model: Hooked, clean: Examples, corrupted: Examples) -> Met
 
 def token_differences(logits: Tensor, clean: Tensor, corrupted: Tensor) -> Tensor:
     """Logits of clean tokens (N, m) minus logits of corrupted tokens (N, m), from all logits (N, m, V) -> (N, m)."""
-    of_clean, of_corrupted = (logits.gather(-1, tokens[..., None]).squeeze(-1) for tokens in (clean, corrupted))
-    return (of_clean - of_corrupted).double()
+    clean_logits, corrupted_logits = (logits.gather(-1, x[..., None]).squeeze(-1) for x in (clean, corrupted))
+    return (clean_logits - corrupted_logits).double()
 
 
 def _value(metric: Metric, logits: Tensor) -> float:

@@ -59,8 +59,8 @@ def answers_after_prefixes(model: Hooked, examples: Examples) -> list[Digits]:
         digits = np.concatenate([*_run(model, examples, before, lengths, last, ancestors)])  # (N, base^before, K)
     answers = [digits[:, : base**t, t] for t in range(before)]
     for t in range(before, width):
-        of_level = digits[:, :, lengths == t]  # (N, first digits, further digits)
-        answers.append(of_level.swapaxes(1, 2).reshape(len(examples), -1))
+        level = digits[:, :, lengths == t]  # (N, first digits, further digits)
+        answers.append(level.swapaxes(1, 2).reshape(len(examples), -1))
     return answers
 
 
@@ -128,7 +128,7 @@ class _Decoder(nn.Module):
 def _tables(model: Hooked, lengths: Array, ancestors: npt.NDArray[np.bool_]) -> dict[str, Tensor]:
     """The decoder's mask and its tables of positions, with a row for each node in place of one for each position."""
     network, device = model.network, model.device
-    num_prompt = len(network.causal_mask) - model.answer_length  # prompt positions in the decoder's own sequence
+    num_prompt = len(network.causal_mask) - model.task.answer_length  # prompt positions in the decoder's own sequence
     own, whole = (
         torch.cat([torch.arange(n), n + torch.as_tensor(lengths)]).to(device)
         for n in (num_prompt, model.task.prompt_length)

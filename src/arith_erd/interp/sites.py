@@ -30,7 +30,7 @@ def residual_stream(sites: Iterable[str], stack: str = "enc|dec") -> list[str]:
     return [site for site in sites if re.fullmatch(rf"({stack})\.[0-9]+(\.resid_mid(_cross)?)?", site)]
 
 
-def layer_of(sites: Iterable[str], site: str) -> str | None:
+def enclosing_layer(sites: Iterable[str], site: str) -> str | None:
     """The layer that contains a site: ``dec.3`` for ``dec.3`` and ``dec.3.mlp.post``; None outside the layers."""
     layer = re.match(r"(enc|dec)\.[0-9]+(?![^.])", site)
     return layer[0] if layer and layer[0] in sites else None
@@ -40,10 +40,10 @@ def require_sites(available: Iterable[str], sites: Iterable[str], key: str = "si
     """Raise a `UserError` that lists the network's sites, if it lacks one of these."""
     available = list(available)
     if unknown := [site for site in sites if not isinstance(site, str) or site not in available]:
-        whole_layers = layers(available)
-        inner = sorted({site.removeprefix(f"{layer_of(available, site)}.") for site in available} - {*whole_layers})
-        listed = ", ".join(available) or "none"
+        whole_layers, listed = layers(available), ", ".join(available) or "none"
         if whole_layers:
+            names = {site.removeprefix(f"{enclosing_layer(available, site)}.") for site in available}
+            inner = sorted(names - {*whole_layers})
             listed = f"{', '.join(whole_layers)}; in layers or outside them: {', '.join(inner) or 'none'}"
         hint = did_you_mean(our_site(str(unknown[0])), available)
         raise UserError(f"{key}={', '.join(map(str, unknown))}: this model has {listed}{hint}")
@@ -96,11 +96,10 @@ class SitePositions:
     @classmethod
     def from_lengths(cls, site: str, length: int, prompt: int, answer: int, owned: str = "") -> Self:
         """``length`` is T. The network has read ``prompt`` = P prompt tokens, then ``answer`` <= m answer tokens."""
-        of_answer = owned == "answer"
-        owned = owned or OWNED_BY_NAME.get(site.partition(".")[0], "")
-        owns_all = owned == "prompt" or length < answer or (length == prompt and not of_answer)
+        owned_or_usual = owned or OWNED_BY_NAME.get(site.partition(".")[0], "")
+        owns_all = owned_or_usual == "prompt" or length < answer or (length == prompt and owned != "answer")
         own = length if owns_all else answer
-        return cls(site, length - own, own, owned)
+        return cls(site, length - own, own, owned_or_usual)
 
     def hold_only_prompt(self, task: "Task") -> bool:
         """Whether all positions belong to the prompt, as in an encoder."""

@@ -8,8 +8,9 @@ from typing import Any
 from hydra.core.global_hydra import GlobalHydra
 
 from .. import __version__
+from ..checks import user_path
 from ..config import compose, hydra_conf
-from ..errors import UserError, bad_value, user_path
+from ..errors import UserError, bad_value
 from ..system.cli_errors import one_line_errors
 from ..system.signals import catch_signals
 from .sweep import Program, sweep

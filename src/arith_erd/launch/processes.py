@@ -12,7 +12,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..errors import UserError, counted, first_line, require_integer
+from ..checks import require_integer
+from ..errors import UserError, counted, first_line
 from ..system.machine import visible_gpus
 from ..system.signals import GRACE_SECONDS, Interrupted, set_alarm
 from ..system.start import log_file, start_command, write_tasks

@@ -18,7 +18,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..errors import UserError, bad_value, counted, require_integer
+from ..checks import require_integer
+from ..errors import UserError, bad_value, counted
 from ..system.files import lock, run_path
 from ..system.slurm import accounted_state, array_tasks, max_array_size, submit
 from ..system.start import log_file, start_command, task_keys, write_tasks

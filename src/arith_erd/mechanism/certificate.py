@@ -18,8 +18,9 @@ import pandas as pd
 from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
+from ..checks import require_integer, require_type
 from ..digits import Array
-from ..errors import UserError, require_integer, require_type
+from ..errors import UserError
 from ..interp.algorithms import ALGORITHMS, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
@@ -38,7 +39,7 @@ PAIRS_PER_BLOCK = 1024
 MIN_SIGMA, MAX_SIGMA = 1e-3, 10.0
 
 
-class Block(NamedTuple):
+class PrefixBlock(NamedTuple):
     """Some pairs with all their prefixes of t bits: arrays (N,), one element for each pair and prefix."""
 
     pairs: slice
@@ -125,13 +126,13 @@ class Certificate:
         """The certificate that `to_bytes` stored."""
         differ, first = np.unpackbits(np.frombuffer(zlib.decompress(data), dtype=np.uint8)), 0
 
-        def answer(block: Block) -> Array:
+        def answer(block: PrefixBlock) -> Array:
             nonlocal first
             return block.predicted(RULE) ^ differ[first : (first := first + len(block.inputs.a))]
 
         return answered_by(answer, task, completions)
 
-    def _blocks(self) -> Iterator[tuple[Block, Array]]:
+    def _blocks(self) -> Iterator[tuple[PrefixBlock, Array]]:
         """All blocks, each with the network's answers (N,)."""
         for block in blocks(self.task, self.user_model, self.completions):
             yield block, self.answers[block.inputs.t][block.pairs].ravel().astype(np.int64)
@@ -189,8 +190,8 @@ def random_completions(task: Task, count: int) -> Array:
     return np.random.default_rng(0).integers(0, 2**task.width, (task.size, count))
 
 
-def answered_by(answer: Callable[[Block], Array], task: Task, completions: Array | None = None) -> Certificate:
-    """The certificate of a network whose bits are a function of a `Block`."""
+def answered_by(answer: Callable[[PrefixBlock], Array], task: Task, completions: Array | None = None) -> Certificate:
+    """The certificate of a network whose bits are a function of a `PrefixBlock`."""
     answers: list[list[Digits]] = [[] for _ in range(task.width)]
     for block in blocks(task, completions=completions):
         pairs = len(range(task.size)[block.pairs])
@@ -198,7 +199,9 @@ def answered_by(answer: Callable[[Block], Array], task: Task, completions: Array
     return Certificate(task, [np.concatenate(parts) for parts in answers], completions=completions)
 
 
-def blocks(task: Task, user_model: CausalModel | None = None, completions: Array | None = None) -> Iterator[Block]:
+def blocks(
+    task: Task, user_model: CausalModel | None = None, completions: Array | None = None
+) -> Iterator[PrefixBlock]:
     """All pairs and prefixes, with the algorithms that answer them: rules that read the prefix, and ``erd``."""
     sums, examples = ColumnSums(task), task.examples()
     names = (RULE, RIVAL, "remainder", "prefix_carry", "erd") if sums.is_addition else (RULE, "remainder", "erd")
@@ -212,7 +215,7 @@ def blocks(task: Task, user_model: CausalModel | None = None, completions: Array
             prefixes = np.tile(np.arange(2**t), (len(a), 1)) if completions is None else completions[pairs] % 2**t
             count = prefixes.shape[1]
             inputs = PrefixedExamples(sums, t, a.repeat(count), b.repeat(count), prefixes.ravel())
-            yield Block(pairs, inputs, np.abs(2 * inputs.fraction - 2**t), models)
+            yield PrefixBlock(pairs, inputs, np.abs(2 * inputs.fraction - 2**t), models)
 
 
 def fit_probit(x: Array, successes: Array, n: Array) -> tuple[float, float]:

@@ -70,7 +70,7 @@ class MLP(Network):
         return layers | {"logits": self.head}
 
 
-class Layer(nn.Module):
+class RecurrentLayer(nn.Module):
     """A recurrent layer made from `nn.Linear`, (B, T, C) -> (B, T, C), with initial state 0.
 
     ``input`` and ``hidden`` are torch's ``weight_ih_l0``, ``bias_ih_l0`` and ``weight_hh_l0``, ``bias_hh_l0``, with the
@@ -93,13 +93,13 @@ class Layer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         state = (torch.zeros_like(x[..., 0, :]),) * self.states
         outputs = []
-        for of_input in self.input(x).unbind(-2):
-            state = self.step(of_input, state)
+        for gate_inputs in self.input(x).unbind(-2):
+            state = self.step(gate_inputs, state)
             outputs.append(state[0])
         return torch.stack(outputs, dim=-2)
 
 
-class GRULayer(Layer):
+class GRULayer(RecurrentLayer):
     """Gated recurrent unit (Cho et al., 2014), with the reset gate after the product, as in `torch.nn.GRU`."""
 
     gates, states = 3, 1
@@ -111,7 +111,7 @@ class GRULayer(Layer):
         return (n + (z_x + z_h).sigmoid() * (h - n),)
 
 
-class LSTMLayer(Layer):
+class LSTMLayer(RecurrentLayer):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997) with a forget gate, as `torch.nn.LSTM`."""
 
     gates, states = 4, 2
@@ -135,7 +135,7 @@ class Recurrent(Network):
         dropout: between layers, as in torch.
     """
 
-    layer: type[Layer]
+    layer: type[RecurrentLayer]
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ class Residual(nn.Module):
         return x[..., -num_last:, :] + self.dropout(self.sublayer(self.norm(x), *context, num_last=num_last))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention, then MLP; an ablated part leaves its residual stream untouched."""
 
     def __init__(
@@ -140,7 +140,7 @@ class NanoGPT(Network):
         self.dropout = Dropout(dropout)
         rotary = length * (self.position_encoding == "rope")
         block_arguments = (d_model, num_heads, dropout, attention, feed_forward, rotary)
-        self.blocks = nn.ModuleList(Block(*block_arguments) for _ in range(num_layers))
+        self.blocks = nn.ModuleList(TransformerBlock(*block_arguments) for _ in range(num_layers))
         self.norm = nn.LayerNorm(d_model, bias=False)
         self.logits = HookPoint()
         self.register_buffer("causal_mask", torch.ones(length, length).triu(1).bool(), persistent=False)

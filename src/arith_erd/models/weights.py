@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
-from ..errors import UserError, first_line, user_path
+from ..checks import user_path
+from ..errors import UserError, first_line
 from ..tasks import Task
 from .network import Network, initialise
 from .transformer import Transformer

@@ -14,8 +14,7 @@ from torch import Tensor
 from ..errors import UserError, unknown_name
 from ..interp import erasure
 from ..interp.erasure import Eraser, Whitened, probe_predictions, whiten
-from ..interp.hooked import Hooked
-from ..interp.interchange_accuracy import finite_cache
+from ..interp.hooked import Hooked, finite_cache
 from ..interp.interventions import Erase
 from ..models import Transformer
 from ..models.handcoded import is_handcoded_task

@@ -8,11 +8,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from ..checks import require_integer
 from ..config.causal_models import CausalModelSpec, build_causal_model
-from ..errors import bad_value, require_integer
+from ..errors import bad_value
 from ..interp.erasure import MIN_RELATIVE_DEVIATION, Whitened, leace, whiten
-from ..interp.hooked import Hooked
-from ..interp.interchange_accuracy import finite_cache
+from ..interp.hooked import Hooked, finite_cache
 from ..interp.interventions import Steer
 from ..models.network import sequence_accuracy, shift_right
 from ..plots.panels import Lines

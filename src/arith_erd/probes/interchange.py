@@ -10,17 +10,15 @@ from pydantic import Field
 from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..digits import Array
 from ..errors import UserError
-from ..interp.counterfactuals import (
-    CounterfactualDataset,
+from ..interp.counterfactuals import CounterfactualDataset, sample_sources
+from ..interp.families import (
     FamilySpec,
     default_families,
     distinguishable_variables,
     parse_families,
     require_distinguishable,
-    sample_sources,
 )
-from ..interp.hooked import Hooked
-from ..interp.interchange_accuracy import finite_cache
+from ..interp.hooked import Hooked, finite_cache
 from ..interp.interventions import Replace
 from ..plots.panels import HeatMaps
 from ..tasks import Examples

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from ..interp.hooked import Hooked
-from ..interp.patching import PICTURE, patched_runs, token_differences
+from ..interp.patching import patched_runs, token_differences
 from ..interp.sites import layers
 from ..plots.curves import EpochCurves
+from ..plots.patching import PICTURE
 from ..tasks import Examples, Task
 from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, format_cells, select_sites, weighted_means
 

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
 from ..bundled import load_option
-from ..errors import UserError, bad_value, explain_validation_error
+from ..checks import explain_validation_error
+from ..errors import UserError, bad_value
 from ..interp.sites import expand_sites, layers, require_sites
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps, Lines, Picture

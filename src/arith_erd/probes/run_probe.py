@@ -13,10 +13,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from ..checks import as_python, require_type, user_path
 from ..config.compose import compose
 from ..config.job import ProbeJob, job_of_run
-from ..digits import as_python
-from ..errors import UserError, bad_value, counted, first_line, require_type, user_path
+from ..errors import UserError, bad_value, counted, first_line
 from ..loggers import Logger
 from ..plots.curves import EpochCurves
 from ..plots.style import own_style, save_png

@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UserError, bad_value, counted, user_path
+from ..checks import user_path
+from ..errors import UserError, bad_value, counted
 from ..plots.style import save_png, to_svg
 from ..plots.tables import csv_text
 from ..system.cli_errors import one_line_errors

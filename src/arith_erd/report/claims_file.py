@@ -16,9 +16,10 @@ from pydantic import BaseModel, Field, Strict, ValidationError, model_validator
 
 from .. import bundled
 from ..bundled import CONF, load_option
+from ..checks import require_integer
 from ..config.hydra_conf import RECIPE_GROUPS, hydra_quoted
 from ..digits import ORDERS
-from ..errors import UserError, bad_value, excerpt, first_line, may_be_whole, require_integer, unknown_name
+from ..errors import UserError, bad_value, excerpt, first_line, may_be_whole, unknown_name
 from ..plots.tables import UNITS, format_number
 from ..runs.directory import METRIC_COLUMNS
 from ..runs.identity import NAME_PATTERN, NAMED_GROUPS, flatten

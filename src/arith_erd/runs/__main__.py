@@ -7,8 +7,8 @@ from itertools import product
 
 import pandas as pd
 
-from ..digits import as_python
-from ..errors import UserError, bad_value, counted, printable, unknown_name, user_path
+from ..checks import as_python, user_path
+from ..errors import UserError, bad_value, counted, printable, unknown_name
 from ..plots.tables import csv_text, format_measure, print_table
 from ..system.cli_errors import one_line_errors
 from ..system.files import atomic_file

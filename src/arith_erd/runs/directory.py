@@ -34,7 +34,8 @@ from typing import Any
 
 import yaml
 
-from ..errors import UserError, excerpt, first_line, may_be_whole, user_path
+from ..checks import user_path
+from ..errors import UserError, excerpt, first_line, may_be_whole
 from ..seeds import parse_seeds
 from ..system.files import locked, oserrors_naming, remove_partial_files, run_path, write_atomically
 from ..system.machine import git_commit

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..errors import UserError, counted, excerpt, first_line, may_be_whole, user_path, warn
+from ..checks import user_path
+from ..errors import UserError, counted, excerpt, first_line, may_be_whole, warn
 from ..seeds import format_ranges, parse_seeds
 from ..stats import Estimate, Moments
 from ..system.files import is_locked, run_path

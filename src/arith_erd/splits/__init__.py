@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..bundled import load_option
+from ..checks import require_integer
 from ..digits import to_digits
-from ..errors import UserError, bad_value, require_integer
+from ..errors import UserError, bad_value
 from ..tasks import Examples
 
 RANDOM, LENGTH = load_option("split", "random"), load_option("split", "length")

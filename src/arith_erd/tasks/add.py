@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..digits import Array, from_digits, num_digits, reorder, to_digits
-from .task import Examples, Task
+from .examples import Examples
+from .task import Task
 
 
 class Add(Task):

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..bundled import load_option
+from ..checks import require_integer
 from ..digits import Array, Order, to_digits
-from ..errors import require_integer
 from .task import MAX_ROWS, Task
 
 OPTIONS = load_option("task", "mod_add")

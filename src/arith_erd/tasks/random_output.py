@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..bundled import load_option
+from ..checks import require_integer
 from ..digits import Array, Order, num_digits
-from ..errors import require_integer
 from .task import Task
 
 OPTIONS = load_option("task", "random_output")

@@ -1,11 +1,10 @@
-"""A task: a function of a few integers, its examples as tokens, and concepts for probes."""
+"""A task: a function of a few integers, written out as tokens, and concepts for probes."""
 
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any, ClassVar, cast
 
@@ -13,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..bundled import load_option
+from ..checks import require_integer
 from ..digits import MAX_BASE, OPERATOR, ORDERS, PAD, ZERO, Array, Order, from_digits, reorder, to_digits
-from ..errors import UserError, bad_value, excerpt, require_integer
+from ..errors import UserError, bad_value, excerpt
+from .examples import Examples, Layout
 
 POSITION_ENCODINGS = ("learned", "sinusoidal", "none", "rope", "abacus", "coupled")
 """Position encodings of `models.positions`; here, since configurations are checked without torch."""
@@ -22,70 +23,6 @@ POSITION_ENCODINGS = ("learned", "sinusoidal", "none", "rope", "abacus", "couple
 OPTIONS = load_option("task", "add")  # defaults of tasks that have none of their own
 MAX_ROWS = 2**20  # a table with this many rows or more is not listed
 SAMPLE_SIZE = 4096  # number of examples drawn from such a table
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The places of digits in a network's input (prompt, ``<start>``, prefix), which some position encodings need."""
-
-    places: tuple[int, ...]  # (P + m,); -1 for tokens that are not digits
-    padded: bool = False
-    """Whether operands have several lengths, so that shorter examples contain padding."""
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """N combinations of operands with their answers and tokens. The first axis of every array has length N."""
-
-    bits: int
-    """Digits of each operand."""
-    base: int
-    limit: int
-    """Operands are in [0, limit)."""
-    operands: Array  # (N, k)
-    answer: Array  # (N,)
-    prompt: Array  # (N, P)
-    completion: Array  # (N, m)
-    length: Array
-    """Written digits of each operand (N,); fewer than ``bits`` only if a task has several lengths."""
-
-    def __repr__(self) -> str:
-        """``Examples(64 of 3 digits in base 2: [0, 0] -> 0, ..)``."""
-        first = [f"{self.operands[0].tolist()} -> {self.answer[0]}"] if len(self) else ["none"]
-        shown = ", ".join(first + [".."] * (len(self) > 1))
-        return f"Examples({len(self)} of {self.bits} digits in base {self.base}: {shown})"
-
-    def __len__(self) -> int:
-        return len(self.answer)
-
-    def __getitem__(self, rows: npt.ArrayLike) -> "Examples":
-        """The examples of one or several rows, or of a mask."""
-        names = ("operands", "answer", "prompt", "completion", "length")
-        chosen: Any = [rows] if isinstance(rows, int | np.integer) else rows
-        taken: Any = {name: np.ascontiguousarray(getattr(self, name)[chosen]) for name in names}  # contiguous for torch
-        return replace(self, **taken)
-
-    def sample(self, count: int | None, seed: int | np.random.Generator = 0) -> "Examples":
-        """Draw ``count`` examples in random order; if it is None or there are fewer, all in their own order."""
-        if count is not None:
-            require_integer("count", count, 1)
-        if not isinstance(seed, np.random.Generator):
-            require_integer("seed", seed, 0)
-        if count is None or count >= len(self):
-            return self
-        # Not default_rng(seed): `RandomSplit` draws from that, and every sample would consist of held-out examples.
-        rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng([seed, 3])
-        return self[rng.permutation(len(self))[:count]]
-
-    @property
-    def a(self) -> Array:
-        """The first operand (N,)."""
-        return self.operands[:, 0]
-
-    @property
-    def b(self) -> Array:
-        """The second operand (N,)."""
-        return self.operands[:, 1]
 
 
 class ClassName:
@@ -320,25 +257,8 @@ class Task(ABC):
         """
         if not operands and not self.enumerable:
             return self.sample(SAMPLE_SIZE)
-        columns = operands or tuple(np.indices(self.shape).reshape(self.num_operands, -1))
-        vectors = [np.atleast_1d(x) for x in columns]
-        shapes = [x.shape for x in vectors]
-        if len(shapes) != self.num_operands or len({*shapes} - {(1,)}) > 1 or any(len(shape) > 1 for shape in shapes):
-            accepted = f"{self.num_operands} vectors of equal length"
-            raise UserError(f"{self.name}: received operands of shapes {str(shapes)[1:-1]}; expected {accepted}")
-        for name, x, limit in zip(self.operand_names, vectors, self.shape, strict=True):
-            if x.size and (x.dtype.kind not in "iub" or x.min() < 0 or x.max() >= limit):
-                raise bad_value(name, excerpt(str(x.tolist())), f"integers from 0 to {limit - 1}")
-        table = np.stack(np.broadcast_arrays(*vectors), axis=1).astype(np.int64)
-        answer = np.asarray(self.answer(*table.T))
-        if answer.shape != (len(table),):
-            accepted = f"a vector of the {len(table)} answers"
-            raise UserError(f"task={self.name}: answer returned an array of shape {answer.shape}; expected {accepted}")
-        answer = answer.astype(np.int64) if answer.dtype.kind == "b" else answer
-        if answer.dtype.kind not in "iu" or ((answer < 0) | (answer >= self.base**self.width)).any():
-            accepted = f"integers from 0 to {self.base**self.width - 1}, as width={self.width} {self.digit_noun} hold"
-            received = f"answers from {answer.min()} to {answer.max()}"
-            raise UserError(f"task={self.name}: {received}; expected {accepted}; its class may define another width")
+        table = self._operand_table(operands or tuple(np.indices(self.shape).reshape(self.num_operands, -1)))
+        answer = self._checked_answer(table)
         operand, digit = np.array(self.prompt_places).T
         tokens = to_digits(table, self.bits, self.base) + ZERO  # (N, k, bits)
         tokens = np.concatenate([tokens, np.full((*table.shape, 1), OPERATOR)], axis=2)
@@ -357,16 +277,32 @@ class Task(ABC):
             prompt[digit >= lengths[:, None]] = PAD
             widths = np.array([self._answer_width(n) for n in range(self.bits + 1)])
             completion[np.arange(self.width) >= widths[lengths][:, None]] = PAD
-        return Examples(
-            bits=self.bits,
-            base=self.base,
-            limit=self.limit,
-            operands=table,
-            answer=answer,
-            prompt=prompt,
-            completion=completion,
-            length=lengths,
-        )
+        return Examples(self.bits, self.base, self.limit, table, answer, prompt, completion, lengths)
+
+    def _operand_table(self, operands: Sequence[npt.ArrayLike]) -> Array:
+        """Operands, each (N,) or a number -> (N, k)."""
+        vectors = [np.atleast_1d(x) for x in operands]
+        shapes = [x.shape for x in vectors]
+        if len(shapes) != self.num_operands or len({*shapes} - {(1,)}) > 1 or any(len(shape) > 1 for shape in shapes):
+            accepted = f"{self.num_operands} vectors of equal length"
+            raise UserError(f"{self.name}: received operands of shapes {str(shapes)[1:-1]}; expected {accepted}")
+        for name, x, limit in zip(self.operand_names, vectors, self.shape, strict=True):
+            if x.size and (x.dtype.kind not in "iub" or x.min() < 0 or x.max() >= limit):
+                raise bad_value(name, excerpt(str(x.tolist())), f"integers from 0 to {limit - 1}")
+        return np.stack(np.broadcast_arrays(*vectors), axis=1).astype(np.int64)
+
+    def _checked_answer(self, table: Array) -> Array:
+        """The answers (N,) to operands (N, k)."""
+        answer = np.asarray(self.answer(*table.T))
+        if answer.shape != (len(table),):
+            accepted = f"a vector of the {len(table)} answers"
+            raise UserError(f"task={self.name}: answer returned an array of shape {answer.shape}; expected {accepted}")
+        answer = answer.astype(np.int64) if answer.dtype.kind == "b" else answer
+        if answer.dtype.kind not in "iu" or ((answer < 0) | (answer >= self.base**self.width)).any():
+            accepted = f"integers from 0 to {self.base**self.width - 1}, as width={self.width} {self.digit_noun} hold"
+            received = f"answers from {answer.min()} to {answer.max()}"
+            raise UserError(f"task={self.name}: {received}; expected {accepted}; its class may define another width")
+        return answer
 
     def as_examples(self, *operands: npt.ArrayLike | Examples) -> Examples:
         """Convert operands, each (N,), to examples; examples are returned unchanged."""
@@ -396,12 +332,12 @@ class Task(ABC):
         require_integer("count", count, 1)
         require_integer("seed", seed, 0)
         lengths = range(self.min_bits or self.bits, self.bits + 1)
-        rows, draw = [], random.Random(int(seed))
+        draw, parts = random.Random(int(seed)), []
         for n in lengths:
             shape = (min(self.limit, self.base**n),) * self.num_operands
-            for index in draw.sample(range(math.prod(shape)), min(math.prod(shape), max(1, count // len(lengths)))):
-                rows.append((n, *(index // math.prod(shape[i + 1 :]) % shape[i] for i in range(self.num_operands))))
-        length, *columns = np.array(rows, dtype=np.int64).T
+            rows = draw.sample(range(math.prod(shape)), min(math.prod(shape), max(1, count // len(lengths))))
+            parts.append([np.full(len(rows), n), *np.unravel_index(rows, shape)])
+        length, *columns = np.concatenate(parts, axis=1)
         return self.examples(*columns, length=length)
 
     def slices(self, examples: Examples) -> dict[str, Array]:

@@ -13,12 +13,12 @@ from typing import Any
 from torch import nn
 
 from ..catalog.loading import load_seeds
+from ..checks import as_python, require_type, user_path
 from ..config.class_spec import trust_modules_of
 from ..config.compose import Overrides, compose_config, typed_overrides
 from ..config.job import read_job
 from ..config.run_names import option_for_class
-from ..digits import as_python
-from ..errors import UserError, first_line, require_type, user_path
+from ..errors import UserError, first_line
 from ..interp.hooked import Hooked
 from ..models import NanoGPT, Network
 from ..runs.directory import TEMPORARY_PREFIX

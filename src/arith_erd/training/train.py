@@ -5,9 +5,9 @@ import sys
 import warnings
 from dataclasses import replace
 
+from ..checks import require_type
 from ..config.class_spec import source_hashes
 from ..config.job import Job
-from ..errors import require_type
 from ..loggers import Logger
 from ..runs.directory import Run
 from ..system.files import require_writable

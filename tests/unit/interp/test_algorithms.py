@@ -50,7 +50,7 @@ def test_answers_to_all_pairs_are_those_of_the_definition_after_any_prefix(name:
     assert found.tolist() == [[expected_bit(name, task, *row, t) for t in range(task.width)] for row in rows]
 
 
-def test_the_columns_are_what_carries_are_made_of() -> None:
+def test_column_sums_add_up_to_the_answer() -> None:
     for task in (Add(bits=5), Mul(bits=3)):
         columns, examples = ColumnSums(task), task.examples()
         sums = columns(examples.operands)

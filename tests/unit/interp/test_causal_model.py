@@ -10,13 +10,11 @@ from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.counterfactuals import (
     CounterfactualDataset,
-    Family,
-    default_families,
-    distinguishable_variables,
     sample_balanced_pairs,
     sample_sources,
     split_operands,
 )
+from arith_erd.interp.families import Family, default_families, distinguishable_variables
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 
 ADD, MUL, PAIR = CausalModel(Add(4)), CausalModel(Mul(3)), Add(4).examples([1], [2])
@@ -82,7 +80,7 @@ def changes_its_argument(a, b):
         ({"a_bit": lambda a: a, "sum": total}, r"variables a_bit, sum: expected names that differ from"),
     ],
 )
-def test_what_is_no_causal_model_is_refused_in_a_line(variables, message) -> None:
+def test_bad_causal_models_are_refused(variables, message) -> None:
     with pytest.raises(UserError, match=message):
         CausalModel(Add(3), variables)
 
@@ -133,7 +131,7 @@ def test_output_is_the_answer_itself_before_a_number_with_its_lower_digits() -> 
         (lambda: SAMPLE(n=300).split((0.98, 0.02)), r"^a share of 0\.02 leaves 6 of 300 pairs and 0 examples, too few"),
     ],
 )
-def test_what_does_not_fit_a_causal_model_or_its_pairs_is_one_line(call, message: str) -> None:
+def test_bad_values_pairs_and_datasets_are_refused(call, message: str) -> None:
     with pytest.raises(UserError, match=message):
         call()
 
@@ -151,7 +149,7 @@ def test_answers_that_leave_the_range_count_modulo_with_a_warning(function, answ
     assert from_digits(digits).tolist() == [answer % 16 for answer in answers]
 
 
-def test_digits_that_no_token_has_are_refused() -> None:
+def test_digits_outside_the_base_are_refused() -> None:
     variables = {"own": lambda a_bit, b_bit: a_bit + b_bit, "carry": lambda a, b: to_digits((a + b) ^ a ^ b, 4)}
     adder = CausalModel(Add(3), variables | {"total": lambda own, carry: own + carry - 2 * np.roll(carry, -1, axis=1)})
     with pytest.raises(UserError, match=r"^interchange of carry: variable total: is 2; expected a digit of the answer"):

@@ -50,7 +50,7 @@ def test_planted_direction_is_found(search: ControlledDAS, variable: str, index:
 
 
 @pytest.mark.slow
-def test_what_is_used_is_near_what_a_probe_reads_only_where_the_network_uses_what_it_stores(search):
+def test_found_direction_is_near_the_probes_only_if_the_network_uses_what_it_stores(search):
     (planted,) = search.evaluate("carry", [1])
     assert planted["angle_least_squares"] < 5
     for name, site, near in (("prefix_carry", "dec.3", True), (*DECOY_NETWORKS["carry"][:1], DECOY_SITE, False)):

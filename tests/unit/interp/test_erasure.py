@@ -170,7 +170,7 @@ def test_flipped_signs_keep_rank_variance_and_spectrum_and_hide_another_concept(
 
 
 @pytest.mark.parametrize("erase", [leace, mean_projection, inlp])
-def test_too_few_examples_and_a_constant_concept_are_said(erase):
+def test_too_few_examples_and_a_constant_concept_give_warnings(erase):
     generator = torch.Generator().manual_seed(0)
     x, z = torch.randn(100, 80, generator=generator), torch.arange(100) % 2
     with pytest.warns(UserWarning, match="100 examples vary along 80 axes, .* expected at least 160 examples"):

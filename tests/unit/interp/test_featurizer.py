@@ -89,7 +89,7 @@ def test_variable_on_a_curve_is_found_by_features_and_by_no_direction() -> None:
     assert accuracy(model, train, features) - found[features] <= 0.05
 
 
-def test_module_that_cannot_be_used_is_refused() -> None:
+def test_unusable_featurizers_are_refused() -> None:
     model = ae.Hooked(InDirections(TASK), task=TASK)
 
     class Squares(Rotation):

@@ -26,7 +26,7 @@ from arith_erd.models import NanoGPT, Transformer
 from arith_erd.probes.patching import Patching
 from arith_erd.probes.run_probe import probe
 from arith_erd.splits import RandomSplit
-from arith_erd.tasks import Add, Task
+from arith_erd.tasks import Add, Mul, Task
 from tests.unit.probes.small import untrained
 from tests.unit.tasks.test_tasks import Square
 
@@ -147,12 +147,6 @@ def test_two_names_of_a_module_are_one_place_to_resume_from() -> None:
     assert equal(model.resume_from("dec.2.resid_pre", CLEAN)(steer), model.run(CLEAN, steer))
 
 
-def test_gradients_pass_to_an_eraser() -> None:
-    direction = nn.functional.normalize(torch.randn(16, 1), dim=0).requires_grad_()
-    erase = Erase("dec.2", "r1", Eraser(torch.zeros(16), direction, direction))
-    assert hooked("nanogpt").run(CLEAN, erase).requires_grad
-
-
 def test_a_site_that_may_own_other_positions_in_a_truncated_run_is_refused() -> None:
     prompt, answer_in = hooked("nanogpt").inputs(CLEAN)
     with pytest.raises(UserError, match=r"^site=slots: has 3 positions in a run of 2 of the 4 answer tokens; expected"):
@@ -191,7 +185,7 @@ def test_an_interchange_within_a_subspace_leaves_the_rest() -> None:
         assert equal(got @ rest, before @ rest)
 
 
-def test_gradients_reach_a_value_and_no_weight() -> None:
+def test_gradients_reach_values_and_erasers_but_no_weight() -> None:
     model = hooked("transformer")
     value = torch.zeros(16, requires_grad=True)
     loss = model.resume_from("dec.1", CLEAN)([Steer("dec.1", 2, value)]).square().mean()
@@ -202,7 +196,9 @@ def test_gradients_reach_a_value_and_no_weight() -> None:
     step = 1e-2
     moved = model.run(CLEAN, [Steer("dec.1", 2, step * value.grad)]).square().mean()
     assert float(moved - loss.detach()) == pytest.approx(step * float(value.grad.square().sum()), rel=0.1)
-    assert model.run(CLEAN, Erase("dec.1", 2, nn.Linear(16, 16))).requires_grad
+    direction = nn.functional.normalize(torch.randn(16, 1), dim=0).requires_grad_()
+    for eraser in (Eraser(ZEROS, direction, direction), nn.Linear(16, 16)):
+        assert model.run(CLEAN, Erase("dec.1", 2, eraser)).requires_grad
 
 
 def in_order(*order: int) -> Hooked:
@@ -253,6 +249,7 @@ def test_any_module_can_be_hooked() -> None:
         Hooked(network)
     with pytest.raises(UserError, match="has no task"):
         model.predict([1], [2])
+    assert model.answer_length is None
 
 
 class Own(nn.Module):
@@ -336,7 +333,7 @@ def test_a_cache_whose_positions_are_not_those_of_the_site_is_refused(position: 
             hooked(kind).run(CLEAN, Replace(site, position, torch.zeros(64, received, 16)))
 
 
-def test_sites_that_are_no_part_of_the_network_or_have_no_axes_of_examples_and_positions_are_refused() -> None:
+def test_sites_outside_the_network_or_without_axes_of_examples_and_positions_are_refused() -> None:
     network = Plain()
     with pytest.raises(UserError, match=r"^sites=block: expected \{name: submodule\}"):
         Hooked(network, sites="block")
@@ -351,9 +348,12 @@ def test_sites_that_are_no_part_of_the_network_or_have_no_axes_of_examples_and_p
             model.run_with_cache([tokens], [site])
 
 
-def test_unknown_sites_are_refused_with_those_there_are() -> None:
+def test_unknown_sites_are_refused_with_a_list_of_all_sites() -> None:
     model = hooked("transformer")
-    for call in (lambda: model.run_with_cache(CLEAN, ["dec.9"]), lambda: model.resume_from("dec.9", CLEAN)):
+    for call in (
+        *(lambda: model.run_with_cache(CLEAN, ["dec.9"]), lambda: model.resume_from("dec.9", CLEAN)),
+        lambda: model.resume_from("dec.2", CLEAN)(Replace("dec.9", 0, ZEROS)),
+    ):
         with pytest.raises(UserError, match=r"site=dec\.9: this model has enc\.1, .*dec\.3; in layers .*attn\.pattern"):
             call()
     theirs = {"blocks.2.hook_resid_post": "dec.3", "blocks.0.hook_mlp_out": "dec.1.mlp_out", "hook_embed": "dec.embed"}
@@ -366,27 +366,17 @@ def test_unknown_sites_are_refused_with_those_there_are() -> None:
             model.resume_from("dec.2", CLEAN)([Replace(spent, 0, ZEROS)])
 
 
-class Few(nn.Module):
-    """Has logits of three tokens, where the task has five."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(5, 3)
-
-    def forward(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
-        return self.embed(answer_in)
-
-
 def test_tokens_of_any_integer_type_are_read() -> None:
     model = hooked("nanogpt")
     assert equal(model.run([x.to(torch.uint8) for x in model.inputs(CLEAN)]), model.run(CLEAN))
 
 
-def test_what_does_not_fit_is_one_line() -> None:
-    model, both = hooked("transformer"), hooked("transformer")
+def test_bad_input_is_refused_in_one_line() -> None:
+    model, both, few = (hooked("transformer") for _ in range(3))
     both.network.register_forward_hook(lambda module, given, output: (output, None))
+    few.network.head = nn.Linear(16, 3)
     x = model.run_with_cache(CLEAN, "dec.2")[1]["dec.2"]
-    two, few = Subspace(torch.eye(16)[:, :2]), Hooked(Few(), {}, task=TASK)
+    two = Subspace(torch.eye(16)[:, :2])
     for call, message in (
         (lambda: model.accuracy(Add(3, prompt_order="plain").examples()), r"of another task; expected those of Add"),
         (lambda: model.run([x[:n] for n, x in enumerate(model.inputs(CLEAN), 1)]), r"inputs of \[1, 2\] examples"),
@@ -417,7 +407,7 @@ def test_what_does_not_fit_is_one_line() -> None:
         (lambda: Hooked(model.network, {1: model.network.head}), "^sites={1: .*: expected {name: submodule}"),
         (lambda: Hooked(model.network, positions=["dec.1"]), "^positions: received list; expected Mapping"),
         (lambda: Steer("dec.1", np.array([1, 2]), x), r"^position=\[1 2\]: expected a number, a name such as r0"),
-        (lambda: few.run(CLEAN), "^Few: returned logits of 3 tokens; expected those of 5"),
+        (lambda: few.run(CLEAN), "^test: returned logits of 3 tokens; expected those of 5"),
     ):
         with pytest.raises(UserError, match=message):
             call()
@@ -540,18 +530,9 @@ def test_an_edited_output_is_of_the_kind_that_the_site_returns(kind) -> None:
     assert type(network.returned) is type(kind(None, None))
 
 
-class Complement(Task):
-    """Prompt and answer have equal lengths."""
-
-    num_operands = 1
-
-    def answer(self, a: np.ndarray) -> np.ndarray:
-        return self.limit - 1 - a
-
-
-def test_positions_of_a_site_may_be_told() -> None:
+def test_positions_of_a_site_may_be_declared() -> None:
     """Prompt and answer are equally long, so names other than enc. and dec. do not tell them apart."""
-    task = Complement(bits=4)
+    task = Mul(bits=3, interleaved=True)
     network = Transformer(task.prompt_length, task.answer_length, d_model=8, num_heads=2, num_layers=1)
     model = Hooked(network, task=task)
     own = {"memory": model.sites["enc.1"], "mid": model.sites["dec.1"]}
@@ -567,7 +548,7 @@ def test_positions_of_a_site_may_be_told() -> None:
         Hooked(network, own, task=task, positions={"mid": "decoder"})
 
 
-def test_a_compiled_network_is_changed_as_it_is_written() -> None:
+def test_interventions_change_a_compiled_network() -> None:
     model, step = hooked("nanogpt"), Steer("dec.2", 1, ZEROS + 1)
     before, after = model.run(CLEAN), model.run(CLEAN, step)
     model.network.compile(backend="eager")

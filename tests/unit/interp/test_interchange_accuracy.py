@@ -89,7 +89,7 @@ def mine() -> tuple[ae.Hooked, ae.CausalModel]:
     return model, ae.CausalModel(Double(), VARIABLES, output="total")
 
 
-def test_network_of_ones_own_decodes_the_answers_that_teacher_forcing_gives(mine) -> None:
+def test_user_network_decodes_the_teacher_forced_answers(mine) -> None:
     model, _ = mine
     examples = model.task.examples()
     assert (model.predict(*examples.operands.T) == examples.answer).all()
@@ -105,7 +105,7 @@ def test_network_of_ones_own_decodes_the_answers_that_teacher_forcing_gives(mine
                 call()
 
 
-def test_direction_planted_in_a_network_of_ones_own_is_found(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
+def test_direction_planted_in_a_user_network_is_found(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
     """The second snippet of the public API, as somebody types it."""
     model, adder = mine
     data = ae.CounterfactualDataset.sample(adder, vary="carry", n=400)
@@ -122,7 +122,7 @@ def test_direction_planted_in_a_network_of_ones_own_is_found(mine: tuple[ae.Hook
         assert least <= min(row["changed"], row["kept"]) <= row["accuracy"] <= most
 
 
-def test_what_the_data_cannot_tell_is_said_or_refused(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
+def test_ambiguous_data_are_reported_or_refused(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
     model, adder = mine
     kept = CounterfactualDataset.sample(adder, vary="carry", keep="own_sum", n=100, digit=2)
     rows = interchange_accuracy(model, adder, kept, sites=["h"])
@@ -157,7 +157,7 @@ def test_variables_that_are_not_asked_for_need_not_give_an_answer() -> None:
         interchange_accuracy(model, adder, data, Interchange("dec.1", "all"), variable="more")
 
 
-def test_pairs_of_ones_own_are_taken_as_they_are(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
+def test_pairs_of_the_user_are_taken_unchanged(mine: tuple[ae.Hooked, ae.CausalModel]) -> None:
     model, adder = mine
     examples = model.task.examples()
     pairs = CounterfactualDataset.of(adder, examples[[3, 9, 20]], examples[[8, 1, 63]])

@@ -12,7 +12,7 @@ X = torch.from_numpy(RNG.standard_normal((400, 5, 4)))
 COLUMNS = X[:, 0, :3] * torch.tensor([1, 0, 1])
 
 
-def test_what_is_there_is_read_and_noise_is_not() -> None:
+def test_signal_is_read_and_noise_is_not() -> None:
     z = X[:, 2, 1] - 3 * X[:, 0, 0]
     found = linear_probe(X, z)
     assert found.r2 > 0.999
@@ -69,7 +69,7 @@ def test_examples_of_one_group_are_in_one_part() -> None:
         (lambda: linear_probe(X, X[:, 0, 0], seed="a"), "seed=a: expected an integer from 0"),
     ],
 )
-def test_what_does_not_fit_is_one_line(call, message: str) -> None:
+def test_bad_input_is_refused_in_one_line(call, message: str) -> None:
     with pytest.raises(UserError, match="^(linear_probe: )?" + message):
         call()
     with pytest.raises(UserError, match=r"has no accuracy, but r2; expected classes=True$"):

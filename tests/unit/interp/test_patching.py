@@ -51,7 +51,7 @@ def test_tokens_that_differ_are_recovered_by_their_own_position_in_the_last_laye
     assert [ax.get_title("left") for ax in figure.axes if ax.get_title("left")] == ["a0 .. b6", "r0 .. r7"]
 
 
-def test_padding_is_no_token_that_differs() -> None:
+def test_padding_does_not_count_as_a_differing_token() -> None:
     task = Add(bits=3, min_bits=1)
     model = untrained(task, NanoGPT)
     clean, corrupted = task.examples([1], [1], length=[3]), task.examples([1], [0], length=[1])
@@ -75,6 +75,6 @@ def test_padding_is_no_token_that_differs() -> None:
         ({"metric": lambda logits: np.nan}, "metric: is nan"),
     ],
 )
-def test_what_does_not_fit_is_one_line(model: Hooked, given, message: str) -> None:
+def test_bad_input_is_refused_in_one_line(model: Hooked, given, message: str) -> None:
     with pytest.raises(UserError, match=f"^patch: {message}"):
         patch(**{"model": model, "clean": CLEAN, "corrupted": CORRUPTED, "sites": "dec.1"} | given)

@@ -8,7 +8,7 @@ from arith_erd.catalog.loading import load_handcoded
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
-from arith_erd.mechanism.certificate import CLEAR, RULE, Block, Certificate, answered_by, certificate
+from arith_erd.mechanism.certificate import CLEAR, RULE, Certificate, PrefixBlock, answered_by, certificate
 from arith_erd.models import NanoGPT
 from arith_erd.probes.certificate import CertificateProbe, mean_over_bits
 from arith_erd.tasks import Add, Mul, Sub
@@ -33,7 +33,7 @@ def test_each_algorithm_gets_its_own_answers_and_fails_the_others(name: str) -> 
 def test_noise_in_c_and_a_moved_threshold_are_measured() -> None:
     rng = np.random.default_rng(0)
 
-    def answer(block: Block) -> np.ndarray:
+    def answer(block: PrefixBlock) -> np.ndarray:
         x = block.inputs
         noisy = x.column_sum + x.c - 0.1 + rng.normal(0, 0.1, len(x.c))
         return np.floor(noisy + 0.5).clip(0, x.column_sums.max_total[x.t]) % 2
@@ -48,7 +48,7 @@ def test_noise_in_c_and_a_moved_threshold_are_measured() -> None:
 
 
 def test_clear_counterexamples_are_listed_with_their_pair_and_prefix() -> None:
-    def answer(block: Block) -> np.ndarray:
+    def answer(block: PrefixBlock) -> np.ndarray:
         x = block.inputs
         wrong = (x.a == 3) & (x.b == 5) & (x.prefix == 0) & (x.t == 2)
         return block.predicted(RULE) ^ wrong

@@ -113,7 +113,7 @@ def test_network_of_another_vocabulary_is_refused_and_of_other_lengths_if_its_we
         assert Hooked(make(network), task=Add(bits=8)).predict([3], [5]).shape == (1,)
 
 
-def test_widths_and_probabilities_that_cannot_be_are_refused():
+def test_impossible_widths_and_probabilities_are_refused():
     with pytest.raises(UserError, match=r"^d_model=10: expected a multiple of num_heads=3$"):
         NanoGPT(P, M, d_model=10, num_heads=3)
     with pytest.raises(UserError, match=r"^dropout=1.0: expected a probability below 1$"):

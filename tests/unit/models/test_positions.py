@@ -113,7 +113,7 @@ def test_training_on_short_operands_trains_the_places_of_the_longest(encoding):
     assert (reached[1:5] > 0).all()  # of the four digits of the longest operands
 
 
-def test_schemes_that_lack_something_say_so():
+def test_incomplete_position_encodings_are_refused():
     with pytest.raises(UserError, match=r"expected layout=, such as task\.layout"):
         NanoGPT(7, 4, **SIZE, positions="coupled")
     with pytest.raises(UserError, match="positions=fixed: expected one of learned, sinusoidal"):

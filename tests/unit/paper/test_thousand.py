@@ -7,15 +7,15 @@ import pandas as pd
 import pytest
 
 from arith_erd.digits import Array
-from arith_erd.mechanism.certificate import RIVAL, RULE, Block, answered_by
+from arith_erd.mechanism.certificate import RIVAL, RULE, PrefixBlock, answered_by
 from arith_erd.tasks import Add
 from paper.studies import thousand
 
 TASK = Add(bits=5)
 
 
-def noisy_carry(threshold: float, sigma: float, rng: np.random.Generator) -> Callable[[Block], Array]:
-    def answer(block: Block) -> Array:
+def noisy_carry(threshold: float, sigma: float, rng: np.random.Generator) -> Callable[[PrefixBlock], Array]:
+    def answer(block: PrefixBlock) -> Array:
         x = block.inputs
         return x.column_sum % 2 ^ (x.c + sigma * rng.standard_normal(len(x.c)) > threshold)
 

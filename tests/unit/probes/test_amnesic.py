@@ -8,8 +8,7 @@ from torch import Tensor
 
 from arith_erd.errors import UserError
 from arith_erd.interp.erasure import inlp, probe_predictions, whiten
-from arith_erd.interp.hooked import Hooked
-from arith_erd.interp.interchange_accuracy import finite_cache
+from arith_erd.interp.hooked import Hooked, finite_cache
 from arith_erd.models.weights import load_authors_network
 from arith_erd.probes.amnesic import Amnesic, accuracy_after, baseline_error, probe_error
 from arith_erd.tasks import Add, Add3, Mul, Sub, Task

@@ -102,7 +102,7 @@ LENGTHS = Add(8, min_bits=1).sample(10)
         (lambda: LengthSplit(3, fraction=1), r"split\.fraction=1: "),
     ],
 )
-def test_splits_that_cannot_be_are_refused(make, message):
+def test_impossible_splits_are_refused(make, message):
     with pytest.raises(UserError, match=f"^{message}"):
         make()
 

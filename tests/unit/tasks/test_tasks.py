@@ -151,7 +151,7 @@ class Narrow(Square):
         (lambda: RandomOutput(10), "task=random_output: 1,048,576 examples; a table of random answers needs .* fewer"),
     ],
 )
-def test_sizes_operands_and_formats_that_a_task_does_not_have_are_refused(make, message):
+def test_bad_sizes_operands_and_formats_are_refused(make, message):
     with pytest.raises(UserError, match=f"^{message}"):
         make()
 
@@ -213,7 +213,7 @@ def test_modulus_alone_limits_the_table_of_modular_addition():
         ModAdd(np.int64(7), modulus=97).require_own_examples(ModAdd(7, modulus=89).examples(), "x")
 
 
-def test_a_sample_is_no_part_of_the_held_out_examples():
+def test_a_sample_does_not_follow_the_random_split():
     sample = Add(7).examples().sample(1024, 0)
     held_out = RandomSplit(seed=0)(Add(7).examples())
     assert abs(held_out[sample.a * 128 + sample.b].mean() - 0.25) < 0.05
@@ -281,7 +281,7 @@ def test_sample_has_different_examples_an_equal_share_of_each_length_or_all_that
 
 
 @pytest.mark.parametrize("draw", [Add(3).sample, Add(3).examples().sample], ids=["task", "examples"])
-def test_counts_and_seeds_that_are_none_are_refused(draw):
+def test_bad_counts_and_seeds_are_refused(draw):
     for arguments, message in (
         *(((count, 0), f"^count={count}: expected an integer of at least 1") for count in (0, -1, 2.5)),
         *(((10, seed), f"^seed={seed}: expected an integer of at least 0") for seed in ("a", -1)),

@@ -4,13 +4,14 @@
 weights are computed instead of trained. Each seed gives another network that runs the same algorithm. All of them
 answer all 16,384 sums right.
 
-`components` has attention heads and hidden units that compute features; `programs` combines them into algorithms;
-`program` compiles a program into a network.
+`components` has attention heads and hidden units that compute features of a `stream`; `programs` combines them into
+algorithms; `program` compiles a program into a network.
 """
 
 import numpy as np
 
-from ...errors import require_integer, unknown_name
+from ...checks import require_integer
+from ...errors import unknown_name
 from ...seeds import MAX_SEED, RandomStream, derive_seed
 from ...tasks import Add, Task
 from . import programs

@@ -1,4 +1,4 @@
-"""Parts of hand-coded networks: a residual stream with named features, attention heads, hidden units, components.
+"""Components of hand-coded networks: attention heads and hidden units that write a feature.
 
 Positions of a prompt, least significant bit first: ``a_0 .. a_6 + b_0 .. b_6`` for seven bits. The decoder has a
 position for each bit t of the sum, 0 to 7. Bits, carries and answers are features with the values -1 and 1. Where an
@@ -8,126 +8,19 @@ and, for heads, of the attended stream. It returns a list of heads or of units.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ...digits import ONE, ZERO
 from ...tasks import Add
+from .stream import HEAD_SIZE, Head, Stream, Units
 
-CHANNELS = 64
-HEAD_SIZE = 8
 HARD_SCORE = 30.0
 """Nats between an attended position and the others: attention is hard up to 1e-13."""
 
 MASKED_SCORE = -300.0  # nats
-
-
-def layer_norm(x: Tensor) -> Tensor:
-    """LayerNorm without gain and shift, in coordinates z (..., C - 1) of channels with mean zero."""
-    return x / (x.square().sum(-1, keepdim=True) / CHANNELS + 1e-5).sqrt()
-
-
-class Stream:
-    """The residual stream of one stack: its named features, and their values on example inputs.
-
-    The stream is ``x = Q z``. The columns of Q (C, C - 1) are orthonormal, and orthogonal to the all-ones vector. So
-    the mean over the channels of x is zero, and a post-norm LayerNorm changes nothing if ``|z|^2 = C``. Each named
-    feature occupies columns of z. One column, the *filler*, holds the rest of ``|z|^2 = C``.
-
-    A feature of scale 1.2 is a column of z that holds 1.2 times its value; `read` and `write` apply the scale. ``x`` is
-    the stack's input (N, T, C), embeddings plus positions, before the first LayerNorm. After a LayerNorm with ``gain``
-    and ``shift`` (C,), the network's activation is ``gain Q z + shift``. The operands have ``bits`` bits.
-    """
-
-    def __init__(self, x: Tensor, rng: np.random.Generator, bits: int) -> None:
-        self.rng = rng
-        self.bits, self.width, self.operator, self.prompt_length = bits, bits + 1, bits, 2 * bits + 1
-        self.a_positions, self.b_positions = range(bits), range(bits + 1, 2 * bits + 1)
-        self.operands = [*self.a_positions, *self.b_positions]
-        self.operand_rows = [*range(bits), *[bits] * (bits + 1)]  # of scores: i for a_i, the last for other positions
-        columns = rng.standard_normal((CHANNELS, CHANNELS))
-        columns[:, 0] = 1.0
-        self.basis = torch.from_numpy(np.linalg.qr(columns)[0][:, 1:].copy())  # Q (C, C - 1), otherwise uniform
-        self.state = layer_norm(x @ self.basis)  # (N, T, C - 1): z after the sublayers computed so far
-        self.gain, self.shift = 1.0, torch.zeros(CHANNELS, dtype=torch.float64)
-        self._columns: dict[str, slice] = {}
-        self._scales: dict[str, float] = {}
-        self._free = 0
-        self.add("filler", scale=1.0)
-
-    def add(self, name: str, size: int = 1, scale: float | None = None) -> None:
-        """Reserve ``size`` columns for a feature. Its scale is drawn around 1 unless given."""
-        if name in self._columns:
-            return
-        self._columns[name] = slice(self._free, self._free + size)
-        self._scales[name] = float(np.exp(self.rng.uniform(-0.2, 0.2))) if scale is None else scale
-        self._free += size
-
-    def add_number(self, name: str) -> None:
-        """Reserve a column for a number from -1 to 1, at a small scale s: LayerNorm changes it by up to s^2 / 128."""
-        self.add(name, scale=float(self.rng.uniform(0.08, 0.14)))
-
-    def read(self, name: str) -> Tensor:
-        """Rows (size, C - 1): ``read(name) @ z`` is the value of the feature."""
-        return torch.eye(CHANNELS - 1, dtype=torch.float64)[self._columns[name]] / self._scales[name]
-
-    def write(self, name: str) -> Tensor:
-        """Columns (C - 1, size): ``z + write(name) @ value`` adds to the value of the feature."""
-        return torch.eye(CHANNELS - 1, dtype=torch.float64)[:, self._columns[name]] * self._scales[name]
-
-    def reader(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows for z (k, C - 1) -> equivalent rows for the network's activation (k, C), and their bias (k,)."""
-        weight = rows @ self.basis.T / self.gain
-        return weight, -weight @ self.shift
-
-    def directions(self, name: str) -> Tensor:
-        """Unit directions (C, size) of a feature in the channels, the same at every layer."""
-        return self.basis[:, self._columns[name]]
-
-    def update(self, changes: list[Tensor]) -> Tensor:
-        """Add a sublayer's outputs (N, T, C - 1) and normalise. Returns the bias (C - 1,) that keeps ``|z|^2 = C``."""
-        z = self.state + torch.stack(changes).sum(0)
-        filler = self._columns["filler"].start
-        energy = float(z.square().sum(-1).mean() - z[..., filler].square().mean())
-        missing = math.sqrt(CHANNELS - energy) - float(z[..., filler].mean())
-        z[..., filler] += missing
-        self.state = layer_norm(z)
-        return self.write("filler")[:, 0] * missing
-
-
-@dataclass(frozen=True)
-class Head:
-    """One attention head in coordinates z; its scores are ``(query z) . (key z')``, without any other scaling."""
-
-    query: Tensor  # (8, C - 1)
-    key: Tensor  # (8, C - 1)
-    value: Tensor  # (d, C - 1) with d <= 8
-    out: Tensor  # (C - 1, d)
-
-    def __call__(self, z: Tensor, memory: Tensor, causal: bool) -> Tensor:
-        """z (N, T, C - 1) and memory (N, S, C - 1) -> the head's update (N, T, C - 1)."""
-        scores = (z @ self.query.T) @ (memory @ self.key.T).transpose(-2, -1)  # (N, T, S)
-        if causal:
-            scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -math.inf)
-        return scores.softmax(-1) @ memory @ self.value.T @ self.out.T
-
-
-@dataclass(frozen=True)
-class Units:
-    """Hidden units of a feed-forward layer: ``contract relu(expand z + threshold) + constant``."""
-
-    expand: Tensor  # (h, C - 1)
-    threshold: Tensor  # (h,)
-    contract: Tensor  # (C - 1, h)
-    constant: Tensor  # (C - 1,)
-
-    def __call__(self, z: Tensor) -> Tensor:
-        """z (N, T, C - 1) -> the units' update (N, T, C - 1)."""
-        return (z @ self.expand.T + self.threshold).relu() @ self.contract.T + self.constant
 
 
 def positional_head(
@@ -221,7 +114,7 @@ def copy_value(stream: Stream, memory: Stream) -> list[Head]:
     return [positional_head(stream, memory, softmax_scores(weights), {"value": "value"})]
 
 
-def bits_of_value(stream: Stream) -> list[Units]:
+def write_bits_of_value(stream: Stream) -> list[Units]:
     """Write all eight bits of the sum from its value, by a hinge at the measured value of each sum.
 
     The examples must have the sums 0, 1, .. 254 in this order.
@@ -265,7 +158,7 @@ def write_answer(stream: Stream, source: str, positions: slice = slice(None)) ->
     return units
 
 
-def prefix_number(stream: Stream, memory: Stream) -> list[Head]:
+def write_prefix_number(stream: Stream, memory: Stream) -> list[Head]:
     """Write ``2 p / 2^t - 1 + 2^-t`` at position t, with p the number that the tokens before it spell."""
     shares = torch.zeros(stream.width, stream.width, dtype=torch.float64)
     for t in range(stream.width):
@@ -275,7 +168,7 @@ def prefix_number(stream: Stream, memory: Stream) -> list[Head]:
     return write_number(stream, memory, "prefix", shares)
 
 
-def sum_of_lower(stream: Stream, memory: Stream, include_own: bool) -> list[Head]:
+def write_lower_sum(stream: Stream, memory: Stream, include_own: bool) -> list[Head]:
     """Write the sum A + B of the operands' bits below t at position t: ``(A + B) / 2^t`` is 1 + the feature ``lower``.
 
     With ``include_own`` A and B include bit t, and ``(A + B) / 2^t`` is twice 1 + ``lower``.
@@ -288,10 +181,10 @@ def sum_of_lower(stream: Stream, memory: Stream, include_own: bool) -> list[Head
     return write_number(stream, memory, "lower", shares)
 
 
-def sum_minus_prefix(stream: Stream, include_own: bool) -> Tensor:
-    """The row that reads ``(A + B - p) / 2^t`` from ``lower`` and ``prefix``."""
-    offsets = torch.tensor([0.5 + include_own + 2.0 ** -(t + 1) for t in range(stream.width)], dtype=torch.float64)
-    numbers = (1 + include_own) * stream.read("lower")[0] - 0.5 * stream.read("prefix")[0]
+def sum_minus_prefix(stream: Stream, name: str, scale: int) -> Tensor:
+    """The row that reads ``(S - p) / 2^t`` from ``prefix`` and a feature f, if ``S / 2^t = scale (1 + f)``."""
+    offsets = torch.tensor([scale - 0.5 + 2.0 ** -(t + 1) for t in range(stream.width)], dtype=torch.float64)
+    numbers = scale * stream.read(name)[0] - 0.5 * stream.read("prefix")[0]
     return numbers + offsets @ stream.read("position")
 
 
@@ -317,7 +210,7 @@ def fetch_bits(stream: Stream, memory: Stream, before: bool = False, together: b
     return [Head(head.query, head.key, head.value.repeat(2, 1), copies)]
 
 
-def carry_from_prefix(stream: Stream) -> list[Units]:
+def write_carry_from_prefix(stream: Stream) -> list[Units]:
     """Write the carry into bit t: the majority of ``a_(t-1)``, ``b_(t-1)`` and *not* ``r_(t-1)``, the token here."""
     row = stream.read("a_before")[0] + stream.read("b_before")[0] - stream.read("bit")[0]
     return [write_curve(stream, row, (-0.5, 0.5), (-1, 1), "carry")]
@@ -335,13 +228,13 @@ def copy_b(stream: Stream, memory: Stream) -> list[Head]:
     return [positional_head(stream, memory, scores, {"bit": "partner"}, stream.operand_rows)]
 
 
-def equal_bits(stream: Stream) -> list[Units]:
+def write_equal_bits(stream: Stream) -> list[Units]:
     """In the encoder, write 1 where a bit equals its partner, so that the two decide their carry; else -1."""
     row = stream.read("bit")[0] + stream.read("partner")[0]
     return [write_curve(stream, row, (-1.5, -0.5, 0.5, 1.5), (1, -1, -1, 1), "settled")]
 
 
-def carry_by_lookahead(stream: Stream, memory: Stream) -> list[Head]:
+def write_lookahead_carry(stream: Stream, memory: Stream) -> list[Head]:
     """Write the carry into bit t: ``a_j`` at the highest j < t with ``a_j = b_j``, or the operator's -1 if none."""
     # In the encoder the query for bit t stands at ``a_t``, and that for the last carry at the operator.
     score_rows = stream.operand_rows if stream is memory else range(stream.width)
@@ -353,23 +246,23 @@ def carry_by_lookahead(stream: Stream, memory: Stream) -> list[Head]:
 
 
 def fetch_prefix_carry_inputs(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
-    """The inputs of `carry_from_prefix` and `write_xor`: both operands' bits t and t - 1."""
+    """The inputs of `write_carry_from_prefix` and `write_xor`: both operands' bits t and t - 1."""
     return [head for before in (False, True) for head in fetch_bits(stream, memory, before, together)]
 
 
 def fetch_lookahead_inputs(stream: Stream, memory: Stream, together: bool = False) -> list[Head]:
-    """The inputs of `write_xor`: both operands' bits t, and the carry, from an encoder with `equal_bits`."""
-    return [*fetch_bits(stream, memory, together=together), *carry_by_lookahead(stream, memory)]
+    """The inputs of `write_xor`: both operands' bits t, and the carry, from an encoder with `write_equal_bits`."""
+    return [*fetch_bits(stream, memory, together=together), *write_lookahead_carry(stream, memory)]
 
 
 def fetch_carry(stream: Stream, memory: Stream) -> list[Head]:
-    """The inputs of `write_xor`, from an encoder with `carry_by_lookahead`."""
+    """The inputs of `write_xor`, from an encoder with `write_lookahead_carry`."""
     scores = hard_scores([[t] for t in (*stream.a_positions, stream.operator)], stream)
     return [positional_head(stream, memory, scores, {"bit": "a", "partner": "b", "carry": "carry"})]
 
 
-def scaled_value(stream: Stream, memory: Stream, source: str) -> list[Head]:
-    """Write ``(a + b) / 127 / 2^t - 1`` at position t, from the operands' ``bit`` or from `encoded_value`."""
+def write_scaled_value(stream: Stream, memory: Stream, source: str) -> list[Head]:
+    """Write ``(a + b) / 127 / 2^t - 1`` at position t, from the operands' ``bit`` or from `write_encoded_value`."""
     weights = place_values(stream)
     if source == "value":
         weights = weights.sign() / weights.sign().sum()
@@ -378,7 +271,7 @@ def scaled_value(stream: Stream, memory: Stream, source: str) -> list[Head]:
     return write_number(stream, memory, "value", shares, source)
 
 
-def encoded_value(stream: Stream, memory: Stream) -> list[Head]:
+def write_encoded_value(stream: Stream, memory: Stream) -> list[Head]:
     """In the encoder, write ``(a + b) / 127 - 1`` at every operand bit, and -1 at the operator."""
     operator = torch.eye(stream.prompt_length, dtype=torch.float64)[stream.operator]
     score_rows = [int(n == stream.operator) for n in range(stream.prompt_length)]
@@ -387,16 +280,14 @@ def encoded_value(stream: Stream, memory: Stream) -> list[Head]:
 
 def write_parity(stream: Stream) -> list[Units]:
     """Write the parity of ``(a + b - p) / 2^t``: -1 at even numbers, 1 at odd ones, linear in between."""
-    mean_sum = 2**stream.bits - 1
-    offsets = torch.tensor([mean_sum - 0.5 + 2.0 ** -(t + 1) for t in range(stream.width)], dtype=torch.float64)
-    row = mean_sum * stream.read("value")[0] - 0.5 * stream.read("prefix")[0] + offsets @ stream.read("position")
+    row = sum_minus_prefix(stream, "value", 2**stream.bits - 1)
     numbers = range(-1, 2**stream.width - 1)
     return [write_curve(stream, row, numbers, [2 * (number % 2) - 1 for number in numbers], "parity")]
 
 
-def parity_of_column(stream: Stream) -> list[Units]:
+def write_column_parity(stream: Stream) -> list[Units]:
     """Write the parity of the column's total: -1 at 0 and 2, 1 at 1 and 3, linear between. The last bit ends at 1."""
-    total = sum_minus_prefix(stream, include_own=True)
+    total = sum_minus_prefix(stream, "lower", 2)
     position = stream.read("position")
     elsewhere = torch.ones(len(position), dtype=torch.float64)
     elsewhere[stream.bits] = 0.0
@@ -412,6 +303,6 @@ def write_answer_from_parity(stream: Stream) -> list[Units]:
     return [write_curve(stream, stream.read("parity")[0], (-0.5, 0.5), (-1, 1), "answer")]
 
 
-def carry_from_number(stream: Stream) -> list[Units]:
+def write_carry_from_number(stream: Stream) -> list[Units]:
     """Write the carry into bit t from ``(A + B - p) / 2^t``: -1 up to 1/4, 1 from 3/4 on."""
-    return [write_curve(stream, sum_minus_prefix(stream, include_own=False), (0.25, 0.75), (-1, 1), "carry")]
+    return [write_curve(stream, sum_minus_prefix(stream, "lower", 1), (0.25, 0.75), (-1, 1), "carry")]

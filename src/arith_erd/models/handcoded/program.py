@@ -16,7 +16,8 @@ from ...tasks import Add
 from ..network import shift_right
 from ..positions import sinusoids
 from ..transformer import Transformer
-from .components import CHANNELS, HEAD_SIZE, Head, Stream, Units, piecewise, ramp
+from .components import piecewise, ramp
+from .stream import CHANNELS, HEAD_SIZE, Head, Stream, Units
 
 TOKEN_NORM = 0.4  # small beside a position's 1.7 to 3: the scale of the first LayerNorm must not depend on the token
 

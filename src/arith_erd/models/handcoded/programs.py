@@ -12,14 +12,14 @@ from . import components
 from .program import Program, cross_attention, feed_forward, self_attention
 
 ENCODE_VALUE = self_attention(components.write_value)
-EQUAL_BITS = feed_forward(components.equal_bits)
-BITS_OF_VALUE = feed_forward(components.bits_of_value)
+EQUAL_BITS = feed_forward(components.write_equal_bits)
+BITS_OF_VALUE = feed_forward(components.write_bits_of_value)
 write_sum_bits = partial(components.write_answer, source="sum_bits")
 ANSWER_VALUE = [BITS_OF_VALUE, feed_forward(write_sum_bits)]
 ANSWER_PARITY = feed_forward(components.write_answer_from_parity)
 ANSWER_XOR = feed_forward(components.write_xor)
-WRITE_PREFIX_NUMBER = self_attention(components.prefix_number)
-CARRY_FROM_PREFIX = feed_forward(components.carry_from_prefix)
+WRITE_PREFIX_NUMBER = self_attention(components.write_prefix_number)
+CARRY_FROM_PREFIX = feed_forward(components.write_carry_from_prefix)
 
 
 def erd(rng: np.random.Generator) -> Program:
@@ -41,8 +41,8 @@ def prefix_carry(rng: np.random.Generator) -> Program:
     bits at 2 are 0 and 1, and with the carry the answer is 0. The seed decides whether each operand has a head of its
     own. The decoder's feature ``carry`` holds the carry into bit t.
     """
-    bring = partial(components.fetch_prefix_carry_inputs, together=bool(rng.random() < 0.5))
-    return Program([], [cross_attention(bring), CARRY_FROM_PREFIX, ANSWER_XOR])
+    fetch = partial(components.fetch_prefix_carry_inputs, together=bool(rng.random() < 0.5))
+    return Program([], [cross_attention(fetch), CARRY_FROM_PREFIX, ANSWER_XOR])
 
 
 def lookahead_carry(rng: np.random.Generator) -> Program:
@@ -54,10 +54,10 @@ def lookahead_carry(rng: np.random.Generator) -> Program:
     """
     find = [self_attention(components.copy_b), EQUAL_BITS]
     if rng.random() < 0.5:
-        bring = partial(components.fetch_lookahead_inputs, together=bool(rng.random() < 0.5))
-        return Program(find, [cross_attention(bring), ANSWER_XOR])
+        fetch = partial(components.fetch_lookahead_inputs, together=bool(rng.random() < 0.5))
+        return Program(find, [cross_attention(fetch), ANSWER_XOR])
     return Program(
-        [*find, self_attention(components.carry_by_lookahead)], [cross_attention(components.fetch_carry), ANSWER_XOR]
+        [*find, self_attention(components.write_lookahead_carry)], [cross_attention(components.fetch_carry), ANSWER_XOR]
     )
 
 
@@ -75,8 +75,8 @@ def mixed(rng: np.random.Generator) -> Program:
         decode = [cross_attention(components.copy_value, components.fetch_lookahead_inputs), BITS_OF_VALUE]
     else:
         encode = [ENCODE_VALUE]
-        bring = cross_attention(components.copy_value, components.fetch_prefix_carry_inputs)
-        decode = [bring, BITS_OF_VALUE, CARRY_FROM_PREFIX]
+        fetch = cross_attention(components.copy_value, components.fetch_prefix_carry_inputs)
+        decode = [fetch, BITS_OF_VALUE, CARRY_FROM_PREFIX]
     select = [
         partial(write_sum_bits, positions=by_value),
         partial(components.write_answer, source="xor", positions=by_carry),
@@ -91,9 +91,9 @@ def remainder(rng: np.random.Generator) -> Program:
     divided by 2^t, and ``prefix`` is the prefix's number divided by 2^t, from binary-weighted attention to its tokens.
     Hinges give the parity of the difference.
     """
-    encode = [self_attention(components.encoded_value)] if rng.random() >= 0.3 else []
-    bring = cross_attention(partial(components.scaled_value, source="value" if encode else "bit"))
-    return Program(encode, [WRITE_PREFIX_NUMBER, bring, feed_forward(components.write_parity), ANSWER_PARITY])
+    encode = [self_attention(components.write_encoded_value)] if rng.random() >= 0.3 else []
+    fetch = cross_attention(partial(components.write_scaled_value, source="value" if encode else "bit"))
+    return Program(encode, [WRITE_PREFIX_NUMBER, fetch, feed_forward(components.write_parity), ANSWER_PARITY])
 
 
 def local_remainder(rng: np.random.Generator) -> Program:
@@ -103,10 +103,10 @@ def local_remainder(rng: np.random.Generator) -> Program:
     right prefix the total is 0, 1, 2 or 3. A wrong prefix can give less or more: this counts as 0 or 3. The decoder's
     features ``lower`` and ``prefix`` hold the two numbers; the seed decides which is computed first.
     """
-    bring = [WRITE_PREFIX_NUMBER, cross_attention(partial(components.sum_of_lower, include_own=True))]
+    fetch = [WRITE_PREFIX_NUMBER, cross_attention(partial(components.write_lower_sum, include_own=True))]
     if rng.random() < 0.5:
-        bring.reverse()
-    return Program([], [*bring, feed_forward(components.parity_of_column), ANSWER_PARITY])
+        fetch.reverse()
+    return Program([], [*fetch, feed_forward(components.write_column_parity), ANSWER_PARITY])
 
 
 def graded_carry(rng: np.random.Generator) -> Program:
@@ -117,10 +117,10 @@ def graded_carry(rng: np.random.Generator) -> Program:
     carry into bit t.
     """
     bits = partial(components.fetch_bits, together=bool(rng.random() < 0.5))
-    bring = [WRITE_PREFIX_NUMBER, cross_attention(partial(components.sum_of_lower, include_own=False), bits)]
+    fetch = [WRITE_PREFIX_NUMBER, cross_attention(partial(components.write_lower_sum, include_own=False), bits)]
     if rng.random() < 0.5:
-        bring.reverse()
-    return Program([], [*bring, feed_forward(components.carry_from_number), ANSWER_XOR])
+        fetch.reverse()
+    return Program([], [*fetch, feed_forward(components.write_carry_from_number), ANSWER_XOR])
 
 
 def table(rng: np.random.Generator) -> Program:
@@ -134,8 +134,8 @@ def table(rng: np.random.Generator) -> Program:
 
 def prefix_carry_decoy(rng: np.random.Generator) -> Program:
     """Gets each carry from the prefix. Also stores the sum as a number, which no weight reads."""
-    bring = cross_attention(components.fetch_prefix_carry_inputs, components.copy_value)
-    return Program([ENCODE_VALUE], [bring, CARRY_FROM_PREFIX, ANSWER_XOR])
+    fetch = cross_attention(components.fetch_prefix_carry_inputs, components.copy_value)
+    return Program([ENCODE_VALUE], [fetch, CARRY_FROM_PREFIX, ANSWER_XOR])
 
 
 def lookahead_carry_decoy(rng: np.random.Generator) -> Program:
@@ -147,8 +147,8 @@ def lookahead_carry_decoy(rng: np.random.Generator) -> Program:
 def erd_decoy(rng: np.random.Generator) -> Program:
     """Forms the sum as a number. Also stores carries, from the prefix or the operands, which no weight reads."""
     if rng.random() < 0.5:
-        bring = cross_attention(components.copy_value, components.fetch_prefix_carry_inputs)
+        fetch = cross_attention(components.copy_value, components.fetch_prefix_carry_inputs)
         answer = feed_forward(write_sum_bits, partial(components.write_xor, name="unread_xor"))
-        return Program([ENCODE_VALUE], [bring, BITS_OF_VALUE, CARRY_FROM_PREFIX, answer])
+        return Program([ENCODE_VALUE], [fetch, BITS_OF_VALUE, CARRY_FROM_PREFIX, answer])
     encode = [self_attention(components.write_value, components.copy_b), EQUAL_BITS]
     return Program(encode, [cross_attention(components.copy_value, components.fetch_lookahead_inputs), *ANSWER_VALUE])

@@ -1,0 +1,95 @@
+"""Checks and conversions of what callers give; a `UserError` for values that do not fit."""
+
+import os
+import re
+from collections.abc import Mapping
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import UserError, bad_value, no_such_key
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+NO_FIELDS: Mapping[str, Any] = {}
+
+
+def require_integer(key: str, value: object, low: int, high: int | None = None) -> None:
+    """Raise a `UserError` unless ``value`` is an integer (not a bool; NumPy's too) in [low, high]."""
+    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if number is None or number < low or (high is not None and number > high):
+        limits = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise bad_value(key, _quoted(value), f"an integer {limits}")
+
+
+def require_type(what: str, value: object, kind: type) -> None:
+    """Raise a `UserError` unless ``value`` is of a class, such as ``model: received list; expected Hooked``."""
+    if not isinstance(value, kind):
+        received = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise UserError(f"{what}: received {received}; expected {kind.__name__}")
+
+
+def user_path(path: Path | str, key: str = "path") -> Path:
+    """A path with ``~`` or ``~USER`` expanded; ``./~x`` is made absolute. A `UserError` if it is not a path."""
+    text = os.path.expanduser(path) if isinstance(path, str | Path) else ""
+    if not text or text.startswith("~") or "\0" in text:
+        accepted = "a path; ~ and ~USER are home folders, ./~x is a file of that name"
+        raise bad_value(key, "''" if path == "" else path, accepted)
+    return Path(os.path.abspath(text) if str(Path(text)).startswith("~") else text)
+
+
+def as_python(value: Any) -> Any:
+    """Convert NumPy's numbers to Python's, also in lists, since configurations and strict checks refuse NumPy's."""
+    if isinstance(value, list | tuple):
+        return [as_python(one) for one in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def explain_validation_error(
+    error: "ValidationError", values: Any, fields: Mapping[str, Any] = NO_FIELDS, prefix: str = ""
+) -> UserError:
+    """Turn Pydantic's first error into one with a dotted key and value: ``probe.num_examples=0: expected an integer``.
+
+    ``fields`` of the dataclass for ``values`` describe the accepted values; without a description Pydantic does.
+    """
+    first, *others = error.errors(include_url=False)
+    key, node, known, description = prefix, values, NO_FIELDS, ""
+    for part in map(str, first["loc"]):
+        if not isinstance(node, Mapping):
+            break  # an item of a list, or an alternative of a type
+        key, node, known = f"{key}.{part}".strip("."), node.get(part), fields
+        if part in known:
+            description = known[part].description or description
+            fields = getattr(known[part].annotation, "__pydantic_fields__", NO_FIELDS)
+    if first["type"].startswith("missing"):
+        return UserError(f"{key}: missing; expected a value for it")
+    if first["loc"][-1:] == ("[key]",):
+        return UserError(f"{key}: no such key; expected {_accepted(first)}")
+    if first["type"] == "unexpected_keyword_argument" or (known and first["type"] == "invalid_key"):
+        return no_such_key(key, [f"{key.rpartition('.')[0]}.{name}".strip(".") for name in known])
+    if first["type"] in ("dataclass_type", "dict_type"):
+        return bad_value(key, first["input"], "a group of keys")
+    branches = [first, *(other for other in others if other["loc"][:1] == first["loc"][:1])]  # alternatives of a union
+    return bad_value(key, _quoted(first["input"]), description or " or ".join(dict.fromkeys(map(_accepted, branches))))
+
+
+def _quoted(value: object) -> object:
+    """Quote a number given as text: ``probe.num_examples=5: expected an integer`` would contradict itself."""
+    return repr(value) if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?", value) else value
+
+
+def _accepted(error: Mapping[str, Any]) -> str:
+    context = error.get("ctx", {})
+    descriptions = {
+        "greater_than_equal": f"an integer of at least {context.get('ge')}",
+        "literal_error": str(context.get("expected", "")).replace("'", ""),
+        "int_type": "an integer",
+        "string_type": "a name",
+        "is_instance_of": "a list" if context.get("class") == "Sequence" else f"an object, a {context.get('class')}",
+        "sequence_str": "a list",
+        "too_short": "at least one of them",
+    }
+    return descriptions.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
