@@ -19,6 +19,7 @@ CONFIDENCE = 0.95
 MEDIAN_COVERAGE = 0.92  # smallest coverage by order statistics: at five seeds the largest possible is 93.75%
 LEARNING_ACCURACY = 0.75  # a network learns if it reaches this; at 0.5 one bit is left to chance
 LEARNED_ACCURACY = 0.99  # smallest accuracy of a token that counts as learned
+TARGET_ACCURACY = 0.95  # a run counts the epochs until its validation sequence accuracy reaches this
 EXACT_METHOD = "exact"  # the method of an estimate that no seed can change
 PREDICTION_LEVEL = 0.96  # level at which prediction intervals still cover 92% for three skewed seeds
 MAX_EXACT_PAIRS = 2500  # Mann-Whitney's distribution is exact up to 50 seeds against 50, beyond that normal

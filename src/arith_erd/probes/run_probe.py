@@ -24,6 +24,7 @@ from ..plots.tables import column_kinds, print_table
 from ..runs.directory import Run, first_epoch_reaching
 from ..runs.identity import short_hash
 from ..seeds import format_ranges
+from ..stats import TARGET_ACCURACY
 from ..system.cli_errors import line_and_status
 from ..system.files import atomic_file, require_writable, run_path, write_atomically
 from ..system.isolation import isolated
@@ -253,7 +254,7 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     table = pd.DataFrame(rows, columns=["epoch", *probe.columns] if probe.columns else None)
     if len(tables) == 1:
         return ProbeResult(probe, table)
-    reached = {seed: first_epoch_reaching(run.metrics(), seed, 0.95) for seed in job_of_run(run).seeds}
+    reached = {seed: first_epoch_reaching(run.metrics(), seed, TARGET_ACCURACY) for seed in job_of_run(run).seeds}
     return ProbeResult(probe, table, replace(curves, table=pd.concat(tables, ignore_index=True), reached=reached))
 
 

@@ -21,7 +21,7 @@ from ..plots.curves import draw_learning_curves
 from ..plots.style import save_png
 from ..runs.directory import Row, Run, first_epoch_reaching
 from ..seeds import format_ranges
-from ..stats import TokenCounts, stuck_status
+from ..stats import TARGET_ACCURACY, TokenCounts, stuck_status
 from ..system import signals
 from ..system.cli_errors import blaming
 from ..system.files import atomic_file, locked, run_path, write_atomically
@@ -139,7 +139,7 @@ def seed_summaries(run: Run, pack: Pack, data: TaskData) -> list[Row]:
         summary["val_mae"] = math.nan
         with suppress(UserError), blaming("summary", data.task):  # a task whose tokens have no names
             summary["val_mae"] = float(np.abs(data.task.decode(decoded) - data.task.decode(right)).mean())
-        summary["epochs_to_95"] = first_epoch_reaching(rows, seed, 0.95)
+        summary["epochs_to_95"] = first_epoch_reaching(rows, seed, TARGET_ACCURACY)
         summary["never_learnt"] = never_learnt(network, data)
         summaries.append(summary)
     return summaries
