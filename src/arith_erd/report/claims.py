@@ -341,7 +341,8 @@ def _describe_cause(result: Result) -> str:
     if result.num_censored:
         samples = pd.concat(result.samples)
         last_epochs = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))
-        limit = f"{getattr(measure, 'accuracy', TARGET_ACCURACY):.3g} when their runs ended, at epoch {str(last_epochs)[1:-1]}"
+        target = getattr(measure, "accuracy", TARGET_ACCURACY)
+        limit = f"{target:.3g} when their runs ended, at epoch {str(last_epochs)[1:-1]}"
         causes += [f"{result.num_censored} of {len(samples)} seeds censored: below {limit}"]
     causes += ["measured on the authors' weights only" if result.source == AUTHORS_WEIGHTS else ""]
     causes += [f"{result.num_unfinished} more unfinished" if result.num_unfinished else ""]
