@@ -62,21 +62,21 @@ def clopper_pearson(hits: int, n: int) -> Interval:
     return float(interval.low), float(interval.high)
 
 
-def stuck_status(training: TokenCounts, held_out: TokenCounts) -> Literal["never learnt", "lost held out", ""]:
-    """Whether an answer token fails on held-out examples: ``never learnt``, ``lost held out``, or empty.
+def stuck_status(training: TokenCounts, held_out: TokenCounts) -> Literal["never learned", "lost held out", ""]:
+    """Whether an answer token fails on held-out examples: ``never learned``, ``lost held out``, or empty.
 
     Both mean that the token fails `beats_majority` on held-out examples. If it fails on training examples too, it was
-    ``never learnt``. If it is right in at least 99% of them, it is ``lost held out``. Empty for any other token.
+    ``never learned``. If it is right in at least 99% of them, it is ``lost held out``. Empty for any other token.
 
     >>> stuck_status((501, 1000, 0.51), (496, 1000, 0.51)), stuck_status((1000, 1000, 0.51), (496, 1000, 0.51))
-    ('never learnt', 'lost held out')
+    ('never learned', 'lost held out')
     """
     right, n, _majority = training
     if beats_majority(*held_out):
         return ""
     if right >= LEARNED_ACCURACY * n > 0:
         return "lost held out"
-    return "" if beats_majority(*training) else "never learnt"
+    return "" if beats_majority(*training) else "never learned"
 
 
 def beats_majority(right: int, n: int, majority: float) -> bool:

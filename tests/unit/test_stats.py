@@ -104,10 +104,10 @@ def test_every_interval_in_use_covers_at_least_92_percent(root: Path) -> None:
 @pytest.mark.parametrize(
     ("right", "n", "majority", "training", "expected"),  # held out; of 1000 in training, where half would be chance
     [
-        (2032, 4096, 0.5, 500, "never learnt"),  # 49.6%
+        (2032, 4096, 0.5, 500, "never learned"),  # 49.6%
         (2032, 4096, 0.5, 1000, "lost held out"),
-        (2032, 4096, 0.5, 700, ""),  # half learnt in training
-        (2122, 4096, 0.5, 537, "never learnt"),  # the 99% quantiles
+        (2032, 4096, 0.5, 700, ""),  # half learned in training
+        (2122, 4096, 0.5, 537, "never learned"),  # the 99% quantiles
         (2123, 4096, 0.5, 537, ""),
         (4000, 4096, 1.0, 500, ""),  # the token is the same in all of these examples
         (3, 5, 0.6, 1000, ""),  # too few to tell
