@@ -11,10 +11,11 @@ from .catalog.loading import load_references as load_references
 from .catalog.loading import load_run as load_run
 from .catalog.loading import load_seeds as load_seeds
 from .catalog.loading import load_weights as load_weights
-from .catalog.scoring import LabelledNetwork as LabelledNetwork
+from .catalog.scoring import Evidence as Evidence
 from .catalog.scoring import compare_methods as compare_methods
 from .catalog.scoring import score_method as score_method
-from .catalog.scoring import zoo as zoo
+from .catalog.zoo import LabelledNetwork as LabelledNetwork
+from .catalog.zoo import zoo as zoo
 from .config.class_spec import trust as trust
 from .config.compose import compose as compose
 from .errors import UserError as UserError
