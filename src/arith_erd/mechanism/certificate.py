@@ -25,7 +25,7 @@ from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.prefix_tree import Digits, answers_after_prefixes, answers_along
 from ..tasks import Task
-from .responses import USER_MODEL, PrefixedExamples
+from .prefixes import USER_MODEL, PrefixedExamples
 
 RULE, RIVAL = "local_remainder", "graded_carry"
 CONTRASTS = ((RULE, RIVAL), (RULE, "remainder"), (RULE, "prefix_carry"), (RULE, "erd"), (RIVAL, "prefix_carry"))

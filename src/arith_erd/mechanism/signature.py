@@ -5,7 +5,7 @@ over the bits t of the answer::
 
     flip_propagate, flip_settled        share of answers that change when r_(t-1) is inverted, by stratum
     erd, prefix_carry, remainder        share of answers that each algorithm predicts after random prefixes
-    carry, value, value_of_remainder    informedness (`responses`) of steering at the best site
+    carry, value, value_of_remainder    informedness (`steering`) of steps at the best site
 
 To get an algorithm's signature we run its causal model (`interp.algorithms`): we set its variable ``prefix``, invert
 ``carry`` and shift ``sum``. If the model lacks a variable, nothing changes. Your own causal model is a candidate, too.
@@ -22,9 +22,11 @@ NaN marks undefined components: bit 0 has no prefix; the carry into bit 1 cannot
 equal to it; nor can the last two bits of the sum be distinguished from their columns.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,21 +35,18 @@ from ..interp.algorithms import POST_HOC, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..tasks import Add, Examples
-from .responses import (
+from .prefixes import USER_MODEL, PrefixedExamples, causal_models, predict_bits, run_with_prefixes
+from .steering import (
     STEERING_COMPONENTS,
     STORED_SUMS,
-    USER_MODEL,
-    PrefixedExamples,
-    ProfileRow,
-    causal_models,
+    SteeringScore,
     measure_steering,
-    predict_bits,
-    run_with_prefixes,
     sample_shifts,
     shifted_bits,
     summing_models,
 )
 
+ALL_POSITIONS = "all"  # in place of a position: all of them
 NUM_SIMULATED = 4096  # examples for an expected signature
 COMPARED = ("erd", "prefix_carry", "remainder")
 PREFIX_COMPONENTS = ("flip_propagate", "flip_settled", *COMPARED)
@@ -64,6 +63,16 @@ EXTRA_COMPONENTS += tuple(f"{name}_of_all" for name in (*COMPARED, *POST_HOC))
 Signature = dict[str, np.ndarray]
 
 
+class ProfileRow(NamedTuple):
+    """One number of a network's profile."""
+
+    test: str
+    component: str = ""
+    site: str = ""
+    position: str = ALL_POSITIONS
+    value: float = math.nan
+
+
 @dataclass(frozen=True)
 class MeasuredSignature:
     """The signature of a network.
@@ -73,14 +82,15 @@ class MeasuredSignature:
 
     accuracy: float
     components: Signature
-    steering: list[ProfileRow] = field(default_factory=list)
+    steering: list[SteeringScore] = field(default_factory=list)
 
     def rows(self) -> Iterator[ProfileRow]:
         yield ProfileRow("accuracy", value=self.accuracy)
         for component, values in self.components.items():
             for t in np.flatnonzero(np.isfinite(values)):
                 yield ProfileRow("signature", component, position=str(t), value=float(values[t]))
-        yield from self.steering
+        for score in self.steering:
+            yield ProfileRow("steering", score.component, score.site, str(score.t), score.informedness)
 
 
 def measure_signature(
@@ -94,8 +104,23 @@ def measure_signature(
 
     Networks that add are also steered: on ``num_steered`` examples, along directions fitted on as many others.
     """
-    task, column_sums, models = model.task, ColumnSums(model.task), causal_models(model.task, user_model)
+    column_sums = ColumnSums(model.task)
     examples = column_sums.causal_model.examples.sample(num_examples, np.random.default_rng(seed))
+    components = _after_wrong_prefixes(model, column_sums, examples, seed, user_model)
+    scores = list(measure_steering(model, num_steered, seed)) if column_sums.is_addition else []
+    for component in STEERING_COMPONENTS if scores else ():
+        for t in distinguishable_bits(component, model.task.width):
+            halves = [score.halves for score in scores if (score.component, score.t) == (component, t)]
+            # One half of the steps chooses the site, the other scores it, so the choice inflates the score less.
+            _, components[component][t] = max(halves, key=lambda halves: halves[0])
+    return MeasuredSignature(model.accuracy(examples), components, scores)
+
+
+def _after_wrong_prefixes(
+    model: Hooked, column_sums: ColumnSums, examples: Examples, seed: int, user_model: CausalModel | None
+) -> Signature:
+    """Every component of a signature, NaN unless it is a response to wrong prefixes."""
+    models, width = causal_models(model.task, user_model), model.task.width
     clean, prefix_responses = run_with_prefixes(model, examples, seed)
     responses: dict[tuple[str, int], list[Array]] = defaultdict(list)  # component, bit -> changes, agreements
     for t, change, tokens, prefix in prefix_responses:
@@ -106,27 +131,17 @@ def measure_signature(
             responses["flip_propagate", t].append(changed[propagates])
             responses["flip_settled", t].append(changed[~propagates])
         if change == "random" and prefix is not None:
-            predicted = predict_bits(
-                models, PrefixedExamples(column_sums, t, examples.a, examples.b, from_digits(prefix))
-            )
+            inputs = PrefixedExamples(column_sums, t, examples.a, examples.b, from_digits(prefix))
+            predicted = predict_bits(models, inputs)
             responses["ties", t].append(np.any([bits < 0 for bits in predicted.values()], axis=0))
             for name, expected, counted in compared_predictions(predicted):
                 agrees = np.where(expected < 0, 0.5, tokens - ZERO == expected)
                 responses[name, t].append(agrees[counted])
-    components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *EXTRA_COMPONENTS, USER_MODEL)}
+    components = {name: np.full(width, np.nan) for name in (*COMPONENTS, *EXTRA_COMPONENTS, USER_MODEL)}
     for (name, t), shares in responses.items():
         if name in components and len(together := np.concatenate(shares)):
             components[name][t] = together.mean()
-    accuracy = model.accuracy(examples)
-    if not column_sums.is_addition:
-        return MeasuredSignature(accuracy, components)
-    scores = list(measure_steering(model, num_steered, seed))
-    for component in STEERING_COMPONENTS:
-        for t in distinguishable_bits(component, task.width):
-            halves = [halves for row, halves in scores if (row.component, row.position) == (component, str(t))]
-            # One half of the steps chooses the site, the other scores it, so the choice inflates the score less.
-            _, components[component][t] = max(halves, key=lambda halves: halves[0])
-    return MeasuredSignature(accuracy, components, [row for row, _ in scores])
+    return components
 
 
 def distinguishable_bits(component: str, width: int) -> range:
