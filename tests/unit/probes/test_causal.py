@@ -13,6 +13,7 @@ from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.erasure import whiten
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
+from arith_erd.paper.probes.amnesic import PaperAmnesic
 from arith_erd.paper.probes.place_value import PlaceValue
 from arith_erd.probes import dose
 from arith_erd.probes.amnesic import Amnesic
@@ -83,7 +84,7 @@ def test_dose_asks_any_task_whose_causal_model_has_the_answer_as_a_variable() ->
 )
 def test_notes_say_what_holds_for_the_task(task: Task, words: tuple[str, ...], others: tuple[str, ...]) -> None:
     models = [untrained(task)]
-    probes = Amnesic(models, "dec.1"), InterchangeProbe(models, num_examples=2), Subspaces(models, "dec.1")
+    probes = PaperAmnesic(models, "dec.1"), InterchangeProbe(models, num_examples=2), Subspaces(models, "dec.1")
     notes = " ".join(note for probe in probes for note in probe.notes()).replace("baseline_operand_bits", "")
     assert [word for word in words if word not in notes] == []
     assert [word for word in others if word in notes] == []
