@@ -77,6 +77,17 @@ def test_probe_counts_every_answer_of_a_network(tmp_path) -> None:
     assert probe.summary()[0].startswith("seed 0: local_remainder gives ")
 
 
+def test_probe_shows_the_chosen_algorithm() -> None:
+    models, own = [untrained(Add(bits=2), NanoGPT)], {"algorithm": "user_model", "causal_model": "erd"}
+    mine, erd = CertificateProbe(models, **own), CertificateProbe(models, algorithm="erd")
+    assert mine.files()["counterexamples.csv"] == erd.files()["counterexamples.csv"]
+    assert mine.files()["counterexamples.csv"] != CertificateProbe(models).files()["counterexamples.csv"]
+    assert mine.summary()[0].startswith("seed 0: user_model gives ")
+    assert set(mine.shown(measured(mine))["panel"]) == {"user_model, by network", "Other algorithms"}
+    with pytest.raises(UserError, match=r"^probe\.algorithm=user_model: expected one of local_remainder, gr"):
+        CertificateProbe(models, algorithm="user_model")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["local_remainder", "erd"])  # the others: tests/unit/models
 def test_a_handcoded_network_gets_the_certificate_of_its_algorithm(name: str, monkeypatch) -> None:
