@@ -55,7 +55,7 @@ from .models import Network as Network
 from .models import Transformer as Transformer
 from .probes.probe import NetworkProbe as NetworkProbe
 from .probes.probe import Probe as Probe
-from .probes.run_probe import ProbeResult as ProbeResult
+from .probes.result import ProbeResult as ProbeResult
 from .probes.run_probe import probe as probe
 from .runs.table import load_table as load_table
 from .splits import LengthSplit as LengthSplit
