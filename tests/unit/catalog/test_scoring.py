@@ -104,20 +104,22 @@ def test_rows_without_terms_are_not_judged():
     assert found["named"][4:].notna().all()
 
 
+def scored(found: object) -> dict[str, float]:
+    """The row of a method that finds this in a network."""
+    return score_network("mine", lambda model: found, zoo()[0], None)
+
+
 def test_score_is_the_difference_of_mean_outcomes_with_an_interval():
-    network, rng = zoo()[0], np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     of_sum, carries = rng.random(400) < 0.9, rng.random(300) < 0.6
-    row = score_network("mine", lambda model: ae.Evidence(of_sum, carries), network, None)
+    row = scored(ae.Evidence(of_sum, carries))
     assert row["score"] == pytest.approx(of_sum.mean() - carries.mean())
     error = np.sqrt(of_sum.var() / 400 + carries.var() / 300)
     assert row["high"] - row["low"] == pytest.approx(2 * 1.96 * error, rel=0.1)
     by_token = (torch.from_numpy(rng.random((50, 8))).requires_grad_(), rng.random((50, 8)))
-    whole, averaged = (
-        score_network("mine", lambda model, terms=terms: terms, network, None)
-        for terms in (by_token, tuple(x.mean(1) for x in by_token))
-    )
+    whole, averaged = scored(by_token), scored(tuple(x.mean(1) for x in by_token))
     assert all(whole[x] == pytest.approx(averaged[x]) for x in ("sum", "carries", "low", "high"))
-    plain = score_network("mine", lambda model: 2, network, None)
+    plain = scored(2)
     assert (plain["score"], plain["sum"], plain["carries"]) == (2, 2, -2)
     assert "low" not in plain
 
@@ -126,7 +128,7 @@ def test_search_has_gaps_to_its_training_pairs_and_verdicts_say_how_often_they_f
     """The share of flips is that of a bootstrap of the outcomes."""
     rng = np.random.default_rng(0)
     of_sum, carries = rng.random(400) < 0.80, rng.random(400) < 0.78
-    row = score_network("mine", lambda model: (of_sum, carries, np.ones(9), 0.9), zoo()[0], None)
+    row = scored((of_sum, carries, np.ones(9), 0.9))
     assert row["gap_sum"] == pytest.approx(1 - of_sum.mean())
     assert row["gap_carries"] == pytest.approx(0.9 - carries.mean())
     (flips,) = name_algorithms(pd.DataFrame([row], columns=SCORE_COLUMNS), {"mine": 0.75})["flips"]
