@@ -18,7 +18,7 @@ MIN_FOR_MEDIAN = 5
 CONFIDENCE = 0.95
 MEDIAN_COVERAGE = 0.92  # smallest coverage by order statistics: at five seeds the largest possible is 93.75%
 LEARNING_ACCURACY = 0.75  # a network learns if it reaches this; at 0.5 one bit is left to chance
-LEARNED_ACCURACY = 0.99  # smallest accuracy of a token that counts as learned
+LEARNED_TOKEN_ACCURACY = 0.99  # smallest accuracy of an answer token that counts as learned
 TARGET_ACCURACY = 0.95  # a run counts the epochs until its validation sequence accuracy reaches this
 EXACT_METHOD = "exact"  # the method of an estimate that no seed can change
 PREDICTION_LEVEL = 0.96  # level at which prediction intervals still cover 92% for three skewed seeds
@@ -74,7 +74,7 @@ def stuck_status(training: TokenCounts, held_out: TokenCounts) -> Literal["never
     right, n, _majority = training
     if beats_majority(*held_out):
         return ""
-    if right >= LEARNED_ACCURACY * n > 0:
+    if right >= LEARNED_TOKEN_ACCURACY * n > 0:
         return "lost held out"
     return "" if beats_majority(*training) else "never learned"
 
@@ -86,7 +86,7 @@ def beats_majority(right: int, n: int, majority: float) -> bool:
     True if the bound is 99% of n or more: then no test is possible, with too few examples or a nearly constant token.
     """
     bound = float(stats.binom.ppf(0.99, n, majority))
-    return right > bound or bound >= LEARNED_ACCURACY * n
+    return right > bound or bound >= LEARNED_TOKEN_ACCURACY * n
 
 
 @cache
