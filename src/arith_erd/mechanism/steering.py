@@ -11,7 +11,6 @@ should not. It is 1 for a network that follows, and 0 for one that ignores the s
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -102,6 +101,15 @@ def summing_models(task: Task) -> dict[str, list[CausalModel]]:
     return {key: [ALGORITHMS[name].causal_model(task, x) for x in (0.4, 0.6)] for key, name in STORED_SUMS.items()}
 
 
+class _Stack(NamedTuple):
+    """How the sum is shifted at the sites of the encoder, or at those of the decoder."""
+
+    slope_estimators: Tensor  # of `steering_estimators`, (T, 2, m, N)
+    steered: Array  # (N, m): whether an example is steered for bit t
+    shifts: list[Array]  # two shifts of each sum, (N, m)
+    shifted: dict[str, Array]  # component -> bits (2 N, m) after these shifts; -1 if undecided
+
+
 def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[SteeringScore]:
     """The score of each component, site and bit of a network that adds.
 
@@ -112,35 +120,36 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[SteeringS
     fit, examples = (task.examples(*rng.integers(0, task.limit, (2, count))) for _ in range(2))
     sites, values, width = residual_stream(model.sites), causal_model.values(fit), task.width
     carries, answer = causal_model.values(examples)["carry"], examples.completion - ZERO
-    stacks = {site.startswith("enc.") for site in sites}
-    slope_estimators = {encoder: steering_estimators(causal_model, values, encoder) for encoder in stacks}
     _, cache = model.run_with_cache(fit, sites)
     before = model.run(examples).argmax(dim=-1)
     rows, bit_indices = np.arange(count)[:, None], np.arange(width)
     inverted_bits = rows % STEERING_STRIDE == bit_indices % STEERING_STRIDE  # (N, m): bits whose carry is inverted
     deltas = [sample_shifts(examples.answer, task.bits, rng) for _ in range(2)]
-    shifts = {encoder: [np.repeat(x[:, :1], width, axis=1) if encoder else x for x in deltas] for encoder in stacks}
-    shifted = {
-        (component, encoder): np.concatenate([shifted_bits(pair, examples.operands, x) for x in by_stack])
-        for (component, pair), (encoder, by_stack) in product(summing_models(task).items(), shifts.items())
-    }
+
+    def make_stack(encoder: bool) -> _Stack:
+        shifts = [np.repeat(x[:, :1], width, axis=1) if encoder else x for x in deltas]
+        shifted = {
+            component: np.concatenate([shifted_bits(models, examples.operands, x) for x in shifts])
+            for component, models in summing_models(task).items()
+        }
+        steered = np.ones_like(inverted_bits) if encoder else inverted_bits
+        return _Stack(steering_estimators(causal_model, values, encoder), steered, shifts, shifted)
+
+    stacks = {encoder: make_stack(encoder) for encoder in {site.startswith("enc.") for site in sites}}
     for site, resumed in model.resume_from_each(sites, examples).items():
-        encoder = site.startswith("enc.")
-        x = cache[site].cpu().double()
-        carry, value = torch.einsum("tkmn,ntc->kmtc", slope_estimators[encoder], x)  # (m, T, C)
+        stack = stacks[site.startswith("enc.")]
+        carry, value = torch.einsum("tkmn,ntc->kmtc", stack.slope_estimators, cache[site].cpu().double())  # (m, T, C)
         inverted = _steps((1 - 2 * carries) * inverted_bits, carry)  # (N, T, C)
         noise = torch.from_numpy(rng.standard_normal(inverted.shape))
         noise *= inverted.norm(dim=-1, keepdim=True) / noise.norm(dim=-1, keepdim=True)
-        steered = np.ones_like(inverted_bits) if encoder else inverted_bits
-        steps = [inverted, noise, *(_steps(delta * steered, value) for delta in shifts[encoder])]
+        steps = [inverted, noise, *(_steps(delta * stack.steered, value) for delta in stack.shifts)]
         changed = [(resumed([Steer(site, None, step)]).argmax(dim=-1) != before).cpu().numpy() for step in steps]
         for t in range(1, width):
             should, should_not = (x[inverted_bits[:, t], t] for x in changed[:2])
             yield SteeringScore.from_changes("carry", site, t, should, should_not)
         flips = np.concatenate(changed[2:])  # (2 N, m)
-        for component in STORED_SUMS:
-            bits = shifted[component, encoder]
-            decided, should_change = (bits >= 0) & np.tile(steered, (2, 1)), bits != np.tile(answer, (2, 1))
+        for component, bits in stack.shifted.items():
+            decided, should_change = (bits >= 0) & np.tile(stack.steered, (2, 1)), bits != np.tile(answer, (2, 1))
             for t in range(width):
                 should, should_not = (flips[decided[:, t] & x[:, t], t] for x in (should_change, ~should_change))
                 yield SteeringScore.from_changes(component, site, t, should, should_not)
