@@ -1,4 +1,4 @@
-"""No network fixes the rule by which it is counted, and what says nothing is named in at most 5% of null networks."""
+"""A network never sets its own threshold, and a random method names at most 5% of null networks."""
 
 import json
 import re
@@ -49,7 +49,7 @@ def test_scores_of_a_kind_never_move_the_threshold_that_names_it(kind: str):
         assert name_algorithms(moved)["named"][index] == before[index]
 
 
-def test_noise_names_few_nulls_and_is_right_in_half_of_the_networks_of_each_parity():
+def test_a_random_method_names_few_null_networks_and_is_right_half_the_time():
     """It draws both terms at random. `test_methods` has its AUC."""
     rng = np.random.default_rng(1)
     tables = [
@@ -81,7 +81,7 @@ def test_evidence_must_exceed_that_in_null_networks_of_other_kinds():
 
 
 def test_method_without_a_threshold_names_nothing():
-    """All that it was asked so far are null networks, or networks of one algorithm."""
+    """It was scored on null networks only, or on networks of one algorithm only."""
     nulls = null_rows(*np.random.default_rng(0).normal(size=(2, 12)), "new")
     found = name_algorithms(joined(table(np.arange(24.0)), nulls))
     assert (found["named"].isna() == (found["method"] == "new")).all()
@@ -96,7 +96,7 @@ def test_accuracy_names_the_higher_hypothesis_if_it_is_high_enough():
     assert named.tolist() == ["abstains", *["carries"] * 22, "sum"]
 
 
-def test_rows_without_terms_are_not_judged():
+def test_rows_without_evidence_get_no_name():
     rows = table(np.arange(24.0)[::-1])
     rows.loc[:3, ["sum", "carries"]] = np.nan
     found = name_algorithms(rows)
@@ -124,7 +124,7 @@ def test_score_is_the_difference_of_mean_outcomes_with_an_interval():
     assert "low" not in plain
 
 
-def test_search_has_gaps_to_its_training_pairs_and_verdicts_say_how_often_they_flip():
+def test_search_has_gaps_to_its_training_pairs_and_names_say_how_often_they_flip():
     """The share of flips is that of a bootstrap of the outcomes."""
     rng = np.random.default_rng(0)
     of_sum, carries = rng.random(400) < 0.80, rng.random(400) < 0.78
@@ -140,7 +140,7 @@ def test_search_has_gaps_to_its_training_pairs_and_verdicts_say_how_often_they_f
     assert name_algorithms(rows.assign(low=np.nan))["flips"].isna().all()
 
 
-def test_networks_without_a_known_algorithm_are_named_and_neither_fix_nor_count():
+def test_networks_of_unknown_algorithm_are_named_but_set_no_threshold_and_are_not_counted():
     known = table(np.where(np.arange(24) < 12, 40.0, 0.0) + np.arange(24))  # which separates the algorithms
     rows = joined(known, known.assign(network="free", kind="free", algorithm="", score=-100.0))
     found = name_algorithms(rows)

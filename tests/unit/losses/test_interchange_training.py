@@ -48,7 +48,7 @@ def runs_of(network: type, variables, **options) -> tuple[list[torch.Tensor], to
 
 
 @pytest.mark.parametrize("network", [NanoGPT, Transformer])
-def test_everything_exchanged_at_the_last_layer_gives_the_logits_of_the_source(network):
+def test_interchanging_the_whole_last_layer_gives_the_logits_of_the_source(network):
     whole = {"sum": {"site": "dec.2", "dims": [0, 7]}}
     (plain, interchanged, nothing), loss = runs_of(network, whole, weight=0.5, strict=2.0)
     torch.testing.assert_close(interchanged, plain.roll(1, dims=0))
@@ -59,7 +59,7 @@ def test_everything_exchanged_at_the_last_layer_gives_the_logits_of_the_source(n
 
 
 @pytest.mark.parametrize("network", [NanoGPT, Transformer])
-def test_a_prefix_is_that_of_the_example_before_and_the_causal_model_says_how_to_go_on(network):
+def test_interchanged_prefix_is_that_of_the_example_before_and_the_causal_model_labels_it(network):
     given = {"prefix": {"site": "answer"}, "carry": {"site": "dec.1", "dims": [0, 3]}}
     loss, model = InterchangeTraining(given, causal_model="prefix_carry"), ALGORITHMS["prefix_carry"].causal_model(TASK)
     batch = whole_batch(loss)
@@ -144,7 +144,7 @@ def test_layers_below_an_interchange_run_once_with_the_same_losses_and_gradients
             torch.testing.assert_close(found, expected)
 
 
-def test_a_column_is_exchanged_at_one_position():
+def test_a_column_is_interchanged_at_one_position():
     (plain, interchanged), _ = runs_of(NanoGPT, {"carry": {"site": "dec.2", "dims": [0, 7]}})
     examples = torch.arange(8)
     source = plain.roll(1, dims=0)

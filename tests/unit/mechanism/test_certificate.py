@@ -58,7 +58,7 @@ def test_clear_counterexamples_are_listed_with_their_pair_and_prefix() -> None:
     assert found._asdict() == {"bit": 2, "a": 3, "b": 5, "prefix": 0, "distance": 0.5, "answer": 1}
 
 
-def test_stored_answers_come_back() -> None:
+def test_stored_answers_load_unchanged() -> None:
     rng = np.random.default_rng(1)
     made = answered_by(lambda block: block.predicted(RULE) ^ (rng.random(len(block.inputs.a)) < 0.02), TASK)
     back = Certificate.from_bytes(TASK, made.to_bytes())
@@ -99,7 +99,7 @@ def test_a_handcoded_network_gets_the_certificate_of_its_algorithm(name: str, mo
     assert mean_over_bits(clear[clear["algorithm"] == name]) > 0.999
 
 
-def test_random_completions_ask_what_every_prefix_asks() -> None:
+def test_random_completions_are_a_sample_of_all_prefixes() -> None:
     model = untrained(Mul(bits=2), NanoGPT)
     every, some = certificate(model), certificate(model, num_completions=3)
     pairs = np.arange(model.task.size)[:, None]

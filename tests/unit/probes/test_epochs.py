@@ -1,4 +1,4 @@
-"""Probes over the epochs that a run kept; where a result goes, and what it says about the weights that were asked."""
+"""Probes over the epochs that a run kept, the folders of results, and the provenance of weights in them."""
 
 import json
 import shutil
@@ -90,7 +90,7 @@ def test_rows_of_an_epoch_are_those_of_its_network(whole, tmp_path, capsys) -> N
     assert [line.split()[0] for line in table.splitlines()[:5]] == ["epoch", "1", "2", "3", "4"]
 
 
-def test_course_of_errors_is_one_less_accuracy(whole: Run) -> None:
+def test_curve_of_errors_is_one_minus_accuracy(whole: Run) -> None:
     model = load_run(whole.path, 1)
     probe = Errors([model])
     table = probe.epoch_curves(pd.DataFrame(probe.rows(), columns=list(probe.columns))).table
@@ -100,7 +100,7 @@ def test_course_of_errors_is_one_less_accuracy(whole: Run) -> None:
     assert course["train"] == pytest.approx(1 - last["train_seq_acc"])
 
 
-def test_epochs_that_are_not_there_are_refused(whole: Run, tmp_path: Path) -> None:
+def test_missing_epochs_and_runs_that_share_a_name_are_refused(whole: Run, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"epoch=9: .* has weights of epoch 1-4 and 0"):
         ask("errors", f"run={whole.path}", "epoch=[0,9]", f"out={tmp_path}/out")
     for place in ("a", "b"):
@@ -164,7 +164,7 @@ def test_rows_of_other_options_do_not_replace_each_other(trained_pack, tmp_path)
     assert folders == {"logit_lens", "logit_lens-num_examples16"}
 
 
-def test_result_in_out_is_replaced_by_the_same_command_alone(whole, tmp_path):
+def test_only_the_same_command_replaces_a_result_in_out(whole, tmp_path):
     other, out = copied(whole, tmp_path / "other"), tmp_path / "out"
     asked = (f"run={whole.path}", f"out={out}")
     ask("errors", *asked)
@@ -176,7 +176,7 @@ def test_result_in_out_is_replaced_by_the_same_command_alone(whole, tmp_path):
     ask("errors", *asked)
 
 
-def test_weights_of_others_are_named(tmp_path):
+def test_results_name_weights_that_come_from_no_run(tmp_path):
     assert target("handcoded=erd", "seed=0-2").weights == {"handcoded": "erd", "seeds": "0-2"}
     file = tmp_path / "mine.safetensors"
     save_file(compose("train", ["model=nanogpt"]).network().state_dict(), file)
@@ -197,8 +197,8 @@ def test_result_that_cannot_be_written_is_named_and_the_others_are_measured(whol
 
 
 @pytest.mark.slow
-def test_rows_of_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_path, capsys):
-    """They stay none when the run has finished."""
+def test_rows_of_an_unfinished_run_are_marked(trained_pack, tmp_path, capsys):
+    """They stay marked when the run has finished."""
     run = copied(trained_pack, tmp_path / trained_pack.name)
     run.summary_file.rename(tmp_path / "summary.json")
     ask("errors", f"run={run.path}")

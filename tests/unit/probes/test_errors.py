@@ -112,7 +112,7 @@ def test_shares_count_each_subset_by_token_and_by_carry_and_name_what_is_stuck()
     ]
 
 
-def test_perfect_networks_are_said_to_be_and_every_network_counts_as_a_seed() -> None:
+def test_networks_without_errors_are_reported_and_count_as_seeds() -> None:
     answer = TASK.examples().answer
     perfect = Errors(models := [parrot(TASK, answer, seed=seed) for seed in range(2)])
     rows, sentence = measure(*models), "no wrong answer in 64 pairs (2 seeds)"

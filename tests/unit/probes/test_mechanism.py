@@ -1,4 +1,4 @@
-"""The profile of a network whose algorithm is known names it, and says what it knows and where it cannot know."""
+"""Profiles name the algorithm of known networks, and say what was not measured."""
 
 import json
 
