@@ -113,7 +113,10 @@ def _best_algorithm(distances: Mapping[str, float]) -> str:
 def _judge_without_fit(
     measured: MeasuredSignature, squares: Mapping[str, Squares], mixtures: Mapping[str, Squares]
 ) -> tuple[str, list[str]]:
-    """The verdict on a network far from all algorithms: ``undecided`` if only steering tells against a fit; reasons."""
+    """The verdict on a network far from every algorithm, and its reasons.
+
+    ``undecided`` if prefixes fit an algorithm but steering has no effect, else ``none``.
+    """
     prefix_distance = min(_part_distance(x, "prefix") for x in (*squares.values(), *mixtures.values()))
     effect = max(np.nanmax(measured.components[component], initial=-1) for component in STEERING_COMPONENTS)
     if prefix_distance <= MAX_DISTANCE and effect < MIN_EFFECT:

@@ -155,9 +155,7 @@ def test_weights_are_tensors_only(saved: Path) -> None:
         load_pretrained(saved)
 
 
-def test_hub_gets_three_files_and_loading_reads_two(
-    trained_pack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hub_gets_three_files_and_loading_reads_two(trained_pack, tmp_path, monkeypatch) -> None:
     remote, model = tmp_path / "remote", load_run(trained_pack.path, 3)
 
     class Api:
