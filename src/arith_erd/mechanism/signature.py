@@ -46,7 +46,6 @@ from .steering import (
     summing_models,
 )
 
-ALL_POSITIONS = "all"  # in place of a position: all of them
 NUM_SIMULATED = 4096  # examples for an expected signature
 COMPARED = ("erd", "prefix_carry", "remainder")
 PREFIX_COMPONENTS = ("flip_propagate", "flip_settled", *COMPARED)
@@ -69,7 +68,7 @@ class ProfileRow(NamedTuple):
     test: str
     component: str = ""
     site: str = ""
-    position: str = ALL_POSITIONS
+    position: str = "all"
     value: float = math.nan
 
 

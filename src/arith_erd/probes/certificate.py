@@ -1,7 +1,8 @@
 """Which algorithm gives a network's answers, after every prefix of every pair? And how precise is the network's c?"""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
+from operator import methodcaller
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 from ..config.causal_models import CausalModelSpec, build_prefix_model
 from ..errors import unknown_name
 from ..interp.hooked import Hooked
-from ..mechanism.certificate import CLEAR, Certificate, certificate, compared_algorithms
+from ..mechanism.certificate import CLEAR, certificate, compared_algorithms
 from ..mechanism.prefixes import USER_MODEL
 from ..plots.curves import EpochCurves
 from ..plots.panels import Lines
@@ -59,12 +60,8 @@ class CertificateProbe(NetworkProbe):
 
     def files(self) -> dict[str, str | bytes]:
         found: dict[str, str | bytes] = {}
-        make_tables: dict[str, Callable[[Certificate], pd.DataFrame]] = {
-            "contrasts": Certificate.contrasts,
-            "precision": Certificate.precision,
-            "curve": Certificate.curve,
-            "counterexamples": lambda found: found.counterexamples(self.algorithm),
-        }
+        make_tables = {name: methodcaller(name) for name in ("contrasts", "precision", "curve")}
+        make_tables["counterexamples"] = methodcaller("counterexamples", self.algorithm)
         for name, make_table in make_tables.items():
             tables = [make_table(self.certificate(m)).assign(seed=m.seed) for m in self.models]
             found[f"{name}.csv"] = pd.concat(tables).to_csv(index=False, float_format="%.9g")
