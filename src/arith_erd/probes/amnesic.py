@@ -65,7 +65,7 @@ class Amnesic(NetworkProbe):
     - ``probe_error_before``, ``_after``: error of a linear probe of the concept, refitted after the erasure. For
       numbers it is the root mean squared error over all columns, in units of the number; for bits the error rate.
       ``baseline_operand_bits``: error of the same probe on the operands' digits instead of the embedding.
-    - ``seq_acc_before``, ``_after``: accuracy of whole answers, fitted and measured on all pairs, as in the paper.
+    - ``seq_acc_before``, ``_after``: accuracy of whole answers, fitted and measured on all pairs.
       ``seq_acc_after_unseen``: fitted on a random half of the pairs, measured on the other half.
     - Controls have mean and worst accuracy on 1,024 pairs, held out by ``RandomSplit(seed=seed)``. ``control_rank_*``
       erases ``rank`` random orthonormal directions. ``control_variance_*`` erases random directions until the same
