@@ -165,8 +165,7 @@ def compared_predictions(expected: Mapping[str, Array]) -> Iterator[tuple[str, A
 def expected_signatures(task: Add, user_model: CausalModel | None = None) -> dict[str, Signature]:
     """The signatures of ideal networks: one for each algorithm for addition, and one for ``user_model``.
 
-    Bits that tie have NaN in ``flip_propagate`` and ``flip_settled``. Only `POST_HOC` algorithms and ``user_model``
-    have components of their own.
+    Bits that tie have NaN in ``flip_propagate`` and ``flip_settled``.
     """
     rng, width, column_sums = np.random.default_rng(0), task.width, ColumnSums(task)
     models = causal_models(task, user_model)
@@ -181,9 +180,8 @@ def expected_signatures(task: Add, user_model: CausalModel | None = None) -> dic
         flipped = predict(t, examples.answer % 2**t ^ 2 ** (t - 1))
         right, propagates = examples.answer >> t & 1, (examples.a ^ examples.b) >> (t - 1) & 1 == 1
         for name, signature in signatures.items():
-            own = {USER_MODEL} & {name} | ({*POST_HOC_PREFIXES} if name in POST_HOC else set())
             for component, bits, counted in compared_predictions(predicted):
-                if component in {*COMPARED} | own and counted.any():
+                if component in _agreements_of(name) and counted.any():
                     signature[component][t] = (predicted[name] == bits)[counted].mean()
             if (flipped[name] >= 0).all():
                 for component, stratum in (("flip_propagate", propagates), ("flip_settled", ~propagates)):
@@ -194,6 +192,12 @@ def expected_signatures(task: Add, user_model: CausalModel | None = None) -> dic
     return signatures
 
 
+def _agreements_of(name: str) -> tuple[str, ...]:
+    """The agreements in an algorithm's signature; only `POST_HOC` algorithms and ``user_model`` have own ones."""
+    own = {USER_MODEL: (USER_MODEL,)} | dict.fromkeys(POST_HOC, POST_HOC_PREFIXES)
+    return (*COMPARED, *own.get(name, ()))
+
+
 def _expected_steering(
     task: Add, models: Mapping[str, CausalModel], examples: Examples, rng: np.random.Generator
 ) -> dict[str, Signature]:
@@ -201,15 +205,13 @@ def _expected_steering(
     width, operands, answer = task.width, examples.operands, examples.completion - ZERO
     delta = sample_shifts(examples.answer, task.bits, rng)
     shifted = {key: shifted_bits(pair, operands, delta) for key, pair in summing_models(task).items()}
-    dims = {name: {key: x.ndim for key, x in model.table.items()} for name, model in models.items()}
-    own_bits = {name: shifted_bits([m], operands, delta) for name, m in models.items() if dims[name].get("sum") == 1}
+    own_bits = {name: shifted_bits([m], operands, delta) for name, m in models.items() if _num_dims(m, "sum") == 1}
     own_bits |= {STORED_SUMS[key]: bits for key, bits in shifted.items()}  # -1 where rounding is a close call
     expected: dict[str, Signature] = {}
     for name, model in models.items():
         signature = expected[name] = {component: np.full(width, np.nan) for component in STEERING_COMPONENTS}
-        inverts = dims[name].get("carry") == 2  # a user's ``carry`` may have no column for each bit
         for t in distinguishable_bits("carry", width):
-            inverted = invert_carry(model, operands, t) if inverts else answer
+            inverted = invert_carry(model, operands, t) if _num_dims(model, "carry") == 2 else answer
             signature["carry"][t] = (inverted != answer)[:, t].mean()
         own = own_bits.get(name, answer)
         for key, bits in shifted.items():
@@ -219,6 +221,11 @@ def _expected_steering(
                 if should_change.any() and not should_change.all():
                     signature[key][t] = changed[should_change].mean() - changed[~should_change].mean()
     return expected
+
+
+def _num_dims(model: CausalModel, variable: str) -> int:
+    """1 for a number, 2 for a column for each bit, 0 without the variable; a user's may have any shape."""
+    return model.table[variable].ndim if variable in model.table else 0
 
 
 def invert_carry(model: CausalModel, operands: Array, t: int) -> Array:
