@@ -70,7 +70,9 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
     if not expected:
         return Classification("undecided", np.nan, "", {}, {}, [])
     squares = {name: _squared_differences(measured.components, signature) for name, signature in expected.items()}
-    post_hoc = _post_hoc_distances(measured, {name: squares.pop(name) for name in POST_HOC if name in squares})
+    post_hoc = {name: _distance(squares.pop(name)) for name in POST_HOC if name in squares}
+    if not all(np.isfinite(measured.components.get(name, np.nan)).any() for name in POST_HOC):
+        post_hoc = dict.fromkeys(post_hoc, np.nan)
     of_mixtures = _mixtures(squares)
     algorithms, mixtures = ({name: _distance(x) for name, x in part.items()} for part in (squares, of_mixtures))
     best, mixture = _best_algorithm(algorithms), min(mixtures, key=mixtures.__getitem__)
@@ -88,8 +90,8 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
         verdict = "none"
         reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {MIN_ACCURACY:.0%}")
     elif distance > MAX_DISTANCE:
-        verdict, reasons_against = _judge_without_fit(measured, squares, of_mixtures)
-        reasons += reasons_against
+        verdict, more_reasons = _judge_without_fit(measured, squares, of_mixtures)
+        reasons += more_reasons
         if fit := ", ".join(f"{other} ({x:.2f})" for other, x in post_hoc.items() if x <= MAX_DISTANCE):
             reasons.append(f"{FITS_LATER}: {fit}")
     elif verdict == best and equally_near:
@@ -97,11 +99,6 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
         reasons.append(f"as near as {best}: {', '.join(equally_near)}; the tests do not distinguish them")
     distances = algorithms | {"mixed": mixtures[mixture]}
     return Classification(verdict, distance, nearest, distances, post_hoc, reasons)
-
-
-def _post_hoc_distances(measured: MeasuredSignature, squares: Mapping[str, Squares]) -> dict[str, float]:
-    was_measured = all(np.isfinite(measured.components.get(name, np.nan)).any() for name in POST_HOC)
-    return {name: _distance(square) if was_measured else np.nan for name, square in squares.items()}
 
 
 def _best_algorithm(distances: Mapping[str, float]) -> str:
