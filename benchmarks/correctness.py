@@ -150,7 +150,7 @@ def decoding_difference(job: Job, device: torch.device) -> float:
     prompt, completion = (x[:512].to(device) for x in data.validation)
     network = module.pack.replica(0)
     everything = greedy_decode(network, prompt, completion.shape[1])
-    completion[::2] = everything[::2]  # half of them right, whatever the network has learnt
+    completion[::2] = everything[::2]  # half of them right, whatever the network has learned
     return float((greedy_tokens(network, prompt, completion) != everything).double().mean())
 
 

@@ -19,6 +19,7 @@ from arith_erd.report.claims_file import Claim, Paper, load_paper
 from arith_erd.report.collect import DEFAULT_OPTIONS, OUR_RUNS
 from arith_erd.report.measures import EpochsTo, Metrics, ProbeColumn
 from arith_erd.runs.identity import NAMED_GROUPS
+from arith_erd.stats import TARGET_ACCURACY
 from arith_erd.system.cli_errors import one_line_errors
 
 try:
@@ -75,7 +76,7 @@ def _panels(claims: Sequence[Claim]) -> list[Any]:
     columns = {m.column for m in measures if isinstance(m, Metrics | EpochsTo)}
     columns |= {m.minus_column for m in measures if isinstance(m, Metrics)}
     panels: list[Any] = [_line(column) for column in ACCURACIES if column in columns]
-    if any(isinstance(m, EpochsTo) and m.accuracy == 0.95 for m in measures):
+    if any(isinstance(m, EpochsTo) and m.accuracy == TARGET_ACCURACY for m in measures):
         bars: dict[str, Any] = {"metrics": [wr.SummaryMetric("epochs_to_95")], "groupby": wr.Config("ablation.name")}
         panels.append(wr.BarPlot(title="epochs to 95%", groupby_aggfunc="median", **bars))
     panels += [_media(name) for name in dict.fromkeys(m.probe for m in measures if isinstance(m, ProbeColumn))]

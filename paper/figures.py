@@ -100,7 +100,7 @@ def draw_discontinuity(data: RunData, results: Results) -> Figure | None:
 
 
 def draw_amnesic(data: RunData, results: Results, site: str = "dec.3") -> Figure | None:
-    from arith_erd.probes.amnesic import Amnesic, label_erasures  # loads torch
+    from arith_erd.paper.probes.amnesic import PaperAmnesic, with_published  # loads torch
 
     numbers = ["seed", "iterations", "seq_acc_after", "seq_acc_after_unseen"]
     rows = probe_rows(data, "amnesic", numbers, ["site", "concept", "method"], 10)
@@ -108,9 +108,10 @@ def draw_amnesic(data: RunData, results: Results, site: str = "dec.3") -> Figure
     shown = ours if len(ours := rows[rows["source"] == OUR_RUNS]) else rows
     if shown.empty:
         return None
-    published = bool((shown.loc[shown["method"] == "inlp", "iterations"] == 2).all())
-    figure = Amnesic.picture.draw(label_erasures(shown, published))
-    title = Amnesic.picture.title + ("" if len(ours) else ", the authors' weights")
+    of_paper = bool((shown.loc[shown["method"] == "inlp", "iterations"] == 2).all())
+    labelled = shown.assign(erasure=shown["concept"] + ", " + shown["method"])
+    figure = PaperAmnesic.picture.draw(with_published(labelled, of_paper))
+    title = PaperAmnesic.picture.title + ("" if len(ours) else ", the authors' weights")
     style.set_figure_title(figure, "add", title, shown)
     return figure
 

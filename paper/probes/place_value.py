@@ -25,7 +25,7 @@ from arith_erd.interp.algorithms import ALGORITHMS, ColumnSums
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Replace
 from arith_erd.interp.sites import layers, residual_stream
-from arith_erd.mechanism.responses import PrefixedExamples
+from arith_erd.mechanism.prefixes import PrefixedExamples
 from arith_erd.plots import style
 from arith_erd.plots.curves import EpochCurves
 from arith_erd.plots.panels import Lines

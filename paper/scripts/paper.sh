@@ -52,11 +52,11 @@ train task=add ablation=d_model_32,no_feed_forward $until_95 $(seeds 5 7)
 train task=add task.completion_order=plain task.prompt_order=plain trainer.max_epochs=60 $(seeds 0 2)
 # Figure C.6, addition: the order of the bits. 4.1 hours.
 train task=add task.completion_order=reverse,plain task.prompt_order=reverse,plain trainer.max_epochs=150 $(seeds 0 4)
-# Figure E.8, addition: nanoGPT sometimes leaves a bit unlearnt. How often? 3.3 hours.
+# Figure E.8, addition: nanoGPT sometimes leaves a bit unlearned. How often? 3.3 hours.
 train task=add model=nanogpt split=vs_t,vs_v $(seeds 5 19)
 # Figure 3, multiplication: four more seeds, as many as the paper has. 7 hours.
 train task=mul split=vs_v,vs_t $(seeds 1 4)
-# Figure E.8, multiplication: four more seeds, and fifteen to ask how often a bit stays unlearnt. 5 and 18 hours.
+# Figure E.8, multiplication: four more seeds, and fifteen to ask how often a bit stays unlearned. 5 and 18 hours.
 train task=mul split=vs_v,vs_t model=nanogpt $(seeds 1 4)
 train task=mul split=vs_v,vs_t model=nanogpt $(seeds 5 19)
 # Table 3: without attention or positions no network passes its ceiling, which is computed. To confirm it. 3 hours.

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 
 from arith_erd.bundled import RESULTS
 from arith_erd.mechanism import certificate
-from arith_erd.mechanism.certificate import CLEAR, CONTRASTS, CURVE_STEP, RIVAL, RULE, Certificate
+from arith_erd.mechanism.certificate import CLEAR, CONTRASTS, CURVE_STEP, RULE, Certificate
 from arith_erd.plots import style
 from arith_erd.plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from arith_erd.probes.certificate import mean_over_bits
@@ -34,6 +34,7 @@ CURVES = RESULTS / "certificate-curves.csv"
 ANSWERS = RESULTS / "certificates"
 BY = ["network", "seed", "algorithm", "against", "bit", "distance"]
 FIT, CURVE = ["bit", "threshold", "sigma"], ["bit", "total", "ones", "n"]
+RIVAL = "graded_carry"  # the algorithm nearest to RULE
 STEP = 1 / 20  # so that both bounds, 0.25 and 0.3, are ends of a bin
 NETWORKS = {
     "authors": "the authors' weights",

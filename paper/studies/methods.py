@@ -6,7 +6,7 @@ The networks are those of `arith_erd.zoo`: written by hand, trained ones (`zoo.p
 Each function of `METHODS` gives the method's evidence for the sum and for carries, as outcomes per example where it has
 such; the score is their difference. The sites are the residual stream of the decoder after attention to the prompt and
 after each layer, except for the last layer; `middle` is the decoder's middle layer, as in the paper. Thresholds and
-bars: `catalog.scoring.add_verdicts`. Stored measurements are kept if they have both terms, and verdicts are computed
+bars: `catalog.scoring.name_algorithms`. Stored measurements are kept if they have both terms, and names are given
 anew. `METHODS`, and what they find in null networks (`preregistration-nulls.md`), were committed before anything was
 counted.
 """
@@ -29,13 +29,13 @@ from arith_erd.catalog.scoring import (
     ALGORITHM_KINDS,
     SCORE_COLUMNS,
     Method,
-    add_verdicts,
-    bits_of,
     count_answers,
     format_share,
+    name_algorithms,
     name_by_threshold,
     score_network,
 )
+from arith_erd.catalog.zoo import bits_of
 from arith_erd.digits import ONE
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import algorithm_kind
@@ -431,7 +431,7 @@ def read_results(path: Path) -> pd.DataFrame:
     """The rows of a table that `main` wrote, judged again."""
     rows = pd.read_csv(path, keep_default_na=False).reindex(columns=SCORE_COLUMNS)
     numbers = SCORE_COLUMNS[SCORE_COLUMNS.index("score") :]
-    return add_verdicts(rows.assign(**rows[numbers].apply(pd.to_numeric)), MIN_ACCURACY)
+    return name_algorithms(rows.assign(**rows[numbers].apply(pd.to_numeric)), MIN_ACCURACY)
 
 
 def main() -> None:

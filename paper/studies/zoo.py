@@ -22,7 +22,7 @@ import torch
 
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
-from arith_erd.catalog.scoring import MIN_INTERCHANGE_ACCURACY, worst_interchange_accuracy
+from arith_erd.catalog.zoo import MIN_INTERCHANGE_ACCURACY, worst_interchange_accuracy
 from arith_erd.interp.interventions import Replace
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors

@@ -11,10 +11,11 @@ from .catalog.loading import load_references as load_references
 from .catalog.loading import load_run as load_run
 from .catalog.loading import load_seeds as load_seeds
 from .catalog.loading import load_weights as load_weights
-from .catalog.scoring import LabelledNetwork as LabelledNetwork
+from .catalog.scoring import Evidence as Evidence
 from .catalog.scoring import compare_methods as compare_methods
 from .catalog.scoring import score_method as score_method
-from .catalog.scoring import zoo as zoo
+from .catalog.zoo import LabelledNetwork as LabelledNetwork
+from .catalog.zoo import zoo as zoo
 from .config.class_spec import trust as trust
 from .config.compose import compose as compose
 from .errors import UserError as UserError
@@ -54,7 +55,7 @@ from .models import Network as Network
 from .models import Transformer as Transformer
 from .probes.probe import NetworkProbe as NetworkProbe
 from .probes.probe import Probe as Probe
-from .probes.run_probe import ProbeResult as ProbeResult
+from .probes.result import ProbeResult as ProbeResult
 from .probes.run_probe import probe as probe
 from .runs.table import load_table as load_table
 from .splits import LengthSplit as LengthSplit

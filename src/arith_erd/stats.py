@@ -18,7 +18,8 @@ MIN_FOR_MEDIAN = 5
 CONFIDENCE = 0.95
 MEDIAN_COVERAGE = 0.92  # smallest coverage by order statistics: at five seeds the largest possible is 93.75%
 LEARNING_ACCURACY = 0.75  # a network learns if it reaches this; at 0.5 one bit is left to chance
-LEARNED_ACCURACY = 0.99  # smallest accuracy of a token that counts as learned
+LEARNED_TOKEN_ACCURACY = 0.99  # smallest accuracy of an answer token that counts as learned
+TARGET_ACCURACY = 0.95  # a run counts the epochs until its validation sequence accuracy reaches this
 EXACT_METHOD = "exact"  # the method of an estimate that no seed can change
 PREDICTION_LEVEL = 0.96  # level at which prediction intervals still cover 92% for three skewed seeds
 MAX_EXACT_PAIRS = 2500  # Mann-Whitney's distribution is exact up to 50 seeds against 50, beyond that normal
@@ -61,21 +62,21 @@ def clopper_pearson(hits: int, n: int) -> Interval:
     return float(interval.low), float(interval.high)
 
 
-def stuck_status(training: TokenCounts, held_out: TokenCounts) -> Literal["never learnt", "lost held out", ""]:
-    """Whether an answer token fails on held-out examples: ``never learnt``, ``lost held out``, or empty.
+def stuck_status(training: TokenCounts, held_out: TokenCounts) -> Literal["never learned", "lost held out", ""]:
+    """Whether an answer token fails on held-out examples: ``never learned``, ``lost held out``, or empty.
 
     Both mean that the token fails `beats_majority` on held-out examples. If it fails on training examples too, it was
-    ``never learnt``. If it is right in at least 99% of them, it is ``lost held out``. Empty for any other token.
+    ``never learned``. If it is right in at least 99% of them, it is ``lost held out``. Empty for any other token.
 
     >>> stuck_status((501, 1000, 0.51), (496, 1000, 0.51)), stuck_status((1000, 1000, 0.51), (496, 1000, 0.51))
-    ('never learnt', 'lost held out')
+    ('never learned', 'lost held out')
     """
     right, n, _majority = training
     if beats_majority(*held_out):
         return ""
-    if right >= LEARNED_ACCURACY * n > 0:
+    if right >= LEARNED_TOKEN_ACCURACY * n > 0:
         return "lost held out"
-    return "" if beats_majority(*training) else "never learnt"
+    return "" if beats_majority(*training) else "never learned"
 
 
 def beats_majority(right: int, n: int, majority: float) -> bool:
@@ -85,7 +86,7 @@ def beats_majority(right: int, n: int, majority: float) -> bool:
     True if the bound is 99% of n or more: then no test is possible, with too few examples or a nearly constant token.
     """
     bound = float(stats.binom.ppf(0.99, n, majority))
-    return right > bound or bound >= LEARNED_ACCURACY * n
+    return right > bound or bound >= LEARNED_TOKEN_ACCURACY * n
 
 
 @cache

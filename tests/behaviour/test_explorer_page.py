@@ -25,7 +25,7 @@ MARKUP = "<img src=x onerror=document.title='gotcha'></script><script>document.t
 
 @pytest.fixture(scope="module")
 def networks() -> list[tuple[Hooked, dict[str, Any]]]:
-    """Trained ones, each with what a page has of it."""
+    """Trained networks, each with its exported data."""
     models = [load_pretrained(name) for name in ("add-transformer", "add-nanogpt")]
     return [(model, export_network(model, 64)) for model in models]
 
@@ -198,7 +198,7 @@ def test_foreign_text_shows_as_text(browser: Browser, tiny: str) -> None:
         ("colour=red", '"colour" is no key.'),
     ],
 )
-def test_nonsense_in_the_address_gets_a_sentence_and_the_last_state_stays(address, sentence, browser, tiny):
+def test_invalid_addresses_show_an_error_and_keep_the_last_state(address, sentence, browser, tiny):
     browser.open(f"{tiny}#a=5&b=2", READY)
     browser(f"location.hash = {json.dumps(address)}")
     browser.wait("document.querySelector('#address-error').textContent !== ''")
@@ -206,7 +206,7 @@ def test_nonsense_in_the_address_gets_a_sentence_and_the_last_state_stays(addres
     assert browser("state.pair") == [5, 2]
 
 
-def test_a_link_shows_what_was_seen(browser: Browser, tiny: str) -> None:
+def test_a_link_restores_the_view(browser: Browser, tiny: str) -> None:
     browser.open(f"{tiny}#a=5&b=2&do=invert:r1;off:dec.1.attn:1;tokens&shown=2", READY)
     seen = browser("[location.hash, document.querySelector('.answer').innerText]")
     browser.open(f"{tiny}{seen[0]}", READY)

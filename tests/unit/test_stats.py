@@ -45,7 +45,7 @@ def test_mean_of_further_runs_has_the_errors_of_both_means() -> None:
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
-def test_mean_takes_three_known_seeds_and_equal_ones_give_no_width() -> None:
+def test_mean_needs_three_seeds_and_equal_seeds_give_no_width() -> None:
     for sample in ([0.9, 1.0], [1.0, 2.0, np.nan]):
         assert Estimate.of_means([Moments.from_values(sample)]).interval is None
     assert Estimate.of_means([Moments.from_values([0.75] * 5)]).interval == (0.75, 0.75)
@@ -60,7 +60,7 @@ def test_median_lies_between_the_deepest_seeds_that_cover_it_in_92_percent(n: in
     assert coverage[0] >= 0.92 > coverage[1]
 
 
-def test_median_of_censored_seeds_is_open_above_and_takes_five_seeds() -> None:
+def test_median_of_censored_seeds_is_open_above_and_needs_five_seeds() -> None:
     assert Estimate.of_median(([5, 1, 3, 4, 50], [5, 1, 3, 4, np.inf])).interval == (1, np.inf)
     assert Estimate.of_median(([*range(7), 50], [*range(7), np.inf])).interval == (1, 6)
     assert Estimate.of_median(([1, 2, 3, 4], [1, 2, 3, 4])).interval is None
@@ -87,7 +87,7 @@ def test_shares_of_seeds_have_clopper_pearsons_limits_and_differences_are_wider(
     assert Estimate.of_shares([(1.0, 9, 20), (-1.0, 18, 20)]).interval == pytest.approx((-high, -low))
 
 
-def test_no_interval_leaves_what_its_measure_can_take() -> None:
+def test_intervals_are_clipped_to_the_range_of_their_measure() -> None:
     assert Estimate.of_means([Moments.from_values([13, 4.73, 0.453])]).interval[0] < 0
     assert Estimate.of_means([Moments.from_values([13, 4.73, 0.453])], (0, np.inf)).interval[0] == 0
     assert Estimate.of_prediction(Moments.from_values([0.9, 0.95, 1.0]), 5, (0, 1)).interval[1] == 1
@@ -104,10 +104,10 @@ def test_every_interval_in_use_covers_at_least_92_percent(root: Path) -> None:
 @pytest.mark.parametrize(
     ("right", "n", "majority", "training", "expected"),  # held out; of 1000 in training, where half would be chance
     [
-        (2032, 4096, 0.5, 500, "never learnt"),  # 49.6%
+        (2032, 4096, 0.5, 500, "never learned"),  # 49.6%
         (2032, 4096, 0.5, 1000, "lost held out"),
-        (2032, 4096, 0.5, 700, ""),  # half learnt in training
-        (2122, 4096, 0.5, 537, "never learnt"),  # the 99% quantiles
+        (2032, 4096, 0.5, 700, ""),  # half learned in training
+        (2122, 4096, 0.5, 537, "never learned"),  # the 99% quantiles
         (2123, 4096, 0.5, 537, ""),
         (4000, 4096, 1.0, 500, ""),  # the token is the same in all of these examples
         (3, 5, 0.6, 1000, ""),  # too few to tell

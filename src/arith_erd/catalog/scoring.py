@@ -6,13 +6,10 @@ number and reads the digits from it (the paper's ERD). ``carries``: it forms the
 """
 
 import math
-import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,95 +20,45 @@ from scipy.stats import norm
 from ..bundled import RESULTS
 from ..checks import require_type
 from ..errors import UserError, excerpt
-from ..interp.algorithms import algorithm_kind
 from ..interp.hooked import Hooked
-from ..models.handcoded import PROGRAMS
-from ..runs.directory import Run
 from ..stats import clopper_pearson
-from ..system.files import run_path
-from ..tasks import Add
-from .loading import load_handcoded, load_run, require_runs
-from .nulls import NULLS, make_null
+from .zoo import ALGORITHM_VARIABLES, LabelledNetwork, bits_of, zoo
 
-ALGORITHM_VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
 ALGORITHM_KINDS = tuple(ALGORITHM_VARIABLES)
 EVIDENCE_OF_ANSWERS = {"sum": (1.0, 0.0), "carries": (0.0, 1.0), "abstains": (0.0, 0.0)}
-HANDCODED_SEEDS = range(2000, 2003)  # those of paper/results/methods.csv; nothing was tuned on these networks
-MIN_INTERCHANGE_ACCURACY = 0.99  # that a network trained to compute by variables must have for every token
 NUM_RESAMPLES = 1000  # bootstrap samples for an interval
 SCORE_COLUMNS = ["method", "network", "kind", "origin", "seed", "algorithm"]
 SCORE_COLUMNS += ["score", "sum", "carries", "low", "high", "gap_sum", "gap_carries", "seconds"]
-Method = Callable[[Hooked], float | str | tuple[npt.ArrayLike, ...]]
 
 
-@dataclass(frozen=True)
-class LabelledNetwork:
-    """A network and its algorithm: ``sum``, ``carries``, ``none`` for a null network, or empty if it is unknown.
+class Evidence(NamedTuple):
+    """A method's evidence that a network forms the sum, and that it forms carries.
 
-    All but null networks answer all pairs right. Networks that resemble each other share their ``kind``, and
-    ``origin`` is ``handcoded``, ``interchange`` (trained to compute by ``variables``), ``free`` or ``null``. ``sites``
-    hold the variables of a trained network. In a hand-coded network they depend on the seed:
-    ``models.handcoded.write_network(name, seed)`` has their directions.
+    Each is a number, or outcomes per example (n, ...), whose mean is the evidence. A search that learns from pairs adds
+    its evidence on its training pairs; without a search these are None.
     """
 
-    name: str
-    seed: int
-    algorithm: str
-    kind: str
-    origin: str
-    load: Callable[[], Hooked] = field(repr=False, compare=False)
-    variables: tuple[str, ...] = ()
-    sites: tuple[str, ...] = ()
+    sum: npt.ArrayLike
+    carries: npt.ArrayLike
+    sum_in_training: npt.ArrayLike | None = None
+    carries_in_training: npt.ArrayLike | None = None
 
 
-def zoo(*runs: str | Path, nulls: bool = False) -> list[LabelledNetwork]:
-    """Hand-coded networks for seven-bit addition, trained networks of the given runs, and null networks.
-
-    Args:
-        runs: directories or globs. A run with ``loss=interchange`` on the sum counts as ``sum``, one on carry and xor
-            as ``carries``, and one with any other loss as unknown. A seed is included if it answers all pairs right and
-            every token follows at least 99% of the interchanges (`paper/scripts/zoo.sh` has the commands). Networks
-            trained on random answers (``task=random_output``) count as null networks.
-        nulls: whether to add 100 null networks of five bits and 20 of seven, made from seeds (`catalog.nulls`).
-
-    Raises:
-        UserError: if there is no such run, or it is not finished.
-    """
-    networks = [
-        LabelledNetwork(
-            name, seed, algorithm, name, "handcoded", partial(_handcoded, name, seed), ALGORITHM_VARIABLES[algorithm]
-        )
-        for name in PROGRAMS
-        if (algorithm := algorithm_kind(name))  # ``mixed`` uses both, ``local_remainder`` neither
-        for seed in HANDCODED_SEEDS
-    ]
-    for pattern in runs:
-        for path in require_runs(str(pattern), "runs"):
-            networks += _labelled_networks(Run(path))
-    if nulls:
-        networks += [
-            LabelledNetwork(
-                f"{bits}-bit {model} {kind}", seed, "none", kind, "null", partial(make_null, kind, model, bits, seed)
-            )
-            for (kind, model, bits), seeds in NULLS.items()
-            for seed in seeds
-        ]
-    return networks
+Method = Callable[[Hooked], Evidence | tuple[npt.ArrayLike, ...] | float | str]
 
 
 def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = None) -> pd.DataFrame:
     """Ask a method for the algorithm of each network. `compare_methods` counts its answers beside other methods'.
 
     Args:
-        method: a function of a network. It returns its evidence for the sum and for carries, each a number or outcomes
-            per example (n, ...); or one number x for x and -x; or ``sum``, ``carries`` or ``abstains``. NaN names no
-            algorithm. A search returns four: both on test pairs, then both on its training pairs.
+        method: a function of a network. It returns an `Evidence`, or a plain tuple of its two or four fields; or one
+            number x for the evidence x and -x; or ``sum``, ``carries`` or ``abstains``. NaN names no algorithm.
         networks: networks of `zoo`; None for all of ``zoo(nulls=True)``.
 
     Returns:
-        A row for each network, judged by `add_verdicts`. ``score`` is the evidence for the sum minus that for carries;
-        ``low`` and ``high`` are its 95% interval, given outcomes per example. ``gap_sum`` and ``gap_carries`` say how
-        much higher the evidence is on a search's training pairs.
+        A row for each network, with the columns of `name_algorithms`. ``score`` is the evidence for the sum minus that
+        for carries; ``low`` and ``high`` are its 95% interval, given outcomes per example. ``gap_sum`` and
+        ``gap_carries`` say how much higher the evidence is on a search's training pairs.
 
     Raises:
         UserError: if an argument has another type, or the method returns something else.
@@ -127,7 +74,7 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
         raise UserError("score_method: received no networks; expected at least one from zoo()")
     name = getattr(method, "__name__", "method")
     rows = [score_network(name, method, network, network.load()) for network in networks]
-    return add_verdicts(pd.DataFrame(rows, columns=SCORE_COLUMNS))
+    return name_algorithms(pd.DataFrame(rows, columns=SCORE_COLUMNS))
 
 
 def compare_methods(rows: pd.DataFrame) -> pd.DataFrame:
@@ -146,30 +93,33 @@ def compare_methods(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def score_network(name: str, method: Method, network: LabelledNetwork, model: Hooked) -> dict[str, Any]:
-    """The row of a method and a network, without verdicts. It lacks the columns that the method does not return."""
+    """The row of a method and a network, before `name_algorithms`. It lacks columns that the method does not fill."""
     start = time.perf_counter()
     found = method(model)
     row: dict[str, Any] = {"method": name, "seconds": time.perf_counter() - start, "network": network.name}
     row |= {column: getattr(network, column) for column in ("kind", "origin", "seed", "algorithm")}
     try:
         if isinstance(found, str):
-            row["score"], (of_sum, of_carries) = found, EVIDENCE_OF_ANSWERS[found]
-        elif isinstance(found, tuple):
-            terms = [_outcomes(term) for term in found]
-            of_sum, of_carries, *in_training = (float(term.mean()) for term in terms)
-            row["score"] = of_sum - of_carries
-            if max(map(len, terms)) > 1:
-                row["low"], row["high"] = _bootstrap(*terms[:2])
-            if in_training:
-                of_sum_in_training, of_carries_in_training = in_training
-                row |= {"gap_sum": of_sum_in_training - of_sum, "gap_carries": of_carries_in_training - of_carries}
-        else:  # a tensor with one number, for example, is a score too
-            row["score"] = of_sum = float(found)
-            of_carries = -of_sum
+            return row | {"score": found, **dict(zip(ALGORITHM_KINDS, EVIDENCE_OF_ANSWERS[found], strict=True))}
+        if isinstance(found, tuple):
+            return row | _evidence_columns(Evidence(*found))
+        score = float(found)  # of a tensor with one number, for example
+        return row | {"score": score, "sum": score, "carries": -score}
     except (KeyError, TypeError, ValueError, RuntimeError):
         accepted = f"a number, two or four of them, {', '.join(ALGORITHM_KINDS)} or abstains"
         raise UserError(f"{name}: returned {excerpt(repr(found))} for {network.name}; expected {accepted}") from None
-    return row | {"sum": of_sum, "carries": of_carries}
+
+
+def _evidence_columns(evidence: Evidence) -> dict[str, float]:
+    """The score and its terms; the interval, given outcomes per example; and the gaps of a search."""
+    outcomes = {name: _outcomes(values) for name, values in evidence._asdict().items() if values is not None}
+    of_sum, of_carries = outcomes["sum"], outcomes["carries"]
+    row = {"score": of_sum.mean() - of_carries.mean(), "sum": of_sum.mean(), "carries": of_carries.mean()}
+    if max(len(of_sum), len(of_carries)) > 1:
+        row["low"], row["high"] = _bootstrap(of_sum, of_carries)
+    if len(outcomes) > 2:
+        row |= {f"gap_{name}": outcomes[f"{name}_in_training"].mean() - row[name] for name in ALGORITHM_KINDS}
+    return {column: float(value) for column, value in row.items()}
 
 
 def _outcomes(term: Any) -> npt.NDArray[np.float64]:
@@ -178,15 +128,14 @@ def _outcomes(term: Any) -> npt.NDArray[np.float64]:
     return np.asarray(numbers.reshape(len(numbers) if numbers.ndim else 1, -1).mean(1))
 
 
-def _bootstrap(*terms: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """The 95% interval of the difference of two means. The outcomes (n,) of each are resampled independently."""
+def _bootstrap(*terms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The 95% interval (2,) of the difference of two means. The outcomes (n,) of each are resampled independently."""
     rng = np.random.default_rng(0)
     means = [term[rng.integers(len(term), size=(NUM_RESAMPLES, len(term)))].mean(1) for term in terms]
-    low, high = np.quantile(means[0] - means[1], [0.025, 0.975])
-    return float(low), float(high)
+    return np.quantile(means[0] - means[1], [0.025, 0.975])
 
 
-def add_verdicts(rows: pd.DataFrame, min_accuracy: Mapping[str, float] | None = None) -> pd.DataFrame:
+def name_algorithms(rows: pd.DataFrame, min_accuracy: Mapping[str, float] | None = None) -> pd.DataFrame:
     """Add the columns ``named`` (``sum``, ``carries``, ``abstains``), ``right`` and ``flips``.
 
     A method names the algorithm of `name_by_threshold` if its evidence for that algorithm is above a bar: the score
@@ -275,7 +224,7 @@ def _fit_bar(rows: pd.DataFrame, name: str) -> float:
 
 
 def count_answers(rows: pd.DataFrame) -> pd.DataFrame:
-    """The table of `compare_methods`, from rows with verdicts."""
+    """The table of `compare_methods`, from rows of `name_algorithms`."""
     methods = rows["method"].unique()
     rows = rows[rows["named"].isin([*ALGORITHM_KINDS, "abstains"])]
     known, null = rows["algorithm"].isin(ALGORITHM_KINDS), rows["algorithm"] == "none"
@@ -297,50 +246,3 @@ def format_share(hits: int, n: int) -> str:
         return ""
     low, high = clopper_pearson(hits, n)
     return f"{hits} of {n} [{low:.0%}, {high:.0%}]"
-
-
-def bits_of(network: str) -> int:
-    """How many bits a network of the zoo adds: seven if its name does not say, as for hand-coded ones."""
-    match = re.match(r"(\d+)-bit ", network)
-    return int(match[1]) if match else 7
-
-
-def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
-    settings = run.config()
-    if settings["data"].get("examples") is not None:  # right on drawn examples does not mean right on all
-        return
-    config, bits = settings["model"], settings["task"]["bits"]
-    if settings["task"].get("name") == "random_output":
-        name, kind = f"{bits}-bit {config['name']} random answers", "random answers"
-        for seed in (int(entry["seed"]) for entry in run.summary()["seeds"]):
-            yield LabelledNetwork(name, seed, "none", kind, "null", partial(_as_adder, run.path, seed))
-        return
-    variable_sites = config["loss"].get("variables") or {}  # variable -> its site, and its coordinates there
-    variables = [name for name in variable_sites if name != "prefix"]  # either algorithm may follow it
-    algorithm = next((name for name, names in ALGORITHM_VARIABLES.items() if {*variables} == {*names}), "")
-    origin = "interchange" if variable_sites else "free"
-    sites = tuple(dict.fromkeys(str(place["site"]) for place in variable_sites.values() if "dims" in place))
-    causal_model = str(config["loss"].get("causal_model") or "").rpartition(".")[2]
-    name = f"{bits}-bit {config['name']} {'+'.join(variables) or 'none'} {causal_model}".strip()
-    followed = worst_interchange_accuracy(run) if variable_sites else {}
-    for entry in run.summary()["seeds"]:
-        seed, right = int(entry["seed"]), entry["train_seq_acc"] == entry["val_seq_acc"] == 1
-        if right and (not variable_sites or followed.get(seed, 0) >= MIN_INTERCHANGE_ACCURACY):
-            load = partial(load_run, run.path, seed)
-            yield LabelledNetwork(name, seed, algorithm, name, origin, load, tuple(variable_sites), sites)
-
-
-def worst_interchange_accuracy(run: Run) -> pd.Series:
-    """For each seed, the lowest accuracy after the last epoch, over variables of the loss and answer tokens."""
-    last = pd.read_csv(run_path(run.tokens_file)).query("split not in ('train', 'val') and epoch == epoch.max()")
-    return last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1)
-
-
-def _handcoded(name: str, seed: int) -> Hooked:
-    return load_handcoded(name, seed)[0]
-
-
-def _as_adder(run: Path, seed: int) -> Hooked:
-    """A network that learned random answers, presented as if it added."""
-    model = load_run(run, seed)
-    return Hooked(model.network, task=Add(model.task.bits), name=model.name, seed=seed)

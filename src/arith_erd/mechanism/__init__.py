@@ -1,1 +1,1 @@
-"""Which algorithm does a network run? Its responses to wrong prefixes and steering; controls of alignment search."""
+"""Which algorithm does a network run? Its responses to wrong prefixes and to steering, the verdict, certificates."""

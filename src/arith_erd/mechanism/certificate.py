@@ -1,9 +1,8 @@
 """Certificates: a network's answer to every pair, after every prefix, at every bit, beside the answers of algorithms.
 
-We compare networks with one rule, ``local_remainder``: bit t is 1 if a_t + b_t + c, rounded to a whole number from 0 to
-3, is odd, with the c of `interp.algorithms`. (The last bit rounds c to 0 or 1; without bounds the rule is called
-``remainder``.) The *distance* of an answer is how far a_t + b_t + c is from the nearest rounding point, 1/2, 3/2, ..:
-near 0 the slightest noise decides, and 1/2 is the clearest case.
+Most of the algorithms (`interp.algorithms`) round c or a_t + b_t + c. The *distance* of an answer is how far
+a_t + b_t + c is from the nearest rounding point, 1/2, 3/2, ..: near 0 the slightest noise decides, and 1/2 is the
+clearest case.
 """
 
 import zlib
@@ -26,10 +25,14 @@ from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.prefix_tree import Digits, answers_after_prefixes, answers_along
 from ..tasks import Task
-from .responses import USER_MODEL, PrefixedExamples
+from .prefixes import USER_MODEL, PrefixedExamples
 
-RULE, RIVAL = "local_remainder", "graded_carry"
-CONTRASTS = ((RULE, RIVAL), (RULE, "remainder"), (RULE, "prefix_carry"), (RULE, "erd"), (RIVAL, "prefix_carry"))
+RULE = "local_remainder"
+"""Answers are stored as differences from this algorithm, whose answers most networks give."""
+CONTRASTS = (
+    *((RULE, name) for name in ("graded_carry", "remainder", "prefix_carry", "erd")),
+    ("graded_carry", "prefix_carry"),
+)
 """Where two algorithms answer differently, exactly one of them is right."""
 CLEAR = 0.25
 """Answers at least this far from a rounding point are clear: noise below a quarter in c changes none of them."""
@@ -78,8 +81,8 @@ class Certificate:
     def precision(self) -> pd.DataFrame:
         """For each ``bit``, a probit fit of rounding up to the fraction of a_t + b_t + c: ``threshold`` and ``sigma``.
 
-        A network that computes the rule with noise sigma in c has the threshold 1/2. Both are NaN if all answers are
-        equal.
+        A network that runs ``local_remainder`` with noise sigma in c has the threshold 1/2. Both are NaN if all answers
+        are equal.
         """
         counts: dict[int, Any] = defaultdict(int)  # t -> answers rounded up, and all (2, 2^t), by fraction
         for block, bits in self._blocks():
@@ -105,19 +108,19 @@ class Certificate:
         rows = ((*key, ones / n, int(n)) for key, (ones, n) in sorted(counts.items()))
         return pd.DataFrame(rows, columns=["bit", "total", "ones", "n"])
 
-    def counterexamples(self) -> pd.DataFrame:
-        """Up to `MAX_COUNTEREXAMPLES` clear answers that differ from the rule's, most distant first."""
+    def counterexamples(self, algorithm: str = RULE) -> pd.DataFrame:
+        """Up to `MAX_COUNTEREXAMPLES` clear answers that differ from an algorithm's, most distant first."""
         found = []
         for block, bits in self._blocks():
             x = block.inputs
             distance = block.distance / 2.0 ** (x.t + 1)
-            rows = np.flatnonzero((bits != block.predicted(RULE)) & (distance >= CLEAR))
+            rows = np.flatnonzero((bits != block.predicted(algorithm)) & (distance >= CLEAR))
             columns = {"a": x.a, "b": x.b, "prefix": x.prefix, "distance": distance, "answer": bits}
             found.append(pd.DataFrame({"bit": x.t} | {name: column[rows] for name, column in columns.items()}))
         return pd.concat(found).sort_values("distance", ascending=False, kind="stable").head(MAX_COUNTEREXAMPLES)
 
     def to_bytes(self) -> bytes:
-        """The answers, compressed: one bit each, 1 where the rule gives the other answer."""
+        """The answers, compressed: one bit each, 1 where `RULE` gives the other answer."""
         differ = [bits != block.predicted(RULE) for block, bits in self._blocks()]
         return zlib.compress(np.packbits(np.concatenate(differ)).tobytes(), level=9)
 
@@ -199,13 +202,19 @@ def answered_by(answer: Callable[[PrefixBlock], Array], task: Task, completions:
     return Certificate(task, [np.concatenate(parts) for parts in answers], completions=completions)
 
 
+def compared_algorithms(task: Task) -> list[str]:
+    """The algorithms for a task, without ``lookahead_carry``, which answers as ``erd``: neither reads the prefix."""
+    has_carries = ColumnSums(task).is_addition
+    names = [name for name, algorithm in ALGORITHMS.items() if has_carries or algorithm.kind != "carries"]
+    return [name for name in reversed(names) if name != "lookahead_carry"]
+
+
 def blocks(
     task: Task, user_model: CausalModel | None = None, completions: Array | None = None
 ) -> Iterator[PrefixBlock]:
-    """All pairs and prefixes, with the algorithms that answer them: rules that read the prefix, and ``erd``."""
+    """All pairs and prefixes, with the algorithms that answer them."""
     sums, examples = ColumnSums(task), task.examples()
-    names = (RULE, RIVAL, "remainder", "prefix_carry", "erd") if sums.is_addition else (RULE, "remainder", "erd")
-    models = {name: ALGORITHMS[name].causal_model(task) for name in names}
+    models = {name: ALGORITHMS[name].causal_model(task) for name in compared_algorithms(task)}
     if user_model is not None:
         models[USER_MODEL] = user_model
     for first in range(0, len(examples), PAIRS_PER_BLOCK):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..interp.hooked import Hooked
 from ..seeds import format_ranges
-from .responses import USER_MODEL
+from .prefixes import USER_MODEL
 from .signature import MeasuredSignature
 from .verdict import FITS_LATER, MAX_DISTANCE, MIN_EFFECT, Classification, is_calibrated
 

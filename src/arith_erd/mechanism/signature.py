@@ -5,7 +5,7 @@ over the bits t of the answer::
 
     flip_propagate, flip_settled        share of answers that change when r_(t-1) is inverted, by stratum
     erd, prefix_carry, remainder        share of answers that each algorithm predicts after random prefixes
-    carry, value, value_of_remainder    informedness (`responses`) of steering at the best site
+    carry, value, value_of_remainder    informedness (`steering`) of steps at the best site
 
 To get an algorithm's signature we run its causal model (`interp.algorithms`): we set its variable ``prefix``, invert
 ``carry`` and shift ``sum``. If the model lacks a variable, nothing changes. Your own causal model is a candidate, too.
@@ -22,9 +22,11 @@ NaN marks undefined components: bit 0 has no prefix; the carry into bit 1 cannot
 equal to it; nor can the last two bits of the sum be distinguished from their columns.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,16 +35,12 @@ from ..interp.algorithms import POST_HOC, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..tasks import Add, Examples
-from .responses import (
+from .prefixes import USER_MODEL, PrefixedExamples, causal_models, predict_bits, run_with_prefixes
+from .steering import (
     STEERING_COMPONENTS,
     STORED_SUMS,
-    USER_MODEL,
-    PrefixedExamples,
-    ProfileRow,
-    causal_models,
+    SteeringScore,
     measure_steering,
-    predict_bits,
-    run_with_prefixes,
     sample_shifts,
     shifted_bits,
     summing_models,
@@ -64,6 +62,16 @@ EXTRA_COMPONENTS += tuple(f"{name}_of_all" for name in (*COMPARED, *POST_HOC))
 Signature = dict[str, np.ndarray]
 
 
+class ProfileRow(NamedTuple):
+    """One number of a network's profile."""
+
+    test: str
+    component: str = ""
+    site: str = ""
+    position: str = "all"
+    value: float = math.nan
+
+
 @dataclass(frozen=True)
 class MeasuredSignature:
     """The signature of a network.
@@ -73,14 +81,15 @@ class MeasuredSignature:
 
     accuracy: float
     components: Signature
-    steering: list[ProfileRow] = field(default_factory=list)
+    steering: list[SteeringScore] = field(default_factory=list)
 
     def rows(self) -> Iterator[ProfileRow]:
         yield ProfileRow("accuracy", value=self.accuracy)
         for component, values in self.components.items():
             for t in np.flatnonzero(np.isfinite(values)):
                 yield ProfileRow("signature", component, position=str(t), value=float(values[t]))
-        yield from self.steering
+        for score in self.steering:
+            yield ProfileRow("steering", score.component, score.site, str(score.t), score.informedness)
 
 
 def measure_signature(
@@ -94,8 +103,23 @@ def measure_signature(
 
     Networks that add are also steered: on ``num_steered`` examples, along directions fitted on as many others.
     """
-    task, column_sums, models = model.task, ColumnSums(model.task), causal_models(model.task, user_model)
+    column_sums = ColumnSums(model.task)
     examples = column_sums.causal_model.examples.sample(num_examples, np.random.default_rng(seed))
+    components = _after_wrong_prefixes(model, column_sums, examples, seed, user_model)
+    scores = list(measure_steering(model, num_steered, seed)) if column_sums.is_addition else []
+    for component in STEERING_COMPONENTS if scores else ():
+        for t in distinguishable_bits(component, model.task.width):
+            halves = [score.halves for score in scores if (score.component, score.t) == (component, t)]
+            # One half of the steps chooses the site, the other scores it, so the choice inflates the score less.
+            _, components[component][t] = max(halves, key=lambda halves: halves[0])
+    return MeasuredSignature(model.accuracy(examples), components, scores)
+
+
+def _after_wrong_prefixes(
+    model: Hooked, column_sums: ColumnSums, examples: Examples, seed: int, user_model: CausalModel | None
+) -> Signature:
+    """Every component of a signature, NaN unless it is a response to wrong prefixes."""
+    models, width = causal_models(model.task, user_model), model.task.width
     clean, prefix_responses = run_with_prefixes(model, examples, seed)
     responses: dict[tuple[str, int], list[Array]] = defaultdict(list)  # component, bit -> changes, agreements
     for t, change, tokens, prefix in prefix_responses:
@@ -106,27 +130,17 @@ def measure_signature(
             responses["flip_propagate", t].append(changed[propagates])
             responses["flip_settled", t].append(changed[~propagates])
         if change == "random" and prefix is not None:
-            predicted = predict_bits(
-                models, PrefixedExamples(column_sums, t, examples.a, examples.b, from_digits(prefix))
-            )
+            inputs = PrefixedExamples(column_sums, t, examples.a, examples.b, from_digits(prefix))
+            predicted = predict_bits(models, inputs)
             responses["ties", t].append(np.any([bits < 0 for bits in predicted.values()], axis=0))
             for name, expected, counted in compared_predictions(predicted):
                 agrees = np.where(expected < 0, 0.5, tokens - ZERO == expected)
                 responses[name, t].append(agrees[counted])
-    components = {name: np.full(task.width, np.nan) for name in (*COMPONENTS, *EXTRA_COMPONENTS, USER_MODEL)}
+    components = {name: np.full(width, np.nan) for name in (*COMPONENTS, *EXTRA_COMPONENTS, USER_MODEL)}
     for (name, t), shares in responses.items():
         if name in components and len(together := np.concatenate(shares)):
             components[name][t] = together.mean()
-    accuracy = model.accuracy(examples)
-    if not column_sums.is_addition:
-        return MeasuredSignature(accuracy, components)
-    scores = list(measure_steering(model, num_steered, seed))
-    for component in STEERING_COMPONENTS:
-        for t in distinguishable_bits(component, task.width):
-            halves = [halves for row, halves in scores if (row.component, row.position) == (component, str(t))]
-            # One half of the steps chooses the site, the other scores it, so the choice inflates the score less.
-            _, components[component][t] = max(halves, key=lambda halves: halves[0])
-    return MeasuredSignature(accuracy, components, [row for row, _ in scores])
+    return components
 
 
 def distinguishable_bits(component: str, width: int) -> range:
@@ -151,8 +165,7 @@ def compared_predictions(expected: Mapping[str, Array]) -> Iterator[tuple[str, A
 def expected_signatures(task: Add, user_model: CausalModel | None = None) -> dict[str, Signature]:
     """The signatures of ideal networks: one for each algorithm for addition, and one for ``user_model``.
 
-    Bits that tie have NaN in ``flip_propagate`` and ``flip_settled``. Only `POST_HOC` algorithms and ``user_model``
-    have components of their own.
+    Bits that tie have NaN in ``flip_propagate`` and ``flip_settled``.
     """
     rng, width, column_sums = np.random.default_rng(0), task.width, ColumnSums(task)
     models = causal_models(task, user_model)
@@ -167,9 +180,8 @@ def expected_signatures(task: Add, user_model: CausalModel | None = None) -> dic
         flipped = predict(t, examples.answer % 2**t ^ 2 ** (t - 1))
         right, propagates = examples.answer >> t & 1, (examples.a ^ examples.b) >> (t - 1) & 1 == 1
         for name, signature in signatures.items():
-            own = {USER_MODEL} & {name} | ({*POST_HOC_PREFIXES} if name in POST_HOC else set())
             for component, bits, counted in compared_predictions(predicted):
-                if component in {*COMPARED} | own and counted.any():
+                if component in _agreements_of(name) and counted.any():
                     signature[component][t] = (predicted[name] == bits)[counted].mean()
             if (flipped[name] >= 0).all():
                 for component, stratum in (("flip_propagate", propagates), ("flip_settled", ~propagates)):
@@ -180,6 +192,12 @@ def expected_signatures(task: Add, user_model: CausalModel | None = None) -> dic
     return signatures
 
 
+def _agreements_of(name: str) -> tuple[str, ...]:
+    """The agreements in an algorithm's signature; only `POST_HOC` algorithms and ``user_model`` have own ones."""
+    own = {USER_MODEL: (USER_MODEL,)} | dict.fromkeys(POST_HOC, POST_HOC_PREFIXES)
+    return (*COMPARED, *own.get(name, ()))
+
+
 def _expected_steering(
     task: Add, models: Mapping[str, CausalModel], examples: Examples, rng: np.random.Generator
 ) -> dict[str, Signature]:
@@ -187,15 +205,13 @@ def _expected_steering(
     width, operands, answer = task.width, examples.operands, examples.completion - ZERO
     delta = sample_shifts(examples.answer, task.bits, rng)
     shifted = {key: shifted_bits(pair, operands, delta) for key, pair in summing_models(task).items()}
-    dims = {name: {key: x.ndim for key, x in model.table.items()} for name, model in models.items()}
-    own_bits = {name: shifted_bits([m], operands, delta) for name, m in models.items() if dims[name].get("sum") == 1}
+    own_bits = {name: shifted_bits([m], operands, delta) for name, m in models.items() if _num_dims(m, "sum") == 1}
     own_bits |= {STORED_SUMS[key]: bits for key, bits in shifted.items()}  # -1 where rounding is a close call
     expected: dict[str, Signature] = {}
     for name, model in models.items():
         signature = expected[name] = {component: np.full(width, np.nan) for component in STEERING_COMPONENTS}
-        inverts = dims[name].get("carry") == 2  # a user's ``carry`` may have no column for each bit
         for t in distinguishable_bits("carry", width):
-            inverted = invert_carry(model, operands, t) if inverts else answer
+            inverted = invert_carry(model, operands, t) if _num_dims(model, "carry") == 2 else answer
             signature["carry"][t] = (inverted != answer)[:, t].mean()
         own = own_bits.get(name, answer)
         for key, bits in shifted.items():
@@ -205,6 +221,11 @@ def _expected_steering(
                 if should_change.any() and not should_change.all():
                     signature[key][t] = changed[should_change].mean() - changed[~should_change].mean()
     return expected
+
+
+def _num_dims(model: CausalModel, variable: str) -> int:
+    """1 for a number, 2 for a column for each bit, 0 without the variable; a user's may have any shape."""
+    return model.table[variable].ndim if variable in model.table else 0
 
 
 def invert_carry(model: CausalModel, operands: Array, t: int) -> Array:

@@ -11,8 +11,9 @@ from ..models import Network, Transformer
 from ..models.handcoded import is_handcoded_task
 from ..models.weights import state_shapes
 from ..tasks import Task
-from .responses import STEERING_COMPONENTS, USER_MODEL, ProfileRow
-from .signature import COMPONENTS, POST_HOC_PREFIXES, PREFIX_COMPONENTS, MeasuredSignature, Signature
+from .prefixes import USER_MODEL
+from .signature import COMPONENTS, POST_HOC_PREFIXES, PREFIX_COMPONENTS, MeasuredSignature, ProfileRow, Signature
+from .steering import STEERING_COMPONENTS
 
 MAX_DISTANCE = 1.0
 """Largest distance to an algorithm that counts as near."""
@@ -69,21 +70,18 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
     if not expected:
         return Classification("undecided", np.nan, "", {}, {}, [])
     squares = {name: _squared_differences(measured.components, signature) for name, signature in expected.items()}
-    post_hoc_measured = all(np.isfinite(measured.components.get(name, np.nan)).any() for name in POST_HOC)
-    post_hoc_squares = {name: squares.pop(name) for name in POST_HOC if name in squares}
-    post_hoc = {name: _distance(square) if post_hoc_measured else np.nan for name, square in post_hoc_squares.items()}
-    mixture_squares = _mixtures(squares)
-    algorithms = {name: _distance(square) for name, square in squares.items()}
-    mixtures = {name: _distance(square) for name, square in mixture_squares.items()}
-    # A user's model must be nearer by TIE_MARGIN, since it may equal one of ours.
-    handicap = {USER_MODEL: TIE_MARGIN}
-    best = min(algorithms, key=lambda x: (algorithms[x] > MAX_DISTANCE, algorithms[x] + handicap.get(x, 0)))
-    mixture = min(mixtures, key=mixtures.__getitem__)
-    nearest = best if algorithms[best] <= max(MAX_DISTANCE, mixtures[mixture]) else mixture
-    verdict = best if nearest == best else "mixed"
-    distance, distances = (algorithms | mixtures)[nearest], algorithms | {"mixed": mixtures[mixture]}
-    reasons: list[str] = []
+    post_hoc = {name: _distance(squares.pop(name)) for name in POST_HOC if name in squares}
+    if not all(np.isfinite(measured.components.get(name, np.nan)).any() for name in POST_HOC):
+        post_hoc = dict.fromkeys(post_hoc, np.nan)
+    of_mixtures = _mixtures(squares)
+    algorithms, mixtures = ({name: _distance(x) for name, x in part.items()} for part in (squares, of_mixtures))
+    best, mixture = _best_algorithm(algorithms), min(mixtures, key=mixtures.__getitem__)
+    if algorithms[best] <= max(MAX_DISTANCE, mixtures[mixture]):
+        nearest, distance, verdict = best, algorithms[best], best
+    else:
+        nearest, distance, verdict = mixture, mixtures[mixture], "mixed"
     equally_near = [x for x in algorithms if x != best and algorithms[x] - algorithms[best] < TIE_MARGIN]
+    reasons: list[str] = []
     if USER_MODEL in equally_near:
         equally_near.remove(USER_MODEL)
         reasons.append(f"{USER_MODEL} is as near as {best}; the tests do not distinguish them")
@@ -92,19 +90,39 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
         verdict = "none"
         reasons.append(f"answers {measured.accuracy:.1%} of the examples right, fewer than {MIN_ACCURACY:.0%}")
     elif distance > MAX_DISTANCE:
-        prefix_distance = min(_part_distance(x, "prefix") for x in (*squares.values(), *mixture_squares.values()))
-        effect = max(np.nanmax(measured.components[component], initial=-1) for component in STEERING_COMPONENTS)
-        verdict = "none" if prefix_distance > MAX_DISTANCE or effect >= MIN_EFFECT else "undecided"
-        for part in PART_COMPONENTS if verdict == "none" else ():
-            least, by_part = min((_part_distance(square, part), other) for other, square in squares.items())
-            reasons.append(f"from the {part} test only, the nearest is {by_part} ({least:.2f})")
-        reasons += [NO_EFFECT] if verdict == "undecided" else []
+        verdict, more_reasons = _judge_without_fit(measured, squares, of_mixtures)
+        reasons += more_reasons
         if fit := ", ".join(f"{other} ({x:.2f})" for other, x in post_hoc.items() if x <= MAX_DISTANCE):
             reasons.append(f"{FITS_LATER}: {fit}")
     elif verdict == best and equally_near:
         verdict = "undecided"
         reasons.append(f"as near as {best}: {', '.join(equally_near)}; the tests do not distinguish them")
+    distances = algorithms | {"mixed": mixtures[mixture]}
     return Classification(verdict, distance, nearest, distances, post_hoc, reasons)
+
+
+def _best_algorithm(distances: Mapping[str, float]) -> str:
+    """The nearest algorithm. A user's model must be nearer by `TIE_MARGIN`, since it may equal one of ours."""
+    handicap = {USER_MODEL: TIE_MARGIN}
+    return min(distances, key=lambda x: (distances[x] > MAX_DISTANCE, distances[x] + handicap.get(x, 0)))
+
+
+def _judge_without_fit(
+    measured: MeasuredSignature, squares: Mapping[str, Squares], mixtures: Mapping[str, Squares]
+) -> tuple[str, list[str]]:
+    """The verdict on a network far from every algorithm, and its reasons.
+
+    ``undecided`` if prefixes fit an algorithm but steering has no effect, else ``none``.
+    """
+    prefix_distance = min(_part_distance(x, "prefix") for x in (*squares.values(), *mixtures.values()))
+    effect = max(np.nanmax(measured.components[component], initial=-1) for component in STEERING_COMPONENTS)
+    if prefix_distance <= MAX_DISTANCE and effect < MIN_EFFECT:
+        return "undecided", [NO_EFFECT]
+    reasons = []
+    for part in PART_COMPONENTS:
+        least, nearest = min((_part_distance(square, part), name) for name, square in squares.items())
+        reasons.append(f"from the {part} test only, the nearest is {nearest} ({least:.2f})")
+    return "none", reasons
 
 
 def is_calibrated(network: Network, task: Task) -> bool:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..stats import LEARNING_ACCURACY
+from ..stats import LEARNING_ACCURACY, TARGET_ACCURACY
 from . import style
 from .panels import MARKERS, Lines, split_rows
 from .tables import INTEGER, NUMBER, TEXT, summary_table
@@ -76,7 +76,7 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Any]], title: str, slices: 
     if table["val_seq_acc"].notna().any():
         draw_over_epochs(accuracy, table, "val_seq_acc", "validation", style.BLUE, "-")
     accuracy.set(ylabel="sequence accuracy")
-    accuracy.axhline(0.95, color=style.GREY, linewidth=0.6, linestyle=":")
+    accuracy.axhline(TARGET_ACCURACY, color=style.GREY, linewidth=0.6, linestyle=":")
     accuracy.annotate("95%", (0.01, 0.945), xycoords=("axes fraction", "data"), va="top", fontsize=8, color=style.GREY)
     draw_over_epochs(loss, table, "train_loss", "training", style.ORANGE, "-")
     style.format_axes(loss)

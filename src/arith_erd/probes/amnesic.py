@@ -16,8 +16,6 @@ from ..interp import erasure
 from ..interp.erasure import Eraser, Whitened, probe_predictions, whiten
 from ..interp.hooked import Hooked, finite_cache
 from ..interp.interventions import Erase
-from ..models import Transformer
-from ..models.handcoded import is_handcoded_task
 from ..models.network import sequence_accuracy
 from ..plots.panels import Dots
 from ..plots.style import BLUE, GREEN, GREY, INK, ORANGE
@@ -48,15 +46,10 @@ MARK_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
         {"color": BLUE, "marker": "o", "markerfacecolor": "white", "markersize": 8},
     ),
     "seq_acc_after": ("fitted and measured on all pairs", {"color": BLUE, "marker": "o", "markersize": 4.5}),
-    "published": ("published: 0.13%", {"color": INK, "marker": "x"}),
 }
 LINEARITY_NOTE = (
-    "a value probe of addition cannot distinguish the paper's hypotheses: the sum is linear in the operands' digits, "
+    "a value probe of addition cannot tell whether the network stores the sum: it is linear in the operands' digits, "
     "so a linear probe reads it without error from the bare digits too (baseline_operand_bits is 0)"
-)
-PAPER_NOTE = (
-    "the paper (appendix D) reports that two INLP iterations on the value at dec.3 of addition leave an accuracy of "
-    "0.13%; the authors' own released weights give 100% (paper/found/amnesic.md)"
 )
 
 
@@ -71,7 +64,7 @@ class Amnesic(NetworkProbe):
     - ``probe_error_before``, ``_after``: error of a linear probe of the concept, refitted after the erasure. For
       numbers it is the root mean squared error over all columns, in units of the number; for bits the error rate.
       ``baseline_operand_bits``: error of the same probe on the operands' digits instead of the embedding.
-    - ``seq_acc_before``, ``_after``: accuracy of whole answers, fitted and measured on all pairs, as in the paper.
+    - ``seq_acc_before``, ``_after``: accuracy of whole answers, fitted and measured on all pairs.
       ``seq_acc_after_unseen``: fitted on a random half of the pairs, measured on the other half.
     - Controls have mean and worst accuracy on 1,024 pairs, held out by ``RandomSplit(seed=seed)``. ``control_rank_*``
       erases ``rank`` random orthonormal directions. ``control_variance_*`` erases random directions until the same
@@ -172,22 +165,13 @@ class Amnesic(NetworkProbe):
         return ends.set_axis(ends.columns.map("_".join), axis=1)
 
     def notes(self) -> list[str]:
-        if "value" not in self.concepts or not isinstance(self.task, Add):
-            return []
-        return [LINEARITY_NOTE, *[PAPER_NOTE] * is_handcoded_task(self.task)]
+        return [LINEARITY_NOTE] if "value" in self.concepts and isinstance(self.task, Add) else []
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
         return super().table(rows[["seed", "site", "concept", "method", *TABLE_COLUMNS]]).rename(columns=TABLE_COLUMNS)
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
-        networks = all(isinstance(model.network, Transformer) for model in self.models)
-        return label_erasures(rows, networks and self.iterations == 2 and is_handcoded_task(self.task))
-
-
-def label_erasures(rows: pd.DataFrame, published: bool) -> pd.DataFrame:
-    """Add labels of the erasures and, if ``published``, the paper's number to the rows."""
-    in_paper = published & (rows["site"] == "dec.3") & (rows["concept"] == "value") & (rows["method"] == "inlp")
-    return rows.assign(erasure=rows["concept"] + ", " + rows["method"], published=np.where(in_paper, 0.0013, np.nan))
+        return rows.assign(erasure=rows["concept"] + ", " + rows["method"])
 
 
 def accuracy_after(model: Hooked, site: str, pairs: Tensor) -> Callable[..., float]:

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from functools import cache
+from operator import methodcaller
 from typing import Any, ClassVar
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from ..config.causal_models import CausalModelSpec, build_prefix_model
+from ..errors import unknown_name
 from ..interp.hooked import Hooked
-from ..mechanism.certificate import CLEAR, RULE, certificate
+from ..mechanism.certificate import CLEAR, certificate, compared_algorithms
+from ..mechanism.prefixes import USER_MODEL
 from ..plots.curves import EpochCurves
 from ..plots.panels import Lines
 from ..plots.style import GREY
@@ -22,12 +25,13 @@ class CertificateProbe(NetworkProbe):
     A row has the share ``right`` of the ``n`` answers of a ``bit`` that an ``algorithm`` gives. ``distance`` is how far
     a_t + b_t + c is from the nearest rounding point, 0 to 1/2 (`mechanism.certificate`). ``erd`` ignores the prefix, as
     ``lookahead_carry`` does; your own model is ``user_model``. The networks must add or multiply. A multiplication of
-    more than five bits has too many prefixes, and needs ``num_completions``.
+    more than five bits has too many prefixes, and needs ``num_completions``. The option ``algorithm`` chooses one for
+    the summary, the counterexamples and the left panel of the figure.
 
     More files: ``contrasts.csv`` (the share that the first of two algorithms gives, among answers on which they
     differ), ``precision.csv`` (threshold and noise of c), ``curve.csv`` (how many answers are 1, by a_t + b_t + c),
-    ``counterexamples.csv`` (clear answers that differ from the rule's), and ``answers-seed=K.bin`` (all answers, for
-    `Certificate.from_bytes`).
+    ``counterexamples.csv`` (clear answers that differ from the chosen algorithm's), and ``answers-seed=K.bin`` (all
+    answers, for `Certificate.from_bytes`).
     """
 
     units: ClassVar[dict[str, str]] = {"right": "accuracy"}
@@ -39,11 +43,15 @@ class CertificateProbe(NetworkProbe):
         percent=True,
     )
 
+    algorithm: str = IN_FILE
     num_completions: Count | None = IN_FILE
     causal_model: CausalModelSpec = IN_FILE
 
     def __post_init__(self) -> None:
         user_model = build_prefix_model(self.task, self.causal_model, "probe.causal_model")
+        known = [*compared_algorithms(self.task), *[USER_MODEL] * (user_model is not None)]
+        if self.algorithm not in known:
+            raise unknown_name("probe.algorithm", self.algorithm, known)
         # measure each network once, for rows and files
         self.certificate = cache(lambda model: certificate(model, user_model, self.num_completions))
 
@@ -52,19 +60,19 @@ class CertificateProbe(NetworkProbe):
 
     def files(self) -> dict[str, str | bytes]:
         found: dict[str, str | bytes] = {}
-        for name in ("contrasts", "precision", "curve", "counterexamples"):
-            tables = [getattr(self.certificate(m), name)().assign(seed=m.seed) for m in self.models]
+        make_tables = {name: methodcaller(name) for name in ("contrasts", "precision", "curve")}
+        make_tables["counterexamples"] = methodcaller("counterexamples", self.algorithm)
+        for name, make_table in make_tables.items():
+            tables = [make_table(self.certificate(m)).assign(seed=m.seed) for m in self.models]
             found[f"{name}.csv"] = pd.concat(tables).to_csv(index=False, float_format="%.9g")
         return found | {f"answers-seed={m.seed}.bin": self.certificate(m).to_bytes() for m in self.models}
 
     def summary(self) -> list[str]:
-        lines = []
+        what, lines = f"of the answers at least {CLEAR} from a rounding point", []
         for model in self.models:
             shares = self.certificate(model).shares()
-            clear = mean_over_bits(shares[(shares["algorithm"] == RULE) & (shares["distance"] >= CLEAR)])
-            lines.append(
-                f"seed {model.seed}: {RULE} gives {clear:.2%} of the answers at least {CLEAR} from a rounding point"
-            )
+            clear = mean_over_bits(shares[(shares["algorithm"] == self.algorithm) & (shares["distance"] >= CLEAR)])
+            lines.append(f"seed {model.seed}: {self.algorithm} gives {clear:.2%} {what}")
         return lines
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -77,12 +85,12 @@ class CertificateProbe(NetworkProbe):
         return EpochCurves.from_rows(rows[rows["distance"] >= CLEAR], "right", ["algorithm"], unit="accuracy")
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """On the left the rule, with a line for each network; on the right means over networks for other algorithms."""
+        """On the left a line for each network, for the chosen algorithm; on the right the means of the others."""
         steps = rows.assign(distance=(rows["distance"] * 16).round() / 16)  # finer steps hold few answers
         means = weighted_means(steps, ["seed", "algorithm", "distance"], ["right"]).reset_index()
-        of_rule = means["algorithm"] == RULE
-        networks = means[of_rule].assign(algorithm=means["seed"].map("seed {}".format), panel=f"{RULE}, by network")
-        return pd.concat([networks, means[~of_rule].assign(panel="Other algorithms")])
+        chosen, panel = means["algorithm"] == self.algorithm, f"{self.algorithm}, by network"
+        networks = means[chosen].assign(algorithm=means["seed"].map("seed {}".format), panel=panel)
+        return pd.concat([networks, means[~chosen].assign(panel="Other algorithms")])
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         figure = super().figure(rows)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..checks import require_integer
 from ..config.causal_models import CausalModelSpec, build_causal_model
+from ..digits import Array
 from ..errors import bad_value
 from ..interp.erasure import MIN_RELATIVE_DEVIATION, Whitened, leace, whiten
 from ..interp.hooked import Hooked, finite_cache
@@ -86,13 +87,10 @@ class Dose(NetworkProbe):
             whitened, means = whiten(x, MIN_RELATIVE_DEVIATION), centroids(x, values, len(example_of_value))
             units = {"slope": slope(whitened, values), "leace": leace_step(whitened, values)}
             for delta in self.deltas:
-                before, after = (np.isin(examples.answer + shift, known_values) for shift in (0, delta))
-                candidates = np.flatnonzero(before & after)
-                if not len(candidates):
+                base = self._draw_bases(delta, known_values)
+                if not len(base):
                     continue
-                size = min(self.num_examples, len(candidates))
-                base = np.random.default_rng(self.seed + delta).choice(candidates, size=size, replace=False)
-                sums = examples.answer[base]
+                size, sums = len(base), examples.answer[base]
                 target = completions[example_of_value[sums + delta]]
                 forward = model.resume_from(site, (prompts[base], shift_right(target)))
                 no_intervention = sequence_accuracy(forward(), target)
@@ -104,6 +102,13 @@ class Dose(NetworkProbe):
                     followed, *controls = (sequence_accuracy(forward([x]), target) for x in interventions)
                     row = {"site": site, "method": method, "delta": delta, "n": size, "followed": followed}
                     yield row | {"no_intervention": no_intervention, "random": float(np.mean(controls))}
+
+    def _draw_bases(self, delta: int, known_values: Array) -> Array:
+        """Row numbers of at most ``num_examples`` examples whose value is known before and after the step."""
+        answers = self.hypothesis.examples.answer
+        candidates = np.flatnonzero(np.isin(answers, known_values) & np.isin(answers + delta, known_values))
+        size = min(self.num_examples, len(candidates))
+        return np.random.default_rng(self.seed + delta).choice(candidates, size=size, replace=False)
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         controls = [rows.assign(site=name, followed=rows[column]) for column, name in CONTROL_LABELS.items()]

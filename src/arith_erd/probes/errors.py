@@ -37,7 +37,7 @@ class Errors(NetworkProbe):
 
     ``shares.csv`` counts, for each seed and subset, wrong answers, wrong tokens after the right prefix, and wrong
     answers by longest carry. ``majority`` is the share of the most common right token. ``stuck`` marks a held-out token
-    that was ``never learnt``, or that was learned and is ``lost held out`` (`arith_erd.stats.stuck_status`).
+    that was ``never learned``, or that was learned and is ``lost held out`` (`arith_erd.stats.stuck_status`).
     """
 
     picture = Bars(

@@ -15,9 +15,10 @@ from ..errors import UserError
 from ..interp.algorithms import require_binary
 from ..interp.hooked import Hooked
 from ..interp.sites import require_sites
+from ..mechanism.prefixes import USER_MODEL
 from ..mechanism.profile import UNCALIBRATED, NetworkProfile, make_profile
-from ..mechanism.responses import USER_MODEL, largest_shift
 from ..mechanism.signature import MeasuredSignature, expected_signatures, measure_signature
+from ..mechanism.steering import largest_shift
 from ..mechanism.verdict import Classification, classify
 from ..plots.curves import EpochCurves
 from ..plots.panels import HeatMaps
@@ -54,7 +55,7 @@ class Mechanism(NetworkProbe):
 
     A row is one number. ``test`` is ``verdict`` (the component is its name, the value the distance to the nearest
     algorithm), ``distance`` (to each algorithm), ``accuracy``, ``signature`` (the components behind the verdict) or
-    ``steering`` (informedness by site, -1 to 1; `mechanism.responses.measure_steering`).
+    ``steering`` (informedness by site, -1 to 1; `mechanism.steering.measure_steering`).
     """
 
     picture = HeatMaps(

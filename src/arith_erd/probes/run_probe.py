@@ -1,114 +1,31 @@
 """Run a probe: from Python with `probe`, or as a job that writes files and prints a table with complete numbers."""
 
-import json
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.figure import Figure
-from rich.console import Console
 
-from ..checks import as_python, require_type, user_path
+from ..checks import as_python, require_type
 from ..config.compose import compose
 from ..config.job import ProbeJob, job_of_run
 from ..errors import UserError, bad_value, counted, first_line
 from ..loggers import Logger
-from ..plots.curves import EpochCurves
-from ..plots.style import own_style, save_png
-from ..plots.tables import column_kinds, print_table
 from ..runs.directory import Run, first_epoch_reaching
 from ..runs.identity import short_hash
 from ..seeds import format_ranges
+from ..stats import TARGET_ACCURACY
 from ..system.cli_errors import line_and_status
-from ..system.files import atomic_file, require_writable, run_path, write_atomically
+from ..system.files import require_writable, run_path
 from ..system.isolation import isolated
 from ..system.signals import exits_are_errors
-from ..tasks import SAMPLE_SIZE
 from .probe import Probe, require_figure
+from .result import ProbeResult, measure, print_result
 
 if TYPE_CHECKING:
     from ..interp.hooked import Hooked
-
-MAX_PRINTED_ROWS = 40
-PROGRESS_INTERVAL = 30.0  # seconds between progress lines without a terminal
-
-
-@dataclass(frozen=True)
-class ProbeResult:
-    """The result of a probe: its ``rows``, and a table and a figure of them.
-
-    Attributes:
-        probe: the probe that measured.
-        rows: the measurements, with the columns that the probe's docstring describes.
-        curves: over several epochs of training; table and figure show these curves.
-        name: the name of the probe.
-        settings: the options on which the rows depend.
-    """
-
-    probe: Probe
-    rows: pd.DataFrame
-    curves: EpochCurves | None = None
-    name: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return f"ProbeResult({self.name}: {len(self.rows)} rows of {', '.join(map(str, self.rows))})"
-
-    @classmethod
-    def of(cls, probe: Probe, name: str = "", settings: Mapping[str, Any] | None = None) -> "ProbeResult":
-        rows = pd.DataFrame(_measure(probe, name or type(probe).__name__), columns=[*probe.columns] or None)
-        return cls(probe, rows, name=name or type(probe).__name__.lower(), settings=settings or {})
-
-    def table(self) -> pd.DataFrame:
-        """The table that the command line prints."""
-        return self.curves.summary_table() if self.curves else self.probe.table(self.rows)
-
-    @own_style()
-    def figure(self) -> Figure:
-        """The figure that the command line writes."""
-        title = f"{self.name.removesuffix('-epochs')} over training"
-        return self.curves.draw(title) if self.curves else self.probe.figure(self.rows)
-
-    def notes(self) -> list[str]:
-        """Sentences on the limits of the rows."""
-        task = getattr(self.probe, "task", None)
-        sampled = task is not None and not task.enumerable
-        limit = [f"measured on a sample of the task's examples, at most {SAMPLE_SIZE:,}"] if sampled else []
-        return [*self.probe.notes(), *limit]
-
-    def save(self, folder: Path | str) -> list[str]:
-        """Write ``rows.csv``, ``probe.json``, the probe's own files and ``figure.png``, and return their names."""
-        folder = user_path(folder, "folder")
-        require_writable("folder", folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        columns = column_kinds(self.rows, self.probe.units)
-        description = {"name": self.name, "columns": columns, "across": self.probe.across, "settings": self.settings}
-        files: dict[str, str | bytes] = {"rows.csv": self.rows.to_csv(index=False, float_format="%.9g")}
-        files["probe.json"] = json.dumps(description, indent=2, default=str) + "\n"  # a causal model becomes text
-        files |= {} if self.curves else self.probe.files()
-        for file, content in files.items():
-            write_atomically(folder / file, content)
-        with atomic_file(folder / "figure.png") as partial:  # last, since the rows took longer to measure
-            save_png(self.figure(), partial)
-        return [*files, "figure.png"]
-
-
-@exits_are_errors()
-def _measure(probe: Probe, title: str) -> list[dict[str, Any]]:
-    models = getattr(probe, "models", ())
-    for task in {model.task for model in models}:
-        task.require_token_names()
-        if task.min_bits is not None:
-            lengths = f"{task.min_bits} to {task.bits} {task.digit_noun}"
-            raise UserError(f"task={task.name}: has operands of {lengths}; expected one length, as in every probe")
-    for model in models:
-        model.require_causal()
-    return collect_rows(probe.rows(), title, len(models))
 
 
 @isolated()
@@ -172,21 +89,7 @@ def run_job(job: ProbeJob) -> None:
 
         print("\n".join(f"{name:22} {text}" for name, text in describe_programs().items()))
         return
-    name = str(job.probe.name)
-    sources = [f"{key}={value}" for key in ("run", "checkpoint", "handcoded") if (value := getattr(job, key))]
-    if job.epoch is not None and job.run is None:
-        raise UserError(f"epoch={job.resolved['epoch']}: needs run=, a run with checkpoint.keep")
-    if "models" not in job.needs:
-        if sources:
-            what = "is about a task and takes no run=, checkpoint= or handcoded="
-            raise UserError(f"{sources[0]}: probe={name}{' (the default)' * (name == 'dataset')} {what}")
-        probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
-        targets = [ProbeTarget(probe, _folder_without_run(job, job.needs))]
-    elif len(sources) != 1:
-        raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and handcoded=NAME")
-    else:  # a list, so that any error comes before the first one runs
-        targets = list(_targets_of_runs(job)) if job.run is not None else [_target_of_weights(job)]
-    failed = 0
+    targets, failed = _targets(job), 0
     for target in targets:
         try:
             run_probe(job, target)
@@ -210,6 +113,23 @@ class ProbeTarget:
     epochs: Sequence[int] = ()  # empty for the last weights
     weights: Mapping[str, str] = field(default_factory=dict)
     """The provenance of the weights. Reports read only rows without one: a run's final weights, and the authors'."""
+
+
+def _targets(job: ProbeJob) -> list[ProbeTarget]:
+    """What a job measures. All are made before the first one runs, so that any error comes first."""
+    name = str(job.probe.name)
+    sources = [f"{key}={value}" for key in ("run", "checkpoint", "handcoded") if (value := getattr(job, key))]
+    if job.epoch is not None and job.run is None:
+        raise UserError(f"epoch={job.resolved['epoch']}: needs run=, a run with checkpoint.keep")
+    if "models" not in job.needs:
+        if sources:
+            what = "is about a task and takes no run=, checkpoint= or handcoded="
+            raise UserError(f"{sources[0]}: probe={name}{' (the default)' * (name == 'dataset')} {what}")
+        probe = job.probe.build(Probe, **{need: getattr(job, need) for need in job.needs})
+        return [ProbeTarget(probe, _folder_without_run(job, job.needs))]
+    if len(sources) != 1:
+        raise UserError(f"probe={name}: expected one of run=DIR, checkpoint=FILE task=NAME and handcoded=NAME")
+    return [_target_of_weights(job)] if job.run is None else list(_targets_of_runs(job))
 
 
 def run_probe(job: ProbeJob, target: ProbeTarget) -> None:
@@ -246,14 +166,14 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     tables: list[pd.DataFrame] = []
     for epoch in epochs:  # networks of one epoch at a time
         probe = job.probe.build(Probe, models=load_seeds(run.path, epoch))
-        measured = _measure(probe, f"{job.probe.name}, epoch {epoch}")
+        measured = measure(probe, f"{job.probe.name}, epoch {epoch}")
         curves = probe.epoch_curves(pd.DataFrame(measured, columns=[*probe.columns] or None))
         tables.append(curves.table.assign(epoch=epoch))
         rows += [{"epoch": epoch, **row} for row in measured]
     table = pd.DataFrame(rows, columns=["epoch", *probe.columns] if probe.columns else None)
     if len(tables) == 1:
         return ProbeResult(probe, table)
-    reached = {seed: first_epoch_reaching(run.metrics(), seed, 0.95) for seed in job_of_run(run).seeds}
+    reached = {seed: first_epoch_reaching(run.metrics(), seed, TARGET_ACCURACY) for seed in job_of_run(run).seeds}
     return ProbeResult(probe, table, replace(curves, table=pd.concat(tables, ignore_index=True), reached=reached))
 
 
@@ -327,36 +247,3 @@ def _folder_without_run(job: ProbeJob, groups: Sequence[str]) -> Path:
     parts = [str(job.probe.name), *handcoded[:1], *(job.option_names[group] for group in groups)]
     name = "-".join([*parts, short_hash([_settings(job), job.checkpoint, *handcoded])])
     return job.out or job.runs_dir / "probes" / name
-
-
-def collect_rows(rows: Iterable[dict[str, Any]], name: str, networks: int) -> list[dict[str, Any]]:
-    """Collect the rows of a probe. Show their number on standard error, always on a terminal, else every 30 s."""
-    measured: list[dict[str, Any]] = []
-    seeds = set[Any]()
-    console = Console(stderr=True, force_jupyter=False)  # a notebook or a script may have replaced the stream
-    started = printed = time.monotonic()
-    with console.status(name) if console.is_terminal else nullcontext() as status:
-        for row in rows:
-            measured.append(row)
-            seeds.add(row.get("seed"))
-            now, site = time.monotonic(), row.get("site")
-            places = [f"{len(seeds) - 1} of {networks} networks done"] * (networks > 1) + [f"at {site}"] * bool(site)
-            text = ", ".join([name, *places, f"{counted(len(measured), 'row')} after {now - started:.0f} s"])
-            if status:
-                status.update(text)
-            elif now - printed >= PROGRESS_INTERVAL:
-                print(text, file=console.file)
-                printed = now
-    return measured
-
-
-def print_result(table: pd.DataFrame, notes: Sequence[str], summary: Sequence[str] = ()) -> None:
-    """Print the summary, at most forty rows of a table, and the notes."""
-    console = Console(markup=False, highlight=False)
-    for line in summary:
-        console.print(line)
-    print_table(table.head(MAX_PRINTED_ROWS), fold=True)
-    if len(table) > MAX_PRINTED_ROWS:
-        console.print(f"... and {len(table) - MAX_PRINTED_ROWS} more")
-    for note in notes:
-        console.print(f"note: {note}", style="yellow")

@@ -16,7 +16,7 @@ from scipy.stats import binomtest, fisher_exact
 from ..errors import counted
 from ..plots.tables import UNIT_RANGES
 from ..seeds import format_ranges
-from ..stats import LEARNING_ACCURACY, MIN_FOR_MEDIAN, MIN_SEEDS, Estimate, Interval, Moments
+from ..stats import LEARNING_ACCURACY, MIN_FOR_MEDIAN, MIN_SEEDS, TARGET_ACCURACY, Estimate, Interval, Moments
 from .claims_file import Claim, Paper
 from .collect import AUTHORS_WEIGHTS, TASK_ALONE, RunData
 from .measures import EpochsTo, Metrics, ProbeColumn
@@ -341,7 +341,8 @@ def _describe_cause(result: Result) -> str:
     if result.num_censored:
         samples = pd.concat(result.samples)
         last_epochs = sorted(set(samples.loc[samples["high"] == np.inf, "low"].astype(int)))
-        limit = f"{getattr(measure, 'accuracy', 0.95):.3g} when their runs ended, at epoch {str(last_epochs)[1:-1]}"
+        target = getattr(measure, "accuracy", TARGET_ACCURACY)
+        limit = f"{target:.3g} when their runs ended, at epoch {str(last_epochs)[1:-1]}"
         causes += [f"{result.num_censored} of {len(samples)} seeds censored: below {limit}"]
     causes += ["measured on the authors' weights only" if result.source == AUTHORS_WEIGHTS else ""]
     causes += [f"{result.num_unfinished} more unfinished" if result.num_unfinished else ""]

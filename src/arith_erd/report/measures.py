@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import unknown_name
 from ..plots.curves import pivot_forward_filled
+from ..stats import TARGET_ACCURACY
 from .collect import AUTHORS_WEIGHTS, DEFAULT_OPTIONS, OUR_RUNS, TASK_ALONE, RunData
 
 RunOptions: TypeAlias = Mapping[str, Any]  # options that choose runs; other options have their defaults
@@ -190,7 +191,8 @@ class EpochsTo(Measure):
         replicas = replicas[replicas["max_epochs"] >= self.planned]
         rows = data.metrics[data.metrics[self.column] >= self.accuracy]
         first = rows.groupby("replica")["epoch"].min().reindex(replicas.index).astype(float)
-        if (self.accuracy, self.column) == (0.95, "val_seq_acc"):  # summaries know it where metrics.csv lacks epochs
+        if (self.accuracy, self.column) == (TARGET_ACCURACY, "val_seq_acc"):
+            # Summaries know it where metrics.csv lacks epochs.
             num_rows = data.metrics.groupby("replica").size().reindex(replicas.index)
             first = first.where(num_rows == replicas["epochs"], replicas["epochs_to_95"])
         return first.fillna(replicas["epochs"]), first.fillna(np.inf)

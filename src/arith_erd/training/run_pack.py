@@ -21,7 +21,7 @@ from ..plots.curves import draw_learning_curves
 from ..plots.style import save_png
 from ..runs.directory import Row, Run, first_epoch_reaching
 from ..seeds import format_ranges
-from ..stats import TokenCounts, stuck_status
+from ..stats import TARGET_ACCURACY, TokenCounts, stuck_status
 from ..system import signals
 from ..system.cli_errors import blaming
 from ..system.files import atomic_file, locked, run_path, write_atomically
@@ -139,13 +139,13 @@ def seed_summaries(run: Run, pack: Pack, data: TaskData) -> list[Row]:
         summary["val_mae"] = math.nan
         with suppress(UserError), blaming("summary", data.task):  # a task whose tokens have no names
             summary["val_mae"] = float(np.abs(data.task.decode(decoded) - data.task.decode(right)).mean())
-        summary["epochs_to_95"] = first_epoch_reaching(rows, seed, 0.95)
-        summary["never_learnt"] = never_learnt(network, data)
+        summary["epochs_to_95"] = first_epoch_reaching(rows, seed, TARGET_ACCURACY)
+        summary["never_learnt"] = never_learned(network, data)
         summaries.append(summary)
     return summaries
 
 
-def never_learnt(network: Network, data: TaskData) -> list[str]:
+def never_learned(network: Network, data: TaskData) -> list[str]:
     """The answer tokens that the network predicts no better than a constant guess, in training and held out."""
     if data.task.min_bits is not None:  # the highest answer tokens may occur in no training example
         return []
@@ -155,7 +155,7 @@ def never_learnt(network: Network, data: TaskData) -> list[str]:
         most_common = (int(token.bincount().max()) for token in completion.cpu().T)
         counts.append([(right, n, most / n) for right, most in zip(hits.tolist(), most_common, strict=True)])
     tokens = zip(data.task.answer_names, *counts, strict=True)
-    return [name for name, *both in tokens if stuck_status(*both) == "never learnt"]
+    return [name for name, *both in tokens if stuck_status(*both) == "never learned"]
 
 
 def write_summary(run: Run, pack: Pack, data: TaskData, summaries: list[Row], sources: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""What leaves the package computes the same elsewhere, and what comes back is data."""
+"""Exported networks compute the same elsewhere, and loading one back runs no code."""
 
 import json
 import shutil
@@ -89,7 +89,7 @@ def test_saved_network_is_loaded_bit_for_bit(whole: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_saved_network_keeps_its_precision_and_one_that_would_not_be_read_back_is_refused(dtype, tmp_path) -> None:
+def test_saving_keeps_the_precision_and_refuses_a_changed_architecture(dtype, tmp_path) -> None:
     model = load_pretrained("add-nanogpt")
     model.network.to(dtype)
     save_pretrained(model, tmp_path)
@@ -155,7 +155,7 @@ def test_weights_are_tensors_only(saved: Path) -> None:
         load_pretrained(saved)
 
 
-def test_hub_gets_three_files_and_gives_two(trained_pack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_gets_three_files_and_loading_reads_two(trained_pack, tmp_path, monkeypatch) -> None:
     remote, model = tmp_path / "remote", load_run(trained_pack.path, 3)
 
     class Api:

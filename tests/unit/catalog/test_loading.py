@@ -100,7 +100,7 @@ def test_unfinished_run_loads_from_its_last_checkpoint(run, trained_pack):
         load_run(run.path, 5)
 
 
-def test_epochs_load_as_they_were(whole, train_in, tmp_path):
+def test_each_kept_epoch_loads_with_its_weights(whole, train_in, tmp_path):
     """Epoch 2 of 4 has the weights of a run of two epochs, the last one the final ones; 0 is before training."""
     short = train_in(tmp_path, *LEARNS, "trainer.max_epochs=2", "seed=0-1")
     for epoch, same in ((2, load_run(short.path, 1)), (4, load_run(whole.path, 1))):

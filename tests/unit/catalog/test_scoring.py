@@ -1,4 +1,4 @@
-"""No network fixes the rule by which it is counted, and what says nothing is named in at most 5% of null networks."""
+"""A network never sets its own threshold, and a random method names at most 5% of null networks."""
 
 import json
 import re
@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import arith_erd as ae
-from arith_erd.catalog.scoring import SCORE_COLUMNS, add_verdicts, name_by_threshold, score_network, zoo
+from arith_erd.catalog.scoring import SCORE_COLUMNS, name_algorithms, name_by_threshold, score_network
+from arith_erd.catalog.zoo import zoo
 from arith_erd.errors import UserError
 
 
@@ -41,14 +42,14 @@ def test_scores_of_a_kind_never_move_the_threshold_that_names_it(kind: str):
     rng = np.random.default_rng(0)
     rows = table(rng.normal(size=24))
     own = rows["kind"] == kind
-    before = add_verdicts(rows)["named"]
+    before = name_algorithms(rows)["named"]
     for index in rows.index[own]:
         others = own & (rows.index != index)
         moved = rows.assign(score=rows["score"].where(~others, rng.normal(scale=9, size=24)))
-        assert add_verdicts(moved)["named"][index] == before[index]
+        assert name_algorithms(moved)["named"][index] == before[index]
 
 
-def test_noise_names_few_nulls_and_is_right_in_half_of_the_networks_of_each_parity():
+def test_a_random_method_names_few_null_networks_and_is_right_half_the_time():
     """It draws both terms at random. `test_methods` has its AUC."""
     rng = np.random.default_rng(1)
     tables = [
@@ -56,7 +57,7 @@ def test_noise_names_few_nulls_and_is_right_in_half_of_the_networks_of_each_pari
     ]
     rows = joined(*(part for pair in tables for part in pair))
     null = rows["algorithm"] == "none"
-    assert 0 < (add_verdicts(rows)["named"][null] != "abstains").mean() <= 0.05
+    assert 0 < (name_algorithms(rows)["named"][null] != "abstains").mean() <= 0.05
     right = (name_by_threshold(rows) == rows["algorithm"])[~null]
     assert right.groupby(rows["seed"] % 2).mean().between(0.42, 0.58).all()
 
@@ -67,7 +68,7 @@ def test_evidence_must_exceed_that_in_null_networks_of_other_kinds():
     nulls = null_rows(np.linspace(0, 0.5, 80), np.zeros(80))
     strong = nulls["kind"] == "7-bit null 0"
     nulls.loc[strong, ["sum", "score"]] = 0.9
-    found = add_verdicts(joined(rows, nulls))
+    found = name_algorithms(joined(rows, nulls))
     assert (found["named"][24:] == np.where(strong, "sum", "abstains")).all()
     assert found["right"][:24].all()
     assert found["right"][24:].sum() == 60
@@ -76,74 +77,76 @@ def test_evidence_must_exceed_that_in_null_networks_of_other_kinds():
         {"right": 24, "wrong": 0, "abstained": 0, "named in nulls": "20 of 80 [16%, 36%]"}
     ]
     larger = nulls.assign(network="5-bit null", sum=9.0)
-    assert add_verdicts(joined(rows, larger))["right"][:24].all()  # of another size
+    assert name_algorithms(joined(rows, larger))["right"][:24].all()  # of another size
 
 
 def test_method_without_a_threshold_names_nothing():
-    """All that it was asked so far are null networks, or networks of one algorithm."""
+    """It was scored on null networks only, or on networks of one algorithm only."""
     nulls = null_rows(*np.random.default_rng(0).normal(size=(2, 12)), "new")
-    found = add_verdicts(joined(table(np.arange(24.0)), nulls))
+    found = name_algorithms(joined(table(np.arange(24.0)), nulls))
     assert (found["named"].isna() == (found["method"] == "new")).all()
     assert ae.compare_methods(found)[["right", "wrong", "abstained"]].sum(axis=1).to_dict() == {"mine": 24, "new": 0}
-    assert add_verdicts(table(np.arange(24.0))[:12])["named"].isna().all()
+    assert name_algorithms(table(np.arange(24.0))[:12])["named"].isna().all()
 
 
 def test_accuracy_names_the_higher_hypothesis_if_it_is_high_enough():
     rows = table(np.full(24, 0.8), np.r_[np.full(23, 0.9), 0.1], "DAS")
     rows.loc[0, ["sum", "carries"]] = 0.74, 0.7
-    named = add_verdicts(rows, {"DAS": 0.75})["named"]
+    named = name_algorithms(rows, {"DAS": 0.75})["named"]
     assert named.tolist() == ["abstains", *["carries"] * 22, "sum"]
 
 
-def test_rows_without_terms_are_not_judged():
+def test_rows_without_evidence_get_no_name():
     rows = table(np.arange(24.0)[::-1])
     rows.loc[:3, ["sum", "carries"]] = np.nan
-    found = add_verdicts(rows)
+    found = name_algorithms(rows)
     assert found[["named", "right"]][:4].isna().all(axis=None)
     assert found["named"][4:].notna().all()
 
 
+def scored(found: object) -> dict[str, float]:
+    """The row of a method that finds this in a network."""
+    return score_network("mine", lambda model: found, zoo()[0], None)
+
+
 def test_score_is_the_difference_of_mean_outcomes_with_an_interval():
-    network, rng = zoo()[0], np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     of_sum, carries = rng.random(400) < 0.9, rng.random(300) < 0.6
-    row = score_network("mine", lambda model: (of_sum, carries), network, None)
+    row = scored(ae.Evidence(of_sum, carries))
     assert row["score"] == pytest.approx(of_sum.mean() - carries.mean())
     error = np.sqrt(of_sum.var() / 400 + carries.var() / 300)
     assert row["high"] - row["low"] == pytest.approx(2 * 1.96 * error, rel=0.1)
     by_token = (torch.from_numpy(rng.random((50, 8))).requires_grad_(), rng.random((50, 8)))
-    whole, averaged = (
-        score_network("mine", lambda model, terms=terms: terms, network, None)
-        for terms in (by_token, tuple(x.mean(1) for x in by_token))
-    )
+    whole, averaged = scored(by_token), scored(tuple(x.mean(1) for x in by_token))
     assert all(whole[x] == pytest.approx(averaged[x]) for x in ("sum", "carries", "low", "high"))
-    plain = score_network("mine", lambda model: 2, network, None)
+    plain = scored(2)
     assert (plain["score"], plain["sum"], plain["carries"]) == (2, 2, -2)
     assert "low" not in plain
 
 
-def test_search_has_gaps_to_its_training_pairs_and_verdicts_say_how_often_they_flip():
+def test_search_has_gaps_to_its_training_pairs_and_names_say_how_often_they_flip():
     """The share of flips is that of a bootstrap of the outcomes."""
     rng = np.random.default_rng(0)
     of_sum, carries = rng.random(400) < 0.80, rng.random(400) < 0.78
-    row = score_network("mine", lambda model: (of_sum, carries, np.ones(9), 0.9), zoo()[0], None)
+    row = scored((of_sum, carries, np.ones(9), 0.9))
     assert row["gap_sum"] == pytest.approx(1 - of_sum.mean())
     assert row["gap_carries"] == pytest.approx(0.9 - carries.mean())
-    (flips,) = add_verdicts(pd.DataFrame([row], columns=SCORE_COLUMNS), {"mine": 0.75})["flips"]
+    (flips,) = name_algorithms(pd.DataFrame([row], columns=SCORE_COLUMNS), {"mine": 0.75})["flips"]
     means = [x[rng.integers(400, size=(4000, 400))].mean(1) for x in (of_sum, carries)]
     resampled = means[0] - means[1]
     assert flips == pytest.approx(((resampled > 0) != (row["score"] > 0)).mean(), abs=0.03)
     rows = table(np.where(np.arange(24) < 12, 10.0, 8.0)).assign(low=14.0, high=22.0)  # scores of 20 and 16
-    assert np.allclose(add_verdicts(rows)["flips"], 0.164, atol=0.01)
-    assert add_verdicts(rows.assign(low=np.nan))["flips"].isna().all()
+    assert np.allclose(name_algorithms(rows)["flips"], 0.164, atol=0.01)
+    assert name_algorithms(rows.assign(low=np.nan))["flips"].isna().all()
 
 
-def test_networks_without_a_known_algorithm_are_named_and_neither_fix_nor_count():
+def test_networks_of_unknown_algorithm_are_named_but_set_no_threshold_and_are_not_counted():
     known = table(np.where(np.arange(24) < 12, 40.0, 0.0) + np.arange(24))  # which separates the algorithms
     rows = joined(known, known.assign(network="free", kind="free", algorithm="", score=-100.0))
-    found = add_verdicts(rows)
+    found = name_algorithms(rows)
     assert name_by_threshold(rows)[24:].tolist() == ["carries"] * 24
     assert found["right"][24:].isna().all()
-    assert found["right"][:24].tolist() == add_verdicts(known)["right"].tolist() == [1] * 24
+    assert found["right"][:24].tolist() == name_algorithms(known)["right"].tolist() == [1] * 24
 
 
 def test_trained_network_counts_if_it_is_right_everywhere_and_follows_its_variables(tmp_path):

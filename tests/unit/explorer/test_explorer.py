@@ -104,7 +104,7 @@ def test_right_answers_are_counted_on_the_whole_of_a_small_table() -> None:
     assert export_network(model)["right"] == model.accuracy() == 1 / 16
 
 
-def test_worst_token_of_the_pairs_held_out_is_found() -> None:
+def test_worst_token_on_held_out_pairs_is_found() -> None:
     """Untrained, it answers no pair; without a split nothing is known to be held out."""
     model = untrained(Add(3), NanoGPT)
     assert export_network(model, 8)["missed"] is None
@@ -126,7 +126,7 @@ def test_what_the_page_cannot_run_is_refused_in_one_line() -> None:
         write_page([export_network(untrained(task, NanoGPT), 8) for task in (Add(3), Mul(3))])
 
 
-def test_notebook_shows_the_page_in_a_frame_that_contains_it_whole() -> None:
+def test_notebook_shows_the_whole_page_in_a_frame() -> None:
     shown = write_page([export_network(untrained(Add(3), NanoGPT))])
     html = shown._repr_html_()
     assert html.startswith("<iframe")

@@ -1,4 +1,4 @@
-"""Weights & Biases without an account and without a network."""
+"""Weights & Biases without an account or internet."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def two_epochs(logger: Wandb, folder: Path) -> None:
 
 @pytest.fixture
 def home(tmp_path, monkeypatch) -> Path:
-    """Where W&B keeps its things, and where it finds no key."""
+    """A home folder for the files of W&B, without an API key."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in [name for name in os.environ if name.startswith("WANDB")]:
         monkeypatch.delenv(name)
@@ -125,9 +125,7 @@ def test_broken_server_continues_offline(home, monkeypatch, capsys, key, answer,
     [({"WANDB_MODE": "foo"}, {}), ({"WANDB_BASE_URL": "nowhere"}, {}), ({}, {"project": "a/b"})],
     ids=str,
 )
-def test_what_keeps_wandb_from_starting_is_one_line_and_training_continues(
-    monkeypatch, home, capfd, environment, options
-):
+def test_failed_start_of_wandb_is_one_line_and_training_continues(monkeypatch, home, capfd, environment, options):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     two_epochs(Wandb(**options), home)
@@ -195,7 +193,7 @@ def test_history_of_an_interrupted_or_extended_run_is_whole(train, home):
         assert all("val_seq_acc/length=2" in row for row in rows)
 
 
-def test_what_the_server_would_refuse_is_shortened(monkeypatch):
+def test_names_too_long_for_the_server_are_shortened(monkeypatch):
     given, names = [], ["x" * 150 + "-1", "x" * 150 + "-2", "y" * 124]
     monkeypatch.setattr(wandb, "init", lambda **options: given.append(options) or MagicMock())
     for name in names:

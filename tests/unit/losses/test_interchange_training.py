@@ -20,19 +20,23 @@ from arith_erd.tasks import Add, Mul
 from arith_erd.training.pack import Pack
 
 TASK = Add(3)
+EXAMPLES = TASK.examples()
 MAP = {"carry": {"site": "dec.1", "dims": [0, 3]}, "sum": {"site": "dec.1", "dims": [4, 6]}}
+
+
+def whole_batch(loss: InterchangeTraining) -> list[torch.Tensor]:
+    """Prompts, completions and targets of all examples, for which the loss makes its tables."""
+    loss.make_tables(TASK, EXAMPLES)
+    return [torch.as_tensor(x) for x in (EXAMPLES.prompt, EXAMPLES.completion, np.arange(64.0)[:, None])]
 
 
 def made(network, seeds, variables=MAP, compile=False, **options) -> tuple[Pack, list[torch.Tensor]]:
     """A pack of small networks, and prompts, completions and targets of eight examples."""
-    loss, examples = InterchangeTraining(variables, **options), TASK.examples()
+    loss = InterchangeTraining(variables, **options)
     shape = {"d_model": 8, "num_heads": 2, "num_layers": 2}
     pack = Pack(lambda: network(TASK.prompt_length, TASK.width, **shape), seeds, compile, loss=loss)
-    loss.make_tables(TASK, examples)
-    targets = torch.arange(64.0)[:, None]
     rows = torch.arange(0, 64, 8) + torch.arange(8) // 2
-    tokens = torch.as_tensor(examples.prompt), torch.as_tensor(examples.completion)
-    return pack, [x[rows].expand(len(seeds), *x[rows].shape) for x in (*tokens, targets)]
+    return pack, [x[rows].expand(len(seeds), *x[rows].shape) for x in whole_batch(loss)]
 
 
 def runs_of(network: type, variables, **options) -> tuple[list[torch.Tensor], torch.Tensor]:
@@ -44,7 +48,7 @@ def runs_of(network: type, variables, **options) -> tuple[list[torch.Tensor], to
 
 
 @pytest.mark.parametrize("network", [NanoGPT, Transformer])
-def test_everything_exchanged_at_the_last_layer_gives_the_logits_of_the_source(network):
+def test_interchanging_the_whole_last_layer_gives_the_logits_of_the_source(network):
     whole = {"sum": {"site": "dec.2", "dims": [0, 7]}}
     (plain, interchanged, nothing), loss = runs_of(network, whole, weight=0.5, strict=2.0)
     torch.testing.assert_close(interchanged, plain.roll(1, dims=0))
@@ -55,28 +59,24 @@ def test_everything_exchanged_at_the_last_layer_gives_the_logits_of_the_source(n
 
 
 @pytest.mark.parametrize("network", [NanoGPT, Transformer])
-def test_a_prefix_is_that_of_the_example_before_and_the_causal_model_says_how_to_go_on(network):
+def test_interchanged_prefix_is_that_of_the_example_before_and_the_causal_model_labels_it(network):
     given = {"prefix": {"site": "answer"}, "carry": {"site": "dec.1", "dims": [0, 3]}}
-    loss, examples = InterchangeTraining(given, causal_model="prefix_carry"), TASK.examples()
-    model = ALGORITHMS["prefix_carry"].causal_model(TASK)
-    loss.make_tables(TASK, examples)
-    targets = torch.arange(64.0)[:, None]
-    prompt, completion = (torch.as_tensor(x) for x in (examples.prompt, examples.completion))
-    before = np.roll(examples.answer, 1)
-    digits = [model.answers(model.values(examples, {"prefix": before}))]
-    digits += [model.interchange_by_digit(examples, examples[np.arange(-1, 63)], "carry")]
-    tokens = torch.as_tensor(np.stack([examples.completion, *(x + ZERO for x in digits)]))
+    loss, model = InterchangeTraining(given, causal_model="prefix_carry"), ALGORITHMS["prefix_carry"].causal_model(TASK)
+    batch = whole_batch(loss)
+    digits = [model.answers(model.values(EXAMPLES, {"prefix": np.roll(EXAMPLES.answer, 1)}))]
+    digits += [model.interchange_by_digit(EXAMPLES, EXAMPLES[np.arange(-1, 63)], "carry")]
+    tokens = torch.as_tensor(np.stack([EXAMPLES.completion, *(x + ZERO for x in digits)]))
     right = 30.0 * F.one_hot(tokens.long(), TASK.vocab_size)
     net = network(TASK.prompt_length, TASK.width, d_model=8, num_heads=2, num_layers=2, dropout=0.0)
     read, answers = [], [0, 1, 2]
     net.register_forward_hook(lambda module, given, output: (read.append(given[1]), right[answers[len(read) - 1]])[1])
-    assert loss(net, prompt, completion, targets) < 1e-6
+    assert loss(net, *batch) < 1e-6
     own, of_the_one_before, _ = read
-    assert torch.equal(own, shift_right(completion))
+    assert torch.equal(own, shift_right(batch[1]))
     assert torch.equal(of_the_one_before, own.roll(1, dims=0))
     read.clear()
     answers[1] = 0
-    assert loss(net, prompt, completion, targets) > 0.3
+    assert loss(net, *batch) > 0.3
 
 
 class Backwards(NanoGPT):
@@ -105,13 +105,11 @@ class Recurrent(Network):
 def test_layers_that_run_twice_or_return_tuples_are_trained_and_reported(variable, hypothesis, monkeypatch):
     prefix = {"prefix": {"site": "answer"}} if hypothesis == "prefix_carry" else {}
     loss = InterchangeTraining(prefix | {variable: {"site": "dec.2", "dims": [0, 7]}}, causal_model=hypothesis)
-    examples, model, net = TASK.examples(), build_causal_model(TASK, hypothesis, ""), Recurrent(7, 4)
-    prompt, completion = (torch.as_tensor(x) for x in (examples.prompt, examples.completion))
-    loss.make_tables(TASK, examples)
-    batch = prompt, completion, torch.arange(64.0)[:, None]
+    model, net = build_causal_model(TASK, hypothesis, ""), Recurrent(7, 4)
+    prompt, completion, _ = batch = whole_batch(loss)
     rows = np.random.default_rng(0).permutation(np.arange(1, 64, 3))
     predict = model.interchange_by_digit if variable == "carry" else model.interchange
-    expected = TASK.to_tokens(predict(examples[rows], examples[others := np.roll(rows, 1)], variable))
+    expected = TASK.to_tokens(predict(EXAMPLES[rows], EXAMPLES[others := np.roll(rows, 1)], variable))
     answered = net(prompt[others], shift_right(completion[others])).argmax(-1).numpy()
     found = loss.report(lambda: net, np.arange(1, 64, 3))[variable]
     assert found == pytest.approx((answered == expected).mean(0).tolist())
@@ -146,7 +144,7 @@ def test_layers_below_an_interchange_run_once_with_the_same_losses_and_gradients
             torch.testing.assert_close(found, expected)
 
 
-def test_a_column_is_exchanged_at_one_position():
+def test_a_column_is_interchanged_at_one_position():
     (plain, interchanged), _ = runs_of(NanoGPT, {"carry": {"site": "dec.2", "dims": [0, 7]}})
     examples = torch.arange(8)
     source = plain.roll(1, dims=0)
@@ -191,7 +189,7 @@ def test_variable_with_more_values_than_fit_in_memory_is_refused_before_their_an
 def test_what_does_not_fit_is_refused(variables, message):
     def first_step():
         pack, given = made(Transformer, (0,), variables, strict=1.0)
-        pack.prepare_loss(TASK, TASK.examples())
+        pack.prepare_loss(TASK, EXAMPLES)
         pack.dry_run(*given, loss=True)
 
     with pytest.raises(UserError, match=message):

@@ -58,7 +58,7 @@ def test_clear_counterexamples_are_listed_with_their_pair_and_prefix() -> None:
     assert found._asdict() == {"bit": 2, "a": 3, "b": 5, "prefix": 0, "distance": 0.5, "answer": 1}
 
 
-def test_stored_answers_come_back() -> None:
+def test_stored_answers_load_unchanged() -> None:
     rng = np.random.default_rng(1)
     made = answered_by(lambda block: block.predicted(RULE) ^ (rng.random(len(block.inputs.a)) < 0.02), TASK)
     back = Certificate.from_bytes(TASK, made.to_bytes())
@@ -77,6 +77,17 @@ def test_probe_counts_every_answer_of_a_network(tmp_path) -> None:
     assert probe.summary()[0].startswith("seed 0: local_remainder gives ")
 
 
+def test_probe_shows_the_chosen_algorithm() -> None:
+    models, own = [untrained(Add(bits=2), NanoGPT)], {"algorithm": "user_model", "causal_model": "erd"}
+    mine, erd = CertificateProbe(models, **own), CertificateProbe(models, algorithm="erd")
+    assert mine.files()["counterexamples.csv"] == erd.files()["counterexamples.csv"]
+    assert mine.files()["counterexamples.csv"] != CertificateProbe(models).files()["counterexamples.csv"]
+    assert mine.summary()[0].startswith("seed 0: user_model gives ")
+    assert set(mine.shown(measured(mine))["panel"]) == {"user_model, by network", "Other algorithms"}
+    with pytest.raises(UserError, match=r"^probe\.algorithm=user_model: expected one of local_remainder, gr"):
+        CertificateProbe(models, algorithm="user_model")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["local_remainder", "erd"])  # the others: tests/unit/models
 def test_a_handcoded_network_gets_the_certificate_of_its_algorithm(name: str, monkeypatch) -> None:
@@ -88,7 +99,7 @@ def test_a_handcoded_network_gets_the_certificate_of_its_algorithm(name: str, mo
     assert mean_over_bits(clear[clear["algorithm"] == name]) > 0.999
 
 
-def test_random_completions_ask_what_every_prefix_asks() -> None:
+def test_random_completions_are_a_sample_of_all_prefixes() -> None:
     model = untrained(Mul(bits=2), NanoGPT)
     every, some = certificate(model), certificate(model, num_completions=3)
     pairs = np.arange(model.task.size)[:, None]

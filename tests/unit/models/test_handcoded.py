@@ -8,7 +8,7 @@ from torch import Tensor
 from arith_erd.digits import ZERO, from_digits
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import ALGORITHMS, POST_HOC, ColumnSums
-from arith_erd.mechanism.responses import PrefixedExamples
+from arith_erd.mechanism.prefixes import PrefixedExamples
 from arith_erd.models import Transformer
 from arith_erd.models.handcoded import PROGRAMS, write_network
 from arith_erd.models.network import greedy_decode, shift_right

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import arith_erd as ae
-from arith_erd.catalog.scoring import SCORE_COLUMNS, add_verdicts, score_network, zoo
+from arith_erd.catalog.scoring import SCORE_COLUMNS, name_algorithms, score_network
+from arith_erd.catalog.zoo import zoo
 from arith_erd.errors import UserError
 from arith_erd.interp.patching import patched_runs
 from paper.studies import methods
@@ -51,7 +52,7 @@ def test_searches_name_the_algorithm_of_networks_written_by_hand_and_abstain_fro
     }
     lines = [score_network(method, methods.METHODS[method], zoo()[0], model) for model in networks.values()]
     rows = pd.DataFrame(lines, columns=SCORE_COLUMNS).assign(kind=[*networks], algorithm=[*networks])
-    found = add_verdicts(rows, methods.MIN_ACCURACY)
+    found = name_algorithms(rows, methods.MIN_ACCURACY)
     assert found["named"].tolist() == ["carries", "sum", "abstains"]
     assert found["gap_carries"][0] <= 0.1
     assert found["gap_sum"][1] <= 0.1

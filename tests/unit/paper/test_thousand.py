@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from arith_erd.digits import Array
-from arith_erd.mechanism.certificate import RIVAL, RULE, PrefixBlock, answered_by
+from arith_erd.mechanism.certificate import RULE, PrefixBlock, answered_by
 from arith_erd.tasks import Add
 from paper.studies import thousand
 
@@ -22,7 +22,9 @@ def noisy_carry(threshold: float, sigma: float, rng: np.random.Generator) -> Cal
     return answer
 
 
-@pytest.mark.parametrize(("algorithm", "rule", "slope"), [(RULE, 1, 0.5), (RIVAL, 0, 0.5), ("prefix_carry", None, 0)])
+@pytest.mark.parametrize(
+    ("algorithm", "rule", "slope"), [(RULE, 1, 0.5), ("graded_carry", 0, 0.5), ("prefix_carry", None, 0)]
+)
 def test_algorithms_have_their_own_fingerprints(algorithm: str, rule: int | None, slope: float) -> None:
     """Numbers with exact place values have a slope, and a carry from the last column alone has none."""
     found = thousand.fingerprints(answered_by(lambda block: block.predicted(algorithm), TASK)).set_index("bit")

@@ -32,7 +32,7 @@ class Reader(Toy):
 
 
 def test_erasing_a_needed_concept_destroys_the_answer() -> None:
-    """Every concept and method on a network whose answer hangs on the completion bits and on nothing else."""
+    """Every concept and method on a network whose answer depends only on the completion bits."""
     model = Hooked(Reader(Add(3)), task=Add(3))
     rows = measured(Amnesic([model], site="dec.1", iterations=1, num_controls=4))
     assert set(rows["concept"]) == {*Add(3).concept_names}
@@ -40,7 +40,7 @@ def test_erasing_a_needed_concept_destroys_the_answer() -> None:
     assert (bits["seq_acc_after"] < 0.3).all()
     assert (bits["seq_acc_after_unseen"] < 0.3).all()
     assert (bits["probe_error_before"] == 0).all()
-    assert (bits.loc[bits["method"] != "inlp", "probe_error_after"] > 0.4).all()  # INLP leaves some of it to be told
+    assert (bits.loc[bits["method"] != "inlp", "probe_error_after"] > 0.4).all()  # INLP leaves some of it readable
     assert (bits["control_rank_mean"] > 0.8).all()
 
 

@@ -13,6 +13,7 @@ from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.erasure import whiten
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models import NanoGPT, Network, Transformer
+from arith_erd.paper.probes.amnesic import PaperAmnesic
 from arith_erd.paper.probes.place_value import PlaceValue
 from arith_erd.probes import dose
 from arith_erd.probes.amnesic import Amnesic
@@ -46,7 +47,7 @@ def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) 
 
 
 def own_model(task: Task) -> CausalModel:
-    """The lowest bits are added first; their carry hangs on nothing else, and ``idle`` is of no consequence."""
+    """The lowest bits are added first; their carry depends on nothing else, and ``idle`` affects nothing."""
     parts = {"idle": lambda a: a, "low": lambda a, b: a % 2 + b % 2, "high": lambda a, b: a // 2 + b // 2}
     total = {"total": lambda low, low_carry, high: low % 2 + 2 * (high + low_carry), "sum": lambda total: total}
     return CausalModel(task, parts | {"low_carry": lambda low: low // 2} | total)
@@ -63,7 +64,7 @@ def difference(task: Task) -> CausalModel:
     return CausalModel(task, {"difference": lambda a, b: abs(a - b)})
 
 
-def test_dose_asks_any_task_whose_causal_model_has_the_answer_as_a_variable() -> None:
+def test_dose_accepts_any_task_whose_causal_model_has_the_answer_as_a_variable() -> None:
     probe = Dose([untrained(Sub(3))], "dec.1", delta=1, num_examples=8, causal_model=difference)
     rows = measured(probe)
     assert (rows["n"] == 8).all()
@@ -83,7 +84,7 @@ def test_dose_asks_any_task_whose_causal_model_has_the_answer_as_a_variable() ->
 )
 def test_notes_say_what_holds_for_the_task(task: Task, words: tuple[str, ...], others: tuple[str, ...]) -> None:
     models = [untrained(task)]
-    probes = Amnesic(models, "dec.1"), InterchangeProbe(models, num_examples=2), Subspaces(models, "dec.1")
+    probes = PaperAmnesic(models, "dec.1"), InterchangeProbe(models, num_examples=2), Subspaces(models, "dec.1")
     notes = " ".join(note for probe in probes for note in probe.notes()).replace("baseline_operand_bits", "")
     assert [word for word in words if word not in notes] == []
     assert [word for word in others if word in notes] == []
@@ -99,7 +100,7 @@ def test_variable_without_pairs_of_its_own_is_named() -> None:
 
 
 @pytest.mark.parametrize(("num_layers", "middle"), [(1, "dec.1"), (2, "dec.1"), (6, "dec.3")])
-def test_subspaces_are_sought_in_the_middle_of_the_decoder(num_layers: int, middle: str) -> None:
+def test_subspaces_are_searched_in_the_middle_of_the_decoder(num_layers: int, middle: str) -> None:
     task = Add(2)
     for kind in (Transformer, NanoGPT):
         network = kind(task.prompt_length, task.width, d_model=8, num_heads=2, num_layers=num_layers)
@@ -133,7 +134,7 @@ def test_one_number_follows_every_dose_with_every_direction_and_carries_follow_n
     assert (rows["followed"] == 1).all()
 
 
-def test_a_step_is_what_a_unit_of_the_value_adds() -> None:
+def test_a_step_adds_one_unit_of_the_value() -> None:
     generator = torch.Generator().manual_seed(0)
     values = torch.randint(0, 20, (2000,), generator=generator)
     direction = torch.tensor([1.0, 2, 0, 0], dtype=torch.float64)
@@ -146,7 +147,7 @@ def test_a_step_is_what_a_unit_of_the_value_adds() -> None:
     torch.testing.assert_close(dose.centroids(x, values, 21)[7], x[values == 7].mean(dim=0))
 
 
-def test_a_family_of_ones_own_is_asked_alone_and_is_that_of_its_variables() -> None:
+def test_own_families_replace_the_default_ones() -> None:
     options = {"site": "dec.1", "variable": "carry", "num_examples": 8}
     suggested = pd.DataFrame(InterchangeProbe([untrained(ADD)], **options).rows())
     own = InterchangeProbe([untrained(ADD)], **options, families={"alone": {"vary": "carry", "keep": ["xor"]}})
@@ -156,7 +157,7 @@ def test_a_family_of_ones_own_is_asked_alone_and_is_that_of_its_variables() -> N
     pd.testing.assert_frame_equal(asked, expected)
 
 
-def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
+def test_interchange_effects_in_a_network_that_stores_carry_and_xor() -> None:
     task = Add(3)
     model = Hooked(InDirections(task), task=task)
     rows = pd.DataFrame(InterchangeProbe([model], site="dec.1", num_examples=30).rows())
@@ -168,7 +169,7 @@ def test_effects_in_a_network_that_holds_carry_and_xor_at_one_place() -> None:
     assert set(rows.loc[rows["family"] == "carry", "token"]) == {"r1", "r2", "r3"}  # no carry enters bit 0
 
 
-def test_encoder_is_read_at_every_token_of_the_answer_and_judged_by_the_prompts_own() -> None:
+def test_encoder_positions_are_scored_on_all_answer_tokens_and_on_their_own_prompt_token() -> None:
     task = Add(3, prompt_order="plain")
     model = untrained(task, num_layers=1)
     rows = measured(InterchangeProbe([model], site=["enc.1", "dec.1"], variable="carry", num_examples=8))
@@ -194,7 +195,7 @@ class Pooled(nn.Module):
         return self.head(self.out(self.spread(x).view(-1, 4, 8)[:, : answer_in.shape[1]]))
 
 
-def test_positions_have_names_where_a_site_holds_the_prompt_or_the_answer_whatever_it_is_called() -> None:
+def test_positions_are_named_by_what_a_site_holds_whatever_its_name() -> None:
     network = Pooled()
     sites = {"read": network.read, "pool": network.pool, "out": network.out}
     model = Hooked(network, sites, task=ADD)

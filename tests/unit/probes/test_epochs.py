@@ -1,4 +1,4 @@
-"""Probes over the epochs that a run kept; where a result goes, and what it says about the weights that were asked."""
+"""Probes over the epochs that a run kept, the folders of results, and the provenance of weights in them."""
 
 import json
 import shutil
@@ -17,10 +17,9 @@ from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.interp.hooked import Provenance
 from arith_erd.models.handcoded import PROGRAMS
-from arith_erd.probes import run_probe
 from arith_erd.probes.errors import Errors
 from arith_erd.probes.logit_lens import LogitLens
-from arith_erd.probes.run_probe import run_job
+from arith_erd.probes.run_probe import ProbeTarget, _target_of_weights, run_job
 from arith_erd.report.claims_file import load_paper
 from arith_erd.report.collect import collect
 from arith_erd.runs.directory import Run
@@ -47,6 +46,16 @@ SMALL: dict[str, dict[str, Any]] = {
 NETWORKS = [untrained(Add(3), seed=seed) for seed in range(2)]
 
 
+def ask(probe: str, *overrides: str) -> None:
+    """As ``python probe.py probe=PROBE ...``."""
+    run_job(compose("probe", [f"probe={probe}", *overrides]))
+
+
+def copied(run: Run, path: Path) -> Run:
+    """The same run elsewhere, to write probes into."""
+    return Run(shutil.copytree(run.path, path))
+
+
 def test_all_probes_of_networks_are_known_here(root: Path) -> None:
     files = (root / "conf/probe").glob("*.yaml")
     assert {file.stem for file in files if "needs: [models]" in file.read_text()} == set(SMALL)
@@ -65,12 +74,10 @@ def test_every_probe_of_networks_has_a_measure_to_follow_over_epochs(name: str) 
     assert course.draw(name).axes
 
 
-def test_rows_of_an_epoch_are_those_of_its_network(
-    whole: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_of_an_epoch_are_those_of_its_network(whole, tmp_path, capsys) -> None:
     """All epochs that were kept; the last one is the finished network. They lie inside the run directory."""
-    whole = Run(shutil.copytree(whole.path, tmp_path / whole.name))
-    run_job(compose("probe", ["probe=logit_lens", f"run={whole.path}", "epoch=all"]))
+    whole = copied(whole, tmp_path / whole.name)
+    ask("logit_lens", f"run={whole.path}", "epoch=all")
     rows = pd.read_csv(whole.path / "probes" / "logit_lens-epochs" / "rows.csv")
     assert list(rows.columns[:2]) == ["epoch", "seed"]
     assert sorted(set(rows["epoch"])) == [1, 2, 3, 4]
@@ -83,7 +90,7 @@ def test_rows_of_an_epoch_are_those_of_its_network(
     assert [line.split()[0] for line in table.splitlines()[:5]] == ["epoch", "1", "2", "3", "4"]
 
 
-def test_course_of_errors_is_one_less_accuracy(whole: Run) -> None:
+def test_curve_of_errors_is_one_minus_accuracy(whole: Run) -> None:
     model = load_run(whole.path, 1)
     probe = Errors([model])
     table = probe.epoch_curves(pd.DataFrame(probe.rows(), columns=list(probe.columns))).table
@@ -93,20 +100,19 @@ def test_course_of_errors_is_one_less_accuracy(whole: Run) -> None:
     assert course["train"] == pytest.approx(1 - last["train_seq_acc"])
 
 
-def test_epochs_that_are_not_there_are_refused(whole: Run, tmp_path: Path) -> None:
+def test_missing_epochs_and_runs_that_share_a_name_are_refused(whole: Run, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"epoch=9: .* has weights of epoch 1-4 and 0"):
-        run_job(compose("probe", ["probe=errors", f"run={whole.path}", "epoch=[0,9]", f"out={tmp_path}/out"]))
+        ask("errors", f"run={whole.path}", "epoch=[0,9]", f"out={tmp_path}/out")
     for place in ("a", "b"):
-        shutil.copytree(whole.path, tmp_path / place / whole.name)
+        copied(whole, tmp_path / place / whole.name)
     with pytest.raises(UserError, match=r"out=\S+: runs of .* share a name"):
-        run_job(compose("probe", ["probe=errors", f"run={tmp_path}/?/*", f"out={tmp_path}/out"]))
+        ask("errors", f"run={tmp_path}/?/*", f"out={tmp_path}/out")
     assert not (tmp_path / "out").exists()
 
 
 def test_curves_of_token_means_keep_whole_answers_apart_from_their_tokens() -> None:
-    provenance = Provenance(
-        split=lambda table: (np.arange(64) % 4 == 0).tolist()
-    )  # of the whole table, whatever the sample
+    # The split is that of the whole table, whatever the sample.
+    provenance = Provenance(split=lambda table: (np.arange(64) % 4 == 0).tolist())
     model = ae.Hooked(NETWORKS[0].network, task=Add(3), provenance=provenance)
     assert set(ae.probe("encoder_table", model, num_examples=16).rows["n"]) == {16}
     result = ae.probe("encoder_table", model)
@@ -118,25 +124,23 @@ def test_curves_of_token_means_keep_whole_answers_apart_from_their_tokens() -> N
         ae.probe("encoder_table", untrained(Add(3), ae.NanoGPT))
 
 
-def test_probe_without_a_figure_is_refused_before_it_measures(
-    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_probe_without_a_figure_is_refused_before_it_measures(whole, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(LogitLens, "picture", None)
     monkeypatch.setattr(LogitLens, "measure", lambda self, model: 1 / 0)
     with pytest.raises(UserError, match=r"^LogitLens: expected a picture, or a method figure"):
-        run_job(compose("probe", ["probe=logit_lens", f"run={whole.path}", f"out={tmp_path}/out"]))
+        ask("logit_lens", f"run={whole.path}", f"out={tmp_path}/out")
     assert not (tmp_path / "out").exists()
 
 
 def test_rows_are_kept_if_the_figure_fails(whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogitLens, "figure", lambda self, rows: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        run_job(compose("probe", ["probe=logit_lens", "probe.num_examples=8", f"run={whole.path}", f"out={tmp_path}"]))
+        ask("logit_lens", "probe.num_examples=8", f"run={whole.path}", f"out={tmp_path}")
     assert len(pd.read_csv(tmp_path / "rows.csv"))
 
 
-def target(*overrides: str) -> run_probe.ProbeTarget:
-    return run_probe._target_of_weights(compose("probe", ["probe=errors", *overrides]))
+def target(*overrides: str) -> ProbeTarget:
+    return _target_of_weights(compose("probe", ["probe=errors", *overrides]))
 
 
 @pytest.mark.parametrize("other", ["seed=1", "seed=0-1", "handcoded=remainder"])
@@ -147,34 +151,32 @@ def test_results_for_other_handcoded_networks_do_not_overwrite_each_other(other)
 
 @pytest.mark.parametrize("probe", ["dataset", "errors"])
 def test_networks_written_by_hand_are_listed_by_any_probe(probe, capsys):
-    run_probe.run_job(compose("probe", [f"probe={probe}", "handcoded=list"]))
+    ask(probe, "handcoded=list")
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert names == [*PROGRAMS]
 
 
 def test_rows_of_other_options_do_not_replace_each_other(trained_pack, tmp_path):
-    run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
+    run = copied(trained_pack, tmp_path / trained_pack.name)
     for options in ([], ["probe.num_examples=16"], ["probe.num_examples=2048"]):
-        run_probe.run_job(compose("probe", ["probe=logit_lens", f"run={run.path}", *options]))
-    assert sorted(path.name for path in run.path.joinpath("probes").iterdir()) == [
-        "logit_lens",
-        "logit_lens-num_examples16",
-    ]
+        ask("logit_lens", f"run={run.path}", *options)
+    folders = {path.name for path in run.path.joinpath("probes").iterdir()}
+    assert folders == {"logit_lens", "logit_lens-num_examples16"}
 
 
-def test_result_in_out_is_replaced_by_the_same_command_alone(whole, tmp_path):
-    other, out = Run(shutil.copytree(whole.path, tmp_path / "other")), tmp_path / "out"
-    asked = ["probe=errors", f"run={whole.path}", f"out={out}"]
-    run_job(compose("probe", asked))
+def test_only_the_same_command_replaces_a_result_in_out(whole, tmp_path):
+    other, out = copied(whole, tmp_path / "other"), tmp_path / "out"
+    asked = (f"run={whole.path}", f"out={out}")
+    ask("errors", *asked)
     before = (out / "rows.csv").read_bytes()
     for change in ("probe=logit_lens", f"run={other.path}", "epoch=2"):
         with pytest.raises(UserError, match=r"^out=\S+: expected a folder that holds no result of another probe"):
-            run_job(compose("probe", [*asked, change]))
+            ask("errors", *asked, change)
     assert (out / "rows.csv").read_bytes() == before
-    run_job(compose("probe", asked))
+    ask("errors", *asked)
 
 
-def test_weights_of_others_are_named(tmp_path):
+def test_results_name_weights_that_come_from_no_run(tmp_path):
     assert target("handcoded=erd", "seed=0-2").weights == {"handcoded": "erd", "seeds": "0-2"}
     file = tmp_path / "mine.safetensors"
     save_file(compose("train", ["model=nanogpt"]).network().state_dict(), file)
@@ -184,30 +186,27 @@ def test_weights_of_others_are_named(tmp_path):
     assert target(*given, "model.net.num_heads=2").folder != own.folder
 
 
-def test_result_that_cannot_be_written_is_named_and_the_others_are_measured(
-    whole: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first, second = (Run(shutil.copytree(whole.path, tmp_path / name)) for name in ("first", "second"))
+def test_result_that_cannot_be_written_is_named_and_the_others_are_measured(whole, tmp_path, capsys) -> None:
+    first, second = (copied(whole, tmp_path / name) for name in ("first", "second"))
     (first.path / "probes/errors/rows.csv").mkdir(parents=True)
     with pytest.raises(UserError, match=r"run=.*/\*: 1 of 2 results failed"):
-        run_job(compose("probe", ["probe=errors", f"run={tmp_path}/*"]))
-    assert (
-        f"error: {first.path}/probes/errors: {first.path}/probes/errors/rows.csv: Is a dir" in capsys.readouterr().err
-    )
+        ask("errors", f"run={tmp_path}/*")
+    folder = f"{first.path}/probes/errors"
+    assert f"error: {folder}: {folder}/rows.csv: Is a dir" in capsys.readouterr().err
     assert (second.path / "probes/errors/figure.png").exists()
 
 
 @pytest.mark.slow
-def test_rows_of_an_unfinished_run_are_no_result_of_it(trained_pack, tmp_path, capsys):
-    """They stay none when the run has finished."""
-    run = Run(shutil.copytree(trained_pack.path, tmp_path / trained_pack.name))
+def test_rows_of_an_unfinished_run_are_marked(trained_pack, tmp_path, capsys):
+    """They stay marked when the run has finished."""
+    run = copied(trained_pack, tmp_path / trained_pack.name)
     run.summary_file.rename(tmp_path / "summary.json")
-    run_probe.run_job(compose("probe", ["probe=errors", f"run={run.path}"]))
+    ask("errors", f"run={run.path}")
     assert "the run is not finished: after epoch 4 of 4" in " ".join(capsys.readouterr().out.split())
-    weights = json.loads((run.path / "probes" / "errors" / "probe.json").read_text())["settings"]["weights"]
-    assert weights == {"unfinished": "after epoch 4 of 4"}
+    description = run.path / "probes" / "errors" / "probe.json"
+    assert json.loads(description.read_text())["settings"]["weights"] == {"unfinished": "after epoch 4 of 4"}
     (tmp_path / "summary.json").rename(run.summary_file)
     unpublished = collect([tmp_path], load_paper().setup).probes["errors"]["unpublished_settings"]
     assert unpublished.str.contains("unfinished").all()
-    run_probe.run_job(compose("probe", ["probe=errors", f"run={run.path}"]))
-    assert "weights" not in json.loads((run.path / "probes" / "errors" / "probe.json").read_text())["settings"]
+    ask("errors", f"run={run.path}")
+    assert "weights" not in json.loads(description.read_text())["settings"]

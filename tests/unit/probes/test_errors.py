@@ -90,7 +90,7 @@ def test_shares_count_each_subset_by_token_and_by_carry_and_name_what_is_stuck()
     assert ((rows["subset"] == "validation") == held_out[32 * rows["a"] + rows["b"]]).all()
     panels = {ax.get_title(loc="left"): ax for ax in probe.figure(rows).axes}
     labels = [label.get_text() for label in panels["token"].get_xticklabels()]
-    assert labels == ["r0", "r1", "r2", "r3\nlost\nheld\nout", "r4\nnever\nlearnt", "r5"]
+    assert labels == ["r0", "r1", "r2", "r3\nlost\nheld\nout", "r4\nnever\nlearned", "r5"]
 
     assert Errors(probe.models).files() == probe.files()  # whatever is asked first
     shares = pd.read_csv(io.StringIO(probe.files()["shares.csv"])).set_index(["subset", "by", "name"])
@@ -104,15 +104,15 @@ def test_shares_count_each_subset_by_token_and_by_carry_and_name_what_is_stuck()
         assert wrong["validation", "longest carry", str(length)] == (is_wrong & held_out & (carry == length)).sum()
     assert shares["examples"]["train", "token", "r0"] == (~held_out).sum()
     found = shares["stuck"].dropna().to_dict()
-    assert found == {("validation", "token", "r3"): "lost held out", ("validation", "token", "r4"): "never learnt"}
+    assert found == {("validation", "token", "r3"): "lost held out", ("validation", "token", "r4"): "never learned"}
     inside, outside = 1 - four[~held_out].mean(), 1 - four[held_out].mean()
     assert probe.notes() == [
         f"seed 0: bit r3 lost held out: {1 - three[held_out].mean():.1%} held out, 100.0% in training",
-        f"seed 0: bit r4 never learnt: {outside:.1%} held out, {inside:.1%} in training",
+        f"seed 0: bit r4 never learned: {outside:.1%} held out, {inside:.1%} in training",
     ]
 
 
-def test_perfect_networks_are_said_to_be_and_every_network_counts_as_a_seed() -> None:
+def test_networks_without_errors_are_reported_and_count_as_seeds() -> None:
     answer = TASK.examples().answer
     perfect = Errors(models := [parrot(TASK, answer, seed=seed) for seed in range(2)])
     rows, sentence = measure(*models), "no wrong answer in 64 pairs (2 seeds)"

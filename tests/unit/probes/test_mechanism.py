@@ -1,4 +1,4 @@
-"""The profile of a network whose algorithm is known names it, and says what it knows and where it cannot know."""
+"""Profiles name the algorithm of known networks, and say what was not measured."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 
 from arith_erd.catalog.loading import load_handcoded
 from arith_erd.mechanism.profile import NO_VERDICT, UNCALIBRATED, BitResponse, NetworkProfile
-from arith_erd.mechanism.responses import largest_shift
+from arith_erd.mechanism.steering import largest_shift
 from arith_erd.models import NanoGPT
 from arith_erd.probes.mechanism import CURVE_NAMES, Mechanism
 from arith_erd.tasks import Add, Mul

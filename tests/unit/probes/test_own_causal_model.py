@@ -1,4 +1,4 @@
-"""A network and a causal model of one's own, from a folder outside the project: trained, and asked in every probe."""
+"""A user's network and causal model, from a folder outside the project, in training and in every causal probe."""
 
 import pandas as pd
 import pytest
@@ -35,7 +35,7 @@ class Net(ae.Network):
 
 
 class Halves(ae.CausalModel):
-    """The lower two bits are added first; ``idle`` is of no consequence."""
+    """The lower two bits are added first; ``idle`` affects nothing."""
 
     def __init__(self, task):
         parts = {"low": lambda a, b: a % 4 + b % 4, "high": lambda a, b: a // 4 + b // 4, "idle": lambda a: a}
@@ -56,7 +56,7 @@ def narrow(task: ae.Task) -> ae.CausalModel:
 
 
 @pytest.mark.slow
-def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(package, train, main) -> None:
+def test_own_network_trains_on_an_own_variable_and_every_causal_probe_accepts_it(package, train, main) -> None:
     package("mine", parts=PARTS)
     net = ("model=nanogpt", "model.net._target_=mine.parts.Net", "trust=[mine]")
     loss = ("loss=interchange", "model.loss.variables={low: {site: dec.1, dims: [0, 3]}}")
@@ -89,7 +89,7 @@ def test_own_network_learns_an_own_variable_and_every_causal_probe_asks_for_it(p
         ("arith_erd.config.class_spec.trust", r"=arith_erd\.config\.class_spec\.trust: expected a class"),
     ],
 )
-def test_what_makes_no_causal_model_of_the_task_is_refused(package, name: str, message: str) -> None:
+def test_names_that_make_no_causal_model_of_the_task_are_refused(package, name: str, message: str) -> None:
     package("mine", parts=PARTS)
     class_spec.trust("mine")
     with pytest.raises(UserError, match=rf"^probe\.causal_model{message}"):

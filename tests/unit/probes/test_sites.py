@@ -46,7 +46,7 @@ def test_logit_lens_of_the_last_layer_equals_the_network(model: type[Network]) -
 
 @pytest.mark.parametrize(("model", "embedded"), [(Transformer, "enc.embed"), (NanoGPT, "dec.embed")])
 @pytest.mark.parametrize("task", [Add(3), Add3(2)], ids=lambda task: task.name)
-def test_patching_the_changed_digit_recovers_the_first_token_and_the_last_layer_each_own_one(task, model, embedded):
+def test_changed_digits_recover_the_first_token_and_last_layer_positions_their_own(task, model, embedded):
     """The inputs of the first token are the prompt and ``<start>``, so the corrupted digit makes the clean run."""
     probe = Patching([untrained(task, model)], site=[embedded, "dec.2"], num_examples=40)
     rows = measured(probe)
@@ -130,7 +130,7 @@ def named(prompt_names: list[str]) -> Task:
     return type("Named", (Add,), {"prompt_names": prompt_names})(2)
 
 
-def test_large_tables_are_sampled_and_said_so_and_several_lengths_or_no_names_refused():
+def test_large_tasks_are_sampled_with_a_note_and_several_lengths_or_no_names_refused():
     answer = ae.probe("logit_lens", untrained(Add(12)), num_examples=8)
     assert "measured on a sample of the task's examples, at most 4,096" in answer.notes()
     for ask, message in (
@@ -163,7 +163,7 @@ def test_logit_lens_refuses_a_layer_that_is_not_the_whole_state():
         measured(LogitLens([branch], num_examples=8))
 
 
-def test_the_head_of_a_row_is_the_one_that_an_intervention_changes():
+def test_heads_in_rows_are_numbered_as_in_interventions():
     model = untrained(TASK, NanoGPT)
     rows = measured(Attention([model]))
     assert sorted(rows["head"].unique()) == [0, 1]

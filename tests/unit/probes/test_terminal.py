@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from arith_erd.probes import run_probe
-from arith_erd.probes.run_probe import collect_rows, print_result
+from arith_erd.probes import result
+from arith_erd.probes.result import collect_rows, print_result
 
 
 def test_table_that_is_too_wide_is_folded_at_spaces_and_keeps_every_number(capsys, monkeypatch) -> None:
@@ -27,7 +27,7 @@ def test_table_that_is_too_wide_is_folded_at_spaces_and_keeps_every_number(capsy
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_slow_probe_shows_how_far_it_is(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_probe, "PROGRESS_INTERVAL", 0.1)
+    monkeypatch.setattr(result, "PROGRESS_INTERVAL", 0.1)
     stderr = io.StringIO()
     monkeypatch.setattr(stderr, "isatty", lambda: is_terminal)
     monkeypatch.setattr(sys, "stderr", stderr)

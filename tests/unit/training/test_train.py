@@ -87,7 +87,7 @@ def test_summary_equals_decoding_everything(trained_pack):
             for split, inside in (("train", ~held_out), ("val", held_out)):
                 n, most_common = inside.sum(), np.bincount(examples.completion[inside, t]).max()
                 counts.append((round(tokens.loc[(entry["seed"], split), name] * n), n, most_common / n))
-            assert (stuck_status(*counts) == "never learnt") == (name in entry["never_learnt"])
+            assert (stuck_status(*counts) == "never learned") == (name in entry["never_learnt"])
 
 
 @pytest.mark.slow

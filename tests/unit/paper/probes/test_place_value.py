@@ -12,7 +12,7 @@ import arith_erd as ae
 from arith_erd.digits import VOCAB_SIZE, ZERO
 from arith_erd.interp.algorithms import ColumnSums
 from arith_erd.interp.hooked import Hooked
-from arith_erd.mechanism.responses import PrefixedExamples
+from arith_erd.mechanism.prefixes import PrefixedExamples
 from arith_erd.models.network import HookPoint
 from arith_erd.paper.probes.place_value import (
     PlaceValue,

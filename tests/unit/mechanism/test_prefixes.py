@@ -1,15 +1,14 @@
-"""Wrong prefixes, on networks that read them in a known way and on untrained ones; shifted sums."""
+"""Responses to wrong prefixes, on untrained networks."""
 
 from collections import Counter
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from arith_erd.digits import ONE, ZERO
 from arith_erd.interp.hooked import Hooked
-from arith_erd.mechanism.responses import run_with_prefixes, sample_shifts, shifted_bits, summing_models
+from arith_erd.mechanism.prefixes import run_with_prefixes
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.network import shift_right
 from arith_erd.tasks import Add
@@ -49,19 +48,3 @@ def test_responses_are_what_a_plain_loop_of_decodes_finds(kind: type[Network]) -
         if handle:
             handle.remove()
         assert (decoded == tokens).all()
-
-
-def test_shifted_sums_stay_sums_and_shift_their_bits() -> None:
-    rng = np.random.default_rng(0)
-    operands, models = rng.integers(0, 128, (500, 2)), summing_models(Add())
-    sums = operands.sum(axis=1)
-    delta = sample_shifts(sums, Add().bits, rng)
-    total = sums[:, None] + delta
-    assert (delta != 0).all()
-    assert ((total >= 0) & (total <= 254)).all()
-    assert np.array_equal(shifted_bits(models["value"], operands, delta), total >> np.arange(8) & 1)
-    # A remainder machine keeps its prefix: shifted by 2^t it gives the other bit, by 2^(t+1) the same one.
-    for power, flips in ((0, 1), (1, 0)):
-        step = np.tile(2 ** (np.arange(8) + power), (500, 1))
-        shifted = shifted_bits(models["value_of_remainder"], operands, step)
-        assert np.array_equal(shifted, sums[:, None] >> np.arange(8) & 1 ^ flips)

@@ -1,4 +1,4 @@
-"""Networks and tasks in which there is nothing to find give numbers or one line, not an internal error."""
+"""Networks and tasks without anything to find give numbers or one line, not an internal error."""
 
 import pandas as pd
 import pytest
@@ -21,7 +21,7 @@ def test_means_are_over_the_values_that_are_known() -> None:
     assert pd.isna(means["r1"])
 
 
-def test_a_step_along_no_direction_is_none() -> None:
+def test_a_step_along_no_direction_changes_nothing() -> None:
     model = untrained(Add(3), Transformer)
     for parameter in model.network.parameters():
         parameter.data.zero_()
@@ -29,7 +29,7 @@ def test_a_step_along_no_direction_is_none() -> None:
     assert (rows["followed"] == rows["no_intervention"]).all()
 
 
-def test_a_table_of_tokens_is_made_from_all_training_pairs() -> None:
+def test_token_means_come_from_all_training_pairs() -> None:
     model = untrained(Add(3), Transformer)
     few, all_pairs = (
         pd.DataFrame(EncoderTable([model], num_examples=count).rows()).query("token == 'r0'")["accuracy"].item()
@@ -39,7 +39,7 @@ def test_a_table_of_tokens_is_made_from_all_training_pairs() -> None:
     assert 0 < all_pairs < 1
 
 
-def test_too_few_operands_for_pools_are_one_line() -> None:
+def test_too_few_operands_for_separate_pools_are_refused() -> None:
     with pytest.raises(UserError, match=r"^task=mod_add: has too few values of an operand; expected three sets"):
         list(Subspaces([untrained(ModAdd(bits=2, modulus=3), NanoGPT)]).rows())
 
