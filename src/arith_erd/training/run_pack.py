@@ -23,7 +23,7 @@ from ..runs.directory import Row, Run, first_epoch_reaching
 from ..seeds import format_ranges
 from ..stats import TokenCounts, stuck_status
 from ..system import signals
-from ..system.cli_errors import blaming
+from ..system.cli_errors import naming_user_code
 from ..system.files import atomic_file, locked, run_path, write_atomically
 from ..system.machine import device_name, versions
 from .build import build_module, build_task_data, make_trainer
@@ -82,7 +82,7 @@ def _train_pack(job: Job) -> bool:
         # Train.
         summaries: list[Row] = []
         try:
-            with blaming("start", logger):
+            with naming_user_code("start", logger):
                 logger.start(run.name, job.seeds, deepcopy(job.resolved), run.path)
             with signals.defer_signals():
                 trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
@@ -95,7 +95,7 @@ def _train_pack(job: Job) -> bool:
                 save_png(draw_learning_curves(run.metrics(), title, slices), partial)
             summaries += seed_summaries(run, module.pack, data)
         finally:
-            with blaming("finish", logger):
+            with naming_user_code("finish", logger):
                 logger.finish(deepcopy(summaries))
 
         # Finish.
@@ -137,7 +137,7 @@ def seed_summaries(run: Run, pack: Pack, data: TaskData) -> list[Row]:
         decoded = greedy_tokens(network, prompt, completion).cpu()
         summary["val_token_acc_autoregressive"] = float((decoded == right)[right != PAD].double().mean())
         summary["val_mae"] = math.nan
-        with suppress(UserError), blaming("summary", data.task):  # a task whose tokens have no names
+        with suppress(UserError), naming_user_code("summary", data.task):  # a task whose tokens have no names
             summary["val_mae"] = float(np.abs(data.task.decode(decoded) - data.task.decode(right)).mean())
         summary["epochs_to_95"] = first_epoch_reaching(rows, seed, 0.95)
         summary["never_learnt"] = never_learnt(network, data)
