@@ -9,12 +9,8 @@ from arith_erd.config.class_spec import source_hashes
 from arith_erd.errors import UserError
 from arith_erd.runs.directory import METRIC_COLUMNS, Run, append_rows, first_epoch_reaching
 from arith_erd.runs.table import load_table
-from tests.rows import write_metrics
+from tests.rows import row, write_metrics
 from tests.values import put
-
-
-def row(epoch: int, seed: int, **values: float):
-    return dict.fromkeys(METRIC_COLUMNS, 0.5) | {"epoch": epoch, "seed": seed} | values
 
 
 def test_metrics_come_back(tmp_path):
