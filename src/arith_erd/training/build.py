@@ -51,7 +51,8 @@ def build_module(job: Job, device: torch.device, data: TaskData | None = None) -
     if compile:
         torch.compiler.reset()  # else earlier jobs' packs count towards its limit of eight versions
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, loss)
-    check_network_and_loss(job, pack, data)
+    check_network(job, pack, data)
+    prepare_loss(job, pack, data)
     optimizer = optimizer_factory(job, device)
     module = LitPack(pack, optimizer, job.model.gradient_clip, *checked_scheduler(job, data, optimizer))
     if job.trainer.precision == "64-true":
@@ -111,14 +112,14 @@ def make_trainer(options: TrainerConfig, callbacks: list[L.Callback]) -> L.Train
     )
 
 
-def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
-    """Prepare the loss, and run network and loss on two examples per replica, without compilation."""
-    net, loss, replicas = job.model.net, job.model.loss, len(pack.seeds)
+def trial_batch(data: TaskData, replicas: int) -> list[Tensor]:
+    """The first two training examples for each of R replicas: prompts (R, 2, P), completions (R, 2, m), targets."""
+    return [x[:TRIAL_EXAMPLES].expand(replicas, *x[:TRIAL_EXAMPLES].shape) for x in data.train]
 
-    def trial_batch() -> list[Tensor]:
-        return [x[:TRIAL_EXAMPLES].expand(replicas, *x[:TRIAL_EXAMPLES].shape) for x in data.train]
 
-    batch = trial_batch()
+def check_network(job: Job, pack: Pack, data: TaskData) -> None:
+    """Run the network without compilation; a `UserError` if a pack of it would train wrongly."""
+    net, batch = job.model.net, trial_batch(data, len(pack.seeds))
     network = initialise(pack.make_network, pack.seeds[0] ^ 1)  # a network of another seed
     if state := sorted(network.state_dict().keys() - dict(network.named_parameters())):
         accepted = "parameters under one name each, and buffers with persistent=False"
@@ -145,9 +146,14 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
         causal = is_causal(partial(network.eval().to(prompt.device), prompt), shift_right(completion))
     if not causal:
         raise net.error_about("its logits depend on later tokens of the answer; expected a causal network")
+
+
+def prepare_loss(job: Job, pack: Pack, data: TaskData) -> None:
+    """Let the loss give its targets to ``data``, and run it; a `UserError` if it cannot train a pack."""
+    loss, replicas = job.model.loss, len(pack.seeds)
     with loss.explain_errors():
         data.set_targets(pack.prepare_loss(job.task, data.examples))
-        losses = pack.dry_run(*trial_batch(), loss=True)
+        losses = pack.dry_run(*trial_batch(data, replicas), loss=True)
     if losses.shape != (replicas,):
         raise loss.error_about(f"returned a tensor of shape {tuple(losses.shape[1:])}; expected one number")
     if not losses.requires_grad:
