@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from arith_erd.runs.directory import METRIC_COLUMNS, Row, Run, append_rows, truncate_rows
+from arith_erd.runs.directory import METRIC_COLUMNS, VALUE_COLUMNS, Row, Run, append_rows, truncate_rows
 
 
 def row(epoch: int, seed: int, **values: float) -> Row:
@@ -11,7 +11,7 @@ def row(epoch: int, seed: int, **values: float) -> Row:
 
 
 def write_metrics(run: Run, rows: Iterable[Row]) -> None:
-    truncate_rows(run.metrics_file, METRIC_COLUMNS[2:], last=0)
+    truncate_rows(run.metrics_file, VALUE_COLUMNS, last=0)
     append_rows(run.metrics_file, ([row[name] for name in METRIC_COLUMNS] for row in rows))
 
 

@@ -15,6 +15,7 @@ from ..loggers import Logger
 from ..runs.directory import (
     METRIC_COLUMNS,
     SLICE_COLUMNS,
+    VALUE_COLUMNS,
     Row,
     Run,
     append_rows,
@@ -48,7 +49,7 @@ class MetricsWriter(L.Callback):
         run, epochs = self.run, trainer.current_epoch
         if trainer.global_step > 0:
             print(f"{run.path}: resuming from {progress_text(trainer)}")
-        truncate_rows(run.metrics_file, METRIC_COLUMNS[2:], epochs)
+        truncate_rows(run.metrics_file, VALUE_COLUMNS, epochs)
         truncate_rows(run.tokens_file, ("split", *data.task.answer_names), epochs)
         if data.slices:
             truncate_rows(run.slices_file, SLICE_COLUMNS, epochs)
