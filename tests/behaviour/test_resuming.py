@@ -131,9 +131,8 @@ def test_truncated_row_is_written_again(train, whole, interrupted):
 def test_run_never_resumes_from_epochs_without_rows_or_with_too_many(train, interrupted, times):
     """A run with too many would be refused at its end, when it is too late."""
     write_metrics(interrupted, interrupted.metrics() * times)
-    with pytest.raises(
-        UserError, match=r"metrics\.csv has not exactly one row for .*; delete last\.ckpt to start again"
-    ):
+    said = r"metrics\.csv has not exactly one row for .*; delete last\.ckpt to start again"
+    with pytest.raises(UserError, match=said):
         train(*FOUR_EPOCHS)
 
 

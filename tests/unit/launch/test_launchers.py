@@ -51,9 +51,8 @@ def test_arguments_of_an_agent_of_wandb_are_accepted(root):
     page = (root / "docs" / "how-to" / "search.md").read_text()
     sweep = yaml.safe_load(page.split("```yaml")[1].split("```")[0])
     fixed = [word for word in sweep["command"] if "=" in word]
-    job = compose(
-        "train", [*fixed, *(f"{key}={value}" for key, value in zip(sweep["parameters"], (0.0012, 32), strict=True))]
-    )
+    drawn = [f"{key}={value}" for key, value in zip(sweep["parameters"], (0.0012, 32), strict=True)]
+    job = compose("train", [*fixed, *drawn])
     assert job.resolved["model"]["optimizer"]["lr"] == 0.0012
     assert job.resolved["data"]["batch_size"] == 32
 
@@ -68,9 +67,7 @@ def test_search_of_the_page_survives_a_diverging_trial_and_continues_from_its_st
     exec(script.replace("lr={lr}", "lr={lr * 1e33}").rpartition("print(")[0], {})  # both trials diverge
     found: dict = {}
     exec(script, found)
-    states = [
-        trial.state.name for trial in optuna.load_study(study_name="nanogpt", storage="sqlite:///search.db").trials
-    ]
-    assert states == ["FAIL", "FAIL", "COMPLETE", "COMPLETE"]
+    study = optuna.load_study(study_name="nanogpt", storage="sqlite:///search.db")
+    assert [trial.state.name for trial in study.trials] == ["FAIL", "FAIL", "COMPLETE", "COMPLETE"]
     means = load_table(tmp_path / "runs").query("state == 'finished'").groupby("path")["val_seq_acc"].mean()
     assert found["study"].best_value == means.max()

@@ -19,7 +19,6 @@ from arith_erd.errors import UserError
 from arith_erd.launch import slurm
 from arith_erd.launch.cli import entry_point
 from arith_erd.launch.sweep import SweepJob
-from arith_erd.runs.directory import METRIC_COLUMNS
 from arith_erd.stats import Estimate, Moments
 from arith_erd.system import signals
 from arith_erd.system import slurm as system_slurm
@@ -28,7 +27,7 @@ from arith_erd.system.files import InUseError
 from arith_erd.system.signals import Interrupted
 from arith_erd.system.slurm import ArrayTask
 from tests.rows import finish as finish_run
-from tests.rows import write_metrics
+from tests.rows import row, write_metrics
 
 pytestmark = pytest.mark.slow_after(3)
 
@@ -63,26 +62,22 @@ def command(monkeypatch, tmp_path, ran):
 
 def table(printed: str) -> dict[str, str]:
     """Overrides -> status."""
-    rows = re.findall(
-        r"^\d+ +(finished|skipped|failed|not finished|pending|running) +(\S.*?) *$", printed, re.MULTILINE
-    )
+    states = "finished|skipped|failed|not finished|pending|running"
+    rows = re.findall(rf"^\d+ +({states}) +(\S.*?) *$", printed, re.MULTILINE)
     return {overrides: status for status, overrides in rows}
 
 
 def finish(job: TrainJob) -> None:
     job.run.create(job.resolved)
-    job.run.weights_file(0).touch()
-    job.run.finish({"seeds": [{"seed": 0}]})
+    for seed in job.seeds:
+        job.run.weights_file(seed).touch()
+    finish_run(job.run, job.seeds)
 
 
 def test_closing_table_has_the_mean_accuracy_of_each_job_with_its_interval(command, capsys):
     def trained(job: TrainJob) -> None:
         finish(job)
-        for seed in job.seeds:
-            job.run.weights_file(seed).touch()
-        row = dict.fromkeys(METRIC_COLUMNS, 0.0) | {"epoch": 1}
-        write_metrics(job.run, (row | {"seed": seed, "val_seq_acc": 0.8 + seed / 10} for seed in job.seeds))
-        finish_run(job.run, job.seeds)
+        write_metrics(job.run, (row(1, seed, val_seq_acc=0.8 + seed / 10) for seed in job.seeds))
 
     assert command(trained, "-m", "task=add,mul", "seed=0-2") == 0
     rows = re.findall(r"^\d .*$", capsys.readouterr().out, re.MULTILINE)

@@ -160,6 +160,7 @@ def tied(self) -> None:
 
 HERE = r"\(test_build\.py, line \d+\)$"
 LOGITS = r"returned logits \(2, 3, 5\); expected \(B, m, V\), here \(2, 4, 5\)$"
+SHAPE = r"returned a tensor of shape \(5,\); expected one number$"
 NOISE = "RuntimeError: vmap: called random operation"
 BAD = {  # name -> base, a method by its name, and the message with three seeds
     "Failing": (Good, "middle", lambda self, x: x @ torch.zeros(3, 3), rf"RuntimeError: .* {HERE}"),
@@ -170,12 +171,7 @@ BAD = {  # name -> base, a method by its name, and the message with three seeds
     "OtherWeights": (Good, "more", weighted, "a seed gives gain other values each time; expected values from torch"),
     "Recurrent": (Good, "more", lambda self: self.add_module("memory", nn.LSTM(4, 4)), r"memory is an nn\.LSTM, which"),
     "Tied": (Good, "more", tied, r"its state_dict also holds mix\.weight; expected parameters under one name each"),
-    "OfEachToken": (
-        CrossEntropy,
-        "forward",
-        lambda self, net, *t: net(*t).exp()[0, 0],
-        r"returned a tensor of shape \(5,\)",
-    ),
+    "OfEachToken": (CrossEntropy, "forward", lambda self, net, *t: net(*t).exp()[0, 0], SHAPE),
     "Noisy": (CrossEntropy, "forward", lambda *t: CrossEntropy.forward(*t) * torch.rand(()), NOISE),
     "Constant": (CrossEntropy, "forward", lambda *t: torch.zeros(()), "does not depend on a parameter"),
     "Leaving": (CrossEntropy, "forward", lambda *t: sys.exit(0), rf"SystemExit: 0 {HERE}"),

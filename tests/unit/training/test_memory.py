@@ -29,9 +29,8 @@ def test_pack_that_does_not_fit_is_refused_before_anything_is_written(runs_dir, 
         parameters = sum(p.numel() for p in job.network().parameters())
     needed = 10 * COPIES_PER_WEIGHT * parameters * int(precision[:2]) // 8
     monkeypatch.setattr("os.sysconf", lambda name: {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": needed - 1}[name])
-    with pytest.raises(
-        UserError, match=r"^seed=0-9: a pack of 10 .*MemoryError: at least .* GiB, .*smaller pack\.max_replicas"
-    ):
+    said = r"^seed=0-9: a pack of 10 .*MemoryError: at least .* GiB, .*smaller pack\.max_replicas"
+    with pytest.raises(UserError, match=said):
         train(job)
     assert not runs_dir.exists()
 
