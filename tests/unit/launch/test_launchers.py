@@ -35,7 +35,7 @@ WITHOUT_RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is not None, re
         pytest.param("ray_gpus -m", "Ray is not installed: pip install -e '.[ray]'", marks=WITHOUT_RAY),
     ],
 )
-def test_wrong_option_or_no_cluster_is_one_line(arguments, said, main, tmp_path, monkeypatch):
+def test_wrong_option_or_missing_cluster_gives_a_one_line_error(arguments, said, main, tmp_path, monkeypatch):
     launcher, *words = arguments.split()
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
@@ -46,7 +46,7 @@ def test_wrong_option_or_no_cluster_is_one_line(arguments, said, main, tmp_path,
     assert not (tmp_path / "runs").exists()
 
 
-def test_arguments_of_an_agent_of_wandb_are_accepted(root):
+def test_arguments_of_a_wandb_agent_are_accepted(root):
     """Those of the page: ``${args_no_hyphens}`` is ``KEY=VALUE`` for each parameter."""
     page = (root / "docs" / "how-to" / "search.md").read_text()
     sweep = yaml.safe_load(page.split("```yaml")[1].split("```")[0])

@@ -206,7 +206,7 @@ def test_bad_job_is_refused_before_the_first_one(command, ran, capsys, tmp_path,
         ("probe=errors,attention run=R out='D/${probe.name}'", ""),
     ],
 )
-def test_answers_that_would_overwrite_one_another_are_refused(
+def test_results_that_would_overwrite_one_another_are_refused(
     command, ran, tmp_path, monkeypatch, capsys, arguments, folder
 ):
     monkeypatch.chdir(tmp_path)
@@ -319,9 +319,7 @@ def test_overwriting_sweep_trains_each_run_anew_once_however_often_it_is_attache
     assert submitted() == 2  # both have been trained anew, and the command begins once more
 
 
-def test_job_that_the_queue_leaves_out_is_under_way_while_the_accounting_says_so(
-    command, fake_slurm, monkeypatch, capsys
-):
+def test_job_that_the_queue_omits_is_under_way_while_the_accounting_says_so(command, fake_slurm, monkeypatch, capsys):
     fake_slurm.accounted = ["RUNNING", "PENDING", "CANCELLED"]
     submit = fake_slurm.submit
 
@@ -337,13 +335,8 @@ def test_job_that_the_queue_leaves_out_is_under_way_while_the_accounting_says_so
 
 
 def test_queue_may_hold_jobs_whose_arguments_break_a_line(monkeypatch):
-    listed = [
-        "17|3|RUNNING|None|/runs/.slurm-1000/a/sweep.sh",
-        "9|N/A|RUNNING|None|/job.sh first",
-        "second | line",
-        "CLUSTER: x",
-    ]
-    monkeypatch.setattr(system_slurm, "_output", lambda *words, timeout: "\n".join(listed))
+    array, other = "17|3|RUNNING|None|/runs/.slurm-1000/a/sweep.sh", "9|N/A|RUNNING|None|/job.sh first\nsecond | line"
+    monkeypatch.setattr(system_slurm, "_output", lambda *words, timeout: f"{array}\n{other}\nCLUSTER: x")
     assert system_slurm.array_tasks() == {(Path("/runs/.slurm-1000/a"), "3"): ArrayTask("17_3", "RUNNING", "None")}
 
 

@@ -170,7 +170,7 @@ def test_accuracies_by_a_setting_are_means_with_intervals_of_distinct_finished_s
     assert drawn.read_bytes().startswith(b"\x89PNG")
 
 
-def test_null_is_a_group_of_the_table_and_of_the_picture(tmp_path, config):
+def test_null_is_a_group_in_the_table_and_in_the_figure(tmp_path, config):
     for clip in (None, 0.5, 1.0):
         finished(tmp_path, f"clip{clip}", put(config, "model.gradient_clip", clip), {0: 0.5})
     runs, means = accuracy_by_settings(load_table(tmp_path), ["model.gradient_clip"])

@@ -101,7 +101,7 @@ def matmul_precision() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("cpu", "exact", "quick"), [("AMD EPYC", True, 1), ("AMD EPYC", False, 0), ("Intel", True, 0)])
-def test_training_has_quick_products_on_processors_of_amd_that_keep_all_digits(
+def test_training_uses_fast_products_on_amd_processors_that_keep_all_digits(
     matmul_precision: None, monkeypatch: pytest.MonkeyPatch, cpu: str, exact: bool, quick: bool
 ) -> None:
     monkeypatch.setattr(machine, "cpu_name", lambda: cpu)

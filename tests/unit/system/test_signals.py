@@ -170,7 +170,7 @@ def test_job_requeues_itself_before_a_time_limit_and_when_preempted(
     assert said.read_text() == told
 
 
-def test_slurm_without_requeue_is_one_line(monkeypatch, capsys):
+def test_missing_scontrol_gives_a_one_line_message(monkeypatch, capsys):
     monkeypatch.setenv("SLURM_JOB_ID", "42")
     monkeypatch.setenv("PATH", "")
     requeue(signal.SIGUSR1)

@@ -96,7 +96,7 @@ def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
     assert found[-1] < 1e-6
 
 
-def test_warm_up_of_one_step_is_none_and_a_fall_of_no_steps_is_one_line():
+def test_warm_up_of_one_step_is_skipped_and_decay_of_no_steps_is_refused():
     """Torch divides by zero in the first step of the former, after the last of the latter."""
     recipe = ("scheduler=warmup_cosine", "model.optimizer.lr=0.1", "model.scheduler.interval=epoch")
     found = rates(*recipe, "model.scheduler.pct_start=0.05", "trainer.max_epochs=20", steps=20)
@@ -196,7 +196,7 @@ def trusted(monkeypatch):
 
 
 @pytest.mark.parametrize("seeds", ["seed=0", "seed=0-2"])
-def test_network_and_loss_of_ones_own_are_accepted(seeds, trusted):
+def test_user_defined_network_and_loss_are_accepted(seeds, trusted):
     assembled(seeds, loss="OfTheActivation")
 
 

@@ -165,7 +165,7 @@ def test_loss_leaves_unused_tokens_out():
 
 
 @pytest.mark.slow
-def test_options_that_do_not_fit_are_one_line(train):
+def test_options_that_do_not_fit_give_a_one_line_error(train):
     with pytest.raises(UserError, match=r"data\.examples=null: .*; task=add has operands of several lengths$"):
         train("task.min_bits=1")
     with pytest.raises(UserError, match=r"^data\.examples=9: expected null: all 64 examples are used"):

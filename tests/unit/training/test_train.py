@@ -245,7 +245,7 @@ def test_folder_for_compiled_code_that_cannot_be_made_is_not_used(train, monkeyp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("overrides", [("task=mul", "trainer.precision=64-true"), ("trainer.precision=bf16-mixed",)])
-def test_other_precisions_train_and_a_missing_gpu_is_one_line(train, overrides, monkeypatch):
+def test_other_precisions_train_and_a_missing_gpu_is_refused(train, overrides, monkeypatch):
     assert train(*overrides, "trainer.max_epochs=1", "seed=0-1").summary()["epochs"] == 1
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     said = r"^trainer\.accelerator=gpu: expected cpu or auto: PyTorch sees no CUDA device"
@@ -254,7 +254,7 @@ def test_other_precisions_train_and_a_missing_gpu_is_one_line(train, overrides, 
 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 6), st.integers(0, 99))
-def test_accuracies_are_what_counting_says(replicas: int, length: int, size: int, seed: int) -> None:
+def test_accuracies_equal_counting(replicas: int, length: int, size: int, seed: int) -> None:
     """Predictions are (R, N, m), completions (N, m). Unused tokens, perhaps a whole column, do not count."""
     random = np.random.default_rng(seed)
     predicted = random.integers(3, 5, size=(replicas, size, length))
