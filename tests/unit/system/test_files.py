@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -26,10 +27,7 @@ def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     target = tmp_path / "summary.json"
     write_atomically(target, "old")
 
-    def fails(*_):
-        raise OSError("no space left")
-
-    monkeypatch.setattr("os.fsync", fails)
+    monkeypatch.setattr("os.fsync", Mock(side_effect=OSError("no space left")))
     with pytest.raises(OSError, match="no space left"):
         write_atomically(target, "new")
     assert target.read_text() == "old"
@@ -111,10 +109,7 @@ def test_path_in_a_run_is_refused_only_if_it_leads_out_or_is_no_file(tmp_path):
 
 
 def test_file_system_without_locks_is_accepted(tmp_path, monkeypatch, capsys):
-    def unsupported(*_):
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr("fcntl.flock", unsupported)
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(95, "Operation not supported")))
     with locked(tmp_path / "run"):
         assert "cannot be locked here (Operation not supported)" in capsys.readouterr().out
 
