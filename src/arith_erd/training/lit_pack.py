@@ -135,22 +135,21 @@ class LitPack(L.LightningModule):
         epoch, seeds = self.current_epoch + 1, self.pack.seeds
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         parameters = [p.reshape(len(p), -1) for p in self.pack.parameters()]  # (R,) if it is one number
-        finite = torch.stack([p.isfinite().all(dim=1) for p in parameters]).all(dim=0)  # (R,)
+        finite = torch.stack([p.isfinite().all(dim=1) for p in parameters]).all(dim=0).tolist()  # (R,)
+        losses = (self.loss_sum.double() / self.examples_seen).tolist()  # (R,)
         train, val = (x.compute().movedim(0, 1) for x in (self.train_tokens, self.validation_tokens))  # (R, N, m)
-        table = [
-            (self.loss_sum.double() / self.examples_seen)[:, None],
-            finite[:, None].double(),
-            accuracies(train, data.train[1]),
-            accuracies(val, data.validation[1]),
-        ]
+        shares = {
+            "train": accuracies(train, data.train[1]).tolist(),
+            "val": accuracies(val, data.validation[1]).tolist(),
+        }
         self.rows, self.token_rows, self.slice_rows = [], [], []
-        for seed, (loss, is_finite, *shares) in zip(seeds, torch.cat(table, dim=1).tolist(), strict=True):
-            if not (is_finite and math.isfinite(loss)):
+        for index, (seed, loss) in enumerate(zip(seeds, losses, strict=True)):
+            if not (finite[index] and math.isfinite(loss)):
                 what = "a weight became infinite or nan" if math.isfinite(loss) else f"the loss became {loss}"
                 raise UserError(f"{what} in epoch {epoch}, seed {seed}; a lower model.optimizer.lr may help")
             row: Row = {"epoch": epoch, "seed": seed, "train_loss": loss}
-            half = len(shares) // 2
-            for split, (all_tokens, sequences, *by_token) in (("train", shares[:half]), ("val", shares[half:])):
+            for split, of_replicas in shares.items():
+                all_tokens, sequences, *by_token = of_replicas[index]
                 row |= {f"{split}_token_acc": all_tokens, f"{split}_seq_acc": sequences}
                 self.token_rows.append((epoch, seed, split, by_token))
             self.rows.append(row)
