@@ -150,7 +150,7 @@ def _chosen_option(hydra_node: DictConfig, group: str) -> dict[str, Any]:
 def _options_with(key: str) -> list[str]:
     """The options of a group that have a key: ``["logger=wandb"]`` for ``logger.mode``."""
     inner = key.removeprefix("model.")
-    group, _, option = (inner if inner.startswith(tuple(f"{name}." for name in RECIPE_GROUPS)) else key).partition(".")
+    group, _, option = (inner if inner.partition(".")[0] in RECIPE_GROUPS else key).partition(".")
     names = [file.stem for file in sorted((CONF / group).glob("*.yaml"))]
     return [f"{group}={name}" for name in names if option in dict(flatten(load_option(group, name)))]
 

@@ -78,9 +78,6 @@ class SweepJob:
         """Whether the job trains its finished runs again."""
         return not isinstance(self.checked, Job) or self.checked.overwrite
 
-    def runs_to_overwrite(self) -> list[Run]:
-        return self.runs if self.overwrites else []
-
     def packs(self) -> "list[SweepJob]":
         """A job for each of its packs. With ``auto`` it is a single job, which divides its seeds if they do not fit."""
         packs = self.checked.packs() if isinstance(self.checked, Job) else []
@@ -178,7 +175,7 @@ def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) ->
     if packs and [*packs] != [job.key for job in jobs]:
         jobs = [replace(pack, number=number) for number, pack in enumerate(packs.values())]
     # A backup means that an earlier ``overwrite=true`` command has renamed the old runs: finished runs are new.
-    renamed = divided and any(run.backup.path.exists() for job in jobs for run in job.runs_to_overwrite())
+    renamed = divided and any(run.backup.path.exists() for job in jobs if job.overwrites for run in job.runs)
     for job in jobs:
         if job.finished and (renamed or not job.overwrites):
             job.status = "skipped"
@@ -193,7 +190,7 @@ def old_runs_renamed(jobs: Sequence[SweepJob]) -> Iterator[ExitStack]:
     """
     with ExitStack() as undo:
         for job in jobs:
-            for run in job.runs_to_overwrite():
+            for run in job.runs if job.overwrites else ():
                 if not run.backup.path.exists():
                     undo.callback(run.restore_backup)
                     run.move_to_backup()
