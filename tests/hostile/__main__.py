@@ -183,6 +183,27 @@ PROGRAMS: dict[str, tuple[Callable[[Run], Any], bool]] = {
 }
 
 
+def confined(action: Callable[[], Any], home: Path, uid: int = 0) -> tuple[int, str]:
+    """Do something in a fork of this process, perhaps as another user: its exit status, and what it printed."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        os.chdir(home)
+        if uid:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+        action()
+
+    child, ends = fork(limited, log := home / "log.txt"), time.monotonic() + 6 * SECONDS
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < ends:
+        time.sleep(0.01)
+    if ended[0] == 0:
+        os.kill(child, signal.SIGKILL)
+        ended = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(ended[1]), log.read_text(errors="replace")
+
+
 class Hostile:
     """Cases in a folder of their own, from one small run."""
 
@@ -221,7 +242,7 @@ class Hostile:
         for one in [home, *home.rglob("*")] if uid else []:
             if one != path:
                 os.chown(one, uid, uid)
-        status, said = self.forked(partial(PROGRAMS[name][0], run), home, uid)
+        status, said = confined(partial(PROGRAMS[name][0], run), home, uid)
         if damage == "no permission" and path.exists():
             path.chmod(0o700)
         wrong = [f"ended with {status}"] if status not in (0, 1) else []
@@ -235,26 +256,6 @@ class Hostile:
             return f"{', '.join(map(repr, wrong))}: {said.strip()[-300:]!r}"
         shutil.rmtree(home)
         return ""
-
-    def forked(self, action: Callable[[], Any], home: Path, uid: int = 0) -> tuple[int, str]:
-        """The exit status of a child of this process in a folder, perhaps as another user, and what it printed."""
-
-        def confined() -> None:
-            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-            os.chdir(home)
-            if uid:
-                os.setgroups([])
-                os.setgid(uid)
-                os.setuid(uid)
-            action()
-
-        child, ends = fork(confined, log := home / "log.txt"), time.monotonic() + 6 * SECONDS
-        while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < ends:
-            time.sleep(0.01)
-        if ended[0] == 0:
-            os.kill(child, signal.SIGKILL)
-            ended = os.waitpid(child, 0)
-        return os.waitstatus_to_exitcode(ended[1]), log.read_text(errors="replace")
 
 
 def combinations() -> list[tuple[str, str, str]]:
