@@ -2,11 +2,16 @@
 
 from collections.abc import Iterable
 
-from arith_erd.runs.directory import METRIC_COLUMNS, Row, Run, append_rows, truncate_rows
+from arith_erd.runs.directory import METRIC_COLUMNS, VALUE_COLUMNS, Row, Run, append_rows, truncate_rows
+
+
+def row(epoch: int, seed: int, **values: float) -> Row:
+    """A row of ``metrics.csv``, 0.5 in every column that is not given."""
+    return dict.fromkeys(METRIC_COLUMNS, 0.5) | {"epoch": epoch, "seed": seed} | values
 
 
 def write_metrics(run: Run, rows: Iterable[Row]) -> None:
-    truncate_rows(run.metrics_file, METRIC_COLUMNS[2:], last=0)
+    truncate_rows(run.metrics_file, VALUE_COLUMNS, last=0)
     append_rows(run.metrics_file, ([row[name] for name in METRIC_COLUMNS] for row in rows))
 
 

@@ -127,10 +127,7 @@ def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) ->
         job = compose("train", ["scale=mini", *line.split()])
         assert job.seeds == tuple(range(10))
         assert unpublished_settings(flat_settings(job.resolved), paper.setup) == []
-        groups, orders = ("task", "split", "model", "ablation"), ("prompt_order", "completion_order")
-        config = job.resolved
-        kind = {group: config[group]["name"] for group in groups} | {key: config["task"][key] for key in orders}
-        lengths[str(all_options(kind))] = config["trainer"]["max_epochs"]
+        lengths[str(all_options(job_of(job)._asdict()))] = job.trainer.max_epochs
     wanted: dict[str, int] = {}
     for claim in (claim for claim in paper.claims if claim.measure.source == OUR_RUNS):
         needs = claim.measure.required_epochs

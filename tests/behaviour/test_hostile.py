@@ -40,10 +40,7 @@ HYDRA = (  # what an experiment says, and what the message names
     ("hydra: {sweeper: {_target_: pathlib.Path.touch, self: CANARY}}", "hydra.sweeper._target_"),
     ("hydra: {sweeper: {params: {hydra.run.dir: CANARY}}}", "hydra.sweeper.params.hydra.run.dir"),
     ('hydra: {sweeper: {params: {trust: "[json]"}}}', "hydra.sweeper.params.trust"),
-    (
-        'hydra: {sweeper: {params: {task: "add,mul\\ntrust=[json]"}}}',
-        "task=add,mul trust=[json]: expected KEY=VALUE",
-    ),
+    ('hydra: {sweeper: {params: {task: "add,mul\\ntrust=[json]"}}}', "task=add,mul trust=[json]: expected KEY=VALUE"),
     ("hydra: {searchpath: [file://CANARY]}", "hydra.searchpath"),
     ("trust: [json]", "trust"),
     ("overwrite: true", "overwrite"),
@@ -156,9 +153,8 @@ def test_code_in_weights_does_not_run(place, canary, run, train):
         if place in ("more", "loops"):
             torch.save({**saved, place: evil}, run.checkpoint_file)
         else:
-            {"alone": run.checkpoint_file, "safetensors": run.weights_file(0)}.get(place, run.path / "w").write_bytes(
-                pickle.dumps(evil)
-            )
+            files = {"alone": run.checkpoint_file, "safetensors": run.weights_file(0), "checkpoint=": run.path / "w"}
+            files[place].write_bytes(pickle.dumps(evil))
         with pytest.raises(UserError) if place in ("safetensors", "checkpoint=") else contextlib.suppress(UserError):
             if place == "checkpoint=":
                 load_authors_weights(run.path / "w", Add(3))

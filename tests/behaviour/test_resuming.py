@@ -131,9 +131,8 @@ def test_truncated_row_is_written_again(train, whole, interrupted):
 def test_run_never_resumes_from_epochs_without_rows_or_with_too_many(train, interrupted, times):
     """A run with too many would be refused at its end, when it is too late."""
     write_metrics(interrupted, interrupted.metrics() * times)
-    with pytest.raises(
-        UserError, match=r"metrics\.csv has not exactly one row for .*; delete last\.ckpt to start again"
-    ):
+    said = r"metrics\.csv has not exactly one row for .*; delete last\.ckpt to start again"
+    with pytest.raises(UserError, match=said):
         train(*FOUR_EPOCHS)
 
 
@@ -176,8 +175,8 @@ def test_run_locked_by_another_process_is_not_touched(train, whole, interrupted)
     assert {path: path.stat().st_mtime_ns for path in interrupted.path.rglob("*")} == stamps
 
 
-def signalled(monkeypatch, epoch: int, hook: str, batch: int | None = None, number: signal.Signals = signal.SIGTERM):
-    """Make a signal come in an epoch (from 1), at the end of that batch or of the epoch."""
+def stop(train, epoch: int, hook: str, batch: int | None = None, number: signal.Signals = signal.SIGTERM) -> None:
+    """Train until a signal, which comes in an epoch (from 1) at the end of that batch or of the epoch, ends it."""
     original = getattr(MetricsWriter, hook)
 
     def receiving(self, trainer, pl_module, *rest):
@@ -185,13 +184,10 @@ def signalled(monkeypatch, epoch: int, hook: str, batch: int | None = None, numb
         if trainer.current_epoch + 1 == epoch and (batch is None or rest[2] == batch):
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(MetricsWriter, hook, receiving)
-
-
-def stop(train, *overrides) -> None:
-    """Train until the signal ends it."""
-    with pytest.raises(SystemExit), catch_signals():
-        train(*FOUR_EPOCHS, *overrides)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MetricsWriter, hook, receiving)
+        with pytest.raises(SystemExit), catch_signals():
+            train()
 
 
 @pytest.fixture
@@ -222,9 +218,7 @@ def test_run_stopped_by_a_signal_resumes_from_that_step(
 
     Three steps an epoch; ``left`` are those that the same command then takes. A checkpoint would be due after all four.
     """
-    with monkeypatch.context() as patch:
-        signalled(patch, 3, hook, batch, number)
-        stop(train, "checkpoint.every_n_epochs=4")
+    stop(partial(train, *FOUR_EPOCHS, "checkpoint.every_n_epochs=4"), 3, hook, batch, number)
     assert "stopped; the same command continues\n" in capsys.readouterr().out
     assert submitit.heard == ([number] if number == signal.SIGUSR2 else [])
     assert not list(runs_dir.glob("*/error.txt"))
@@ -238,9 +232,8 @@ def test_run_stopped_by_a_signal_resumes_from_that_step(
 @pytest.mark.slow
 def test_fit_without_a_folder_promises_no_resuming_and_prints_lines_without_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr(callbacks, "LINE_INTERVAL", 0.0)
-    signalled(monkeypatch, 2, "on_train_epoch_end")
-    with pytest.raises(SystemExit), catch_signals():
-        fit(Add(bits=3), NanoGPT, epochs=3, overrides=["data.batch_size=16", "model.net.num_layers=1"])
+    overrides = ["data.batch_size=16", "model.net.num_layers=1"]
+    stop(partial(fit, Add(bits=3), NanoGPT, epochs=3, overrides=overrides), 2, "on_train_epoch_end")
     printed = capsys.readouterr()
     assert "fit: stopped, and nothing is kept; with out=FOLDER the same call continues\n" in printed.out
     assert "same command" not in printed.out
@@ -252,9 +245,7 @@ def test_signal_during_validation_stops_the_run(train, tmp_path, train_in, monke
     """The epoch has one step, or is the first and the last; the logged rate is that of the epoch."""
     logged = []
     monkeypatch.setattr(Csv, "log", lambda self, rows: logged.extend(row["learning_rate"] for row in rows))
-    with monkeypatch.context() as patch:
-        signalled(patch, 1, "on_validation_batch_end", 0)
-        stop(train, *overrides)
+    stop(partial(train, *FOUR_EPOCHS, *overrides), 1, "on_validation_batch_end", 0)
     stopped = train(*FOUR_EPOCHS, *overrides)
     of_stopped = logged.copy()
     logged.clear()
@@ -262,12 +253,11 @@ def test_signal_during_validation_stops_the_run(train, tmp_path, train_in, monke
     assert of_stopped == logged
 
 
-def test_signal_after_the_last_epoch_still_writes_the_summary(train, monkeypatch, capsys):
-    with monkeypatch.context() as patch:
-        signalled(patch, 4, "on_train_epoch_end", number=signal.SIGUSR1)
-        stop(train, "checkpoint.every_n_epochs=3")
+def test_signal_after_the_last_epoch_still_writes_the_summary(train, capsys):
+    command = partial(train, *FOUR_EPOCHS, "checkpoint.every_n_epochs=3")
+    stop(command, 4, "on_train_epoch_end", number=signal.SIGUSR1)
     assert "stopped; the same command continues\n" in capsys.readouterr().out
-    assert train(*FOUR_EPOCHS, "checkpoint.every_n_epochs=3").finished
+    assert command().finished
 
 
 def test_longer_run_continues_a_shorter_one_bit_for_bit(train, whole, capsys, monkeypatch):

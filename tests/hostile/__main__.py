@@ -21,7 +21,6 @@ import stat
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -31,7 +30,6 @@ from typing import Any
 
 import torch
 import yaml
-from matplotlib.figure import Figure
 
 from arith_erd import load_run, load_table
 from arith_erd.config.compose import compose
@@ -43,6 +41,7 @@ from arith_erd.runs.directory import Run
 from arith_erd.runs.identity import flatten
 from arith_erd.training import run_pack
 from arith_erd.training.__main__ import main as train
+from tests.forks import fork
 from tests.tiny import FOUR_EPOCHS, TINY
 from tests.values import put
 
@@ -184,6 +183,27 @@ PROGRAMS: dict[str, tuple[Callable[[Run], Any], bool]] = {
 }
 
 
+def confined(action: Callable[[], Any], home: Path, uid: int = 0) -> tuple[int, str]:
+    """Do something in a fork of this process, perhaps as another user: its exit status, and what it printed."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        os.chdir(home)
+        if uid:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+        action()
+
+    child, ends = fork(limited, log := home / "log.txt"), time.monotonic() + 6 * SECONDS
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < ends:
+        time.sleep(0.01)
+    if ended[0] == 0:
+        os.kill(child, signal.SIGKILL)
+        ended = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(ended[1]), log.read_text(errors="replace")
+
+
 class Hostile:
     """Cases in a folder of their own, from one small run."""
 
@@ -222,7 +242,7 @@ class Hostile:
         for one in [home, *home.rglob("*")] if uid else []:
             if one != path:
                 os.chown(one, uid, uid)
-        status, said = self.forked(partial(PROGRAMS[name][0], run), home, uid)
+        status, said = confined(partial(PROGRAMS[name][0], run), home, uid)
         if damage == "no permission" and path.exists():
             path.chmod(0o700)
         wrong = [f"ended with {status}"] if status not in (0, 1) else []
@@ -236,42 +256,6 @@ class Hostile:
             return f"{', '.join(map(repr, wrong))}: {said.strip()[-300:]!r}"
         shutil.rmtree(home)
         return ""
-
-    def forked(self, action: Callable[[], Any], home: Path, uid: int = 0) -> tuple[int, str]:
-        """The exit status of a child of this process, and what it printed."""
-        sys.stdout.flush()
-        log = home / "log.txt"
-        if child := os.fork():
-            ends = time.monotonic() + 6 * SECONDS
-            while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < ends:
-                time.sleep(0.01)
-            if ended[0] == 0:
-                os.kill(child, signal.SIGKILL)
-                ended = os.waitpid(child, 0)
-            return os.waitstatus_to_exitcode(ended[1]), log.read_text(errors="replace")
-        status = 70
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-        try:
-            descriptor = os.open(log, os.O_WRONLY | os.O_CREAT)
-            os.dup2(descriptor, 1)
-            os.dup2(descriptor, 2)
-            sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-            os.chdir(home)
-            run_pack.draw_learning_curves = lambda *_, **__: Figure((0.1, 0.1))  # would take half of such a run
-            if uid:
-                os.setgroups([])
-                os.setgid(uid)
-                os.setuid(uid)
-            action()
-            status = 0
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 1
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            for stream in (sys.stdout, sys.stderr):
-                stream.flush()
-            os._exit(status)
 
 
 def combinations() -> list[tuple[str, str, str]]:

@@ -17,21 +17,19 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 
 from arith_erd.config.compose import compose
 from arith_erd.runs.directory import Run
 from arith_erd.system.files import PARTIAL_PREFIX
 from arith_erd.system.signals import catch_signals
-from arith_erd.training import run_pack
 from arith_erd.training.__main__ import main as train
 from tests.behaviour.interruption import assert_same
+from tests.forks import fork
 from tests.tiny import FOUR_EPOCHS, TINY
 
 SIGNALS = {signal.SIGKILL: 20, signal.SIGTERM: 10, signal.SIGHUP: 5}  # and how many runs get one by default
@@ -94,28 +92,15 @@ class Victims:
 
     def forked(self, words: list[str], strike: Callable[..., None] | None = None, *arguments: float) -> int:
         """The exit status, negative for a signal, of a child of this process that calls ``strike`` and then trains."""
-        sys.stdout.flush()
-        if child := os.fork():
-            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        status = 1
-        try:
-            log = os.open(self.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
+
+        def struck() -> None:
             sys.argv = ["train.py", *words]
-            run_pack.draw_learning_curves = lambda *_, **__: Figure((0.1, 0.1))  # would take half of such a run
             with catch_signals():
                 if strike is not None:
                     strike(*arguments)
                 train()
-            status = 0
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 1
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            os._exit(status)
+
+        return os.waitstatus_to_exitcode(os.waitpid(fork(struck, self.folder / "log.txt"), 0)[1])
 
     def tortured(self, number: signal.Signals, kind: str, writes: bool, draw: random.Random) -> str:
         """Send a signal to a run, before a write or at a moment, and start it again; what is wrong then."""

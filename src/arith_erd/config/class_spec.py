@@ -182,11 +182,11 @@ class ClassSpec:
     def build(self, kind: type[T], *positional: Any, **named: Any) -> T:
         """Make an object of the class, a subclass of ``kind``. Arguments given here override the group's."""
         make = self.import_class(kind)
-        with self.attribute_errors():
+        with self.explain_errors():
             return make(*positional, **{**self.arguments, **named})
 
     @contextmanager
-    def attribute_errors(self) -> Iterator[None]:
+    def explain_errors(self) -> Iterator[None]:
         """Turn every error in the block, which runs the class's code, into a `UserError` with file and line."""
         try:
             yield
@@ -218,7 +218,7 @@ class ClassSpec:
             raise self.error_about(f"expected {_accepted_targets()}, but none has that name{hint}")
         produced, home = member, str(getattr(member, "__module__", ""))
         if inspect.isfunction(member) and _is_allowed(home) and not _is_inside(home, ALLOWED_PACKAGES):
-            with self.attribute_errors():
+            with self.explain_errors():
                 produced = inspect.signature(member, eval_str=True).return_annotation
             if produced is inspect.Signature.empty:
                 raise self.error_about(f"expected an annotated function, such as def {name}(..) -> {kind.__name__}")

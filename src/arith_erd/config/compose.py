@@ -12,21 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 from ..errors import UserError, bad_value, counted, nearest
 from ..runs.identity import flatten
 from ..system.isolation import isolated
+from . import hydra_conf
 from .class_spec import trust
-from .hydra_conf import (
-    OPTION_GROUPS,
-    PRESET_GROUPS,
-    RECIPE_GROUPS,
-    composed,
-    expand_sweep,
-    hydra_over_conf,
-    hydra_value,
-    known_keys,
-    parsed,
-    require_known_keys,
-    resolve,
-    write_floats,
-)
+from .hydra_conf import OPTION_GROUPS, PRESET_GROUPS, RECIPE_GROUPS
 from .job import Job, ProbeJob, read_job, read_probe_job
 from .run_names import non_default_probe_options
 
@@ -51,27 +39,19 @@ def require_single_job(config: DictConfig) -> None:
         raise UserError(f"job_index={config.job_index}: expected -m too; it chooses one job of a sweep")
     if params := hydra_node.sweeper.params:
         overrides = job_overrides(hydra_node)
-        jobs = counted(len(expand_sweep(params, overrides)), "job")
-        if jobs != "1 job" or {*params} - {one.get_key_element() for one in parsed(overrides)}:
+        jobs = counted(len(hydra_conf.expand_sweep(params, overrides)), "job")
+        if jobs != "1 job" or {*params} - {one.get_key_element() for one in hydra_conf.parsed(overrides)}:
             command = shlex.join(["-m", *overrides])
             experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
             raise UserError(f"{experiment}: a sweep of {jobs}; expected -m: python train.py {command}")
 
 
-def checked_config(
-    config_name: str, composition: DictConfig, cli_overrides: Sequence[str]
-) -> tuple[dict[str, Any], str]:
-    """A composition as plain values, with checked keys, and the probe's options that differ from its defaults.
-
-    Only ``cli_overrides`` may set ``trust`` and ``overwrite``: one runs code, the other deletes a run.
-    """
-    hydra_node, own_keys = composition.hydra, [str(key) for key in composition if key != "hydra"]
-    composition = OmegaConf.masked_copy(composition, own_keys)
+def require_clear_overrides(hydra_node: DictConfig) -> None:
+    """Raise a `UserError` for an override that Hydra takes, but that would not do what it seems to say."""
     choices = hydra_node.runtime.choices
     for group, option in choices.items():
         if option and (".." in str(option).split("/") or str(option).startswith("/")):
             raise bad_value(group, option, f"one of the files in conf/{group}/")
-    may_add_keys = any(choices.get(group) not in NO_PRESET for group in PRESET_GROUPS)  # mostly False, to save time
     for key, _, value in (override.partition("=") for override in job_overrides(hydra_node)):
         if key in (*OPTION_GROUPS, *PRESET_GROUPS) and value.startswith("["):  # Hydra would take the last one
             raise bad_value(key, value, f"one option, or -m for one job each: {key}={value.strip('[]')}")
@@ -82,19 +62,39 @@ def checked_config(
             raise bad_value(key, value, f"no probe= beside figure={figure}, which chooses the probe")
         if key == "epochs" and value[:1] != "{":
             raise bad_value(key, value, f"{{TASK: EPOCHS}}; for this run use trainer.max_epochs={value}")
-        may_add_keys = may_add_keys or "." in key or key.startswith(("+", "~"))
-    defaults: Mapping[str, Any] = {}
-    if may_add_keys:
-        # Search the same folders as this composition.
-        search = tuple(word for word in hydra_node.overrides.hydra if word.startswith("hydra.searchpath="))
-        chosen = [f"{group}={choices[group]}" for group in OPTION_GROUPS if choices.get(group)]
-        known = known_keys(config_name, *search, *chosen)
-        defaults = {key: value for key, value in known.items() if not key.startswith("hydra.")}
-        require_known_keys(composition, hydra_node, defaults)
+
+
+def default_values(config_name: str, hydra_node: DictConfig) -> Mapping[str, Any]:
+    """The keys of the chosen options with their values; to save time none if nothing can have added or set a key."""
+    choices = hydra_node.runtime.choices
+    keys = [override.partition("=")[0] for override in job_overrides(hydra_node)]
+    has_preset = any(choices.get(group) not in NO_PRESET for group in PRESET_GROUPS)
+    if not has_preset and not any("." in key or key.startswith(("+", "~")) for key in keys):
+        return {}
+    # Search the same folders as this composition.
+    search = [word for word in hydra_node.overrides.hydra if word.startswith("hydra.searchpath=")]
+    chosen = [f"{group}={choices[group]}" for group in OPTION_GROUPS if choices.get(group)]
+    known = hydra_conf.known_keys(config_name, *search, *chosen)
+    return {key: value for key, value in known.items() if not key.startswith("hydra.")}
+
+
+def checked_config(
+    config_name: str, composition: DictConfig, cli_overrides: Sequence[str]
+) -> tuple[dict[str, Any], str]:
+    """A composition as plain values, with checked keys, and the probe's options that differ from its defaults.
+
+    Only ``cli_overrides`` may set ``trust`` and ``overwrite``: one runs code, the other deletes a run.
+    """
+    hydra_node = composition.hydra
+    composition = OmegaConf.masked_copy(composition, [str(key) for key in composition if key != "hydra"])
+    require_clear_overrides(hydra_node)
+    if defaults := default_values(config_name, hydra_node):
+        hydra_conf.require_known_keys(composition, hydra_node, defaults)
     if "name" not in (composition.get("task") or {}):  # other keys refer to it
-        raise UserError(f"task={choices.get('task')}: its file lacks a name; expected name: NAME and _target_: CLASS")
-    write_floats(composition, defaults)
-    config = resolve(composition)
+        task = hydra_node.runtime.choices.get("task")
+        raise UserError(f"task={task}: its file lacks a name; expected name: NAME and _target_: CLASS")
+    hydra_conf.write_floats(composition, defaults)
+    config = hydra_conf.resolve(composition)
     for key in ("trust", "overwrite"):
         if config.get(key) and not any(re.match(rf"\+*{key}=", word) for word in cli_overrides):
             raise bad_value(key, config[key], "on the command line, not in a file")
@@ -120,7 +120,7 @@ Overrides = Sequence[str] | Mapping[str, Any] | None
 
 def typed_overrides(overrides: Overrides) -> list[str]:
     if isinstance(overrides, Mapping):
-        overrides = [f"{key}={hydra_value(value)}" for key, value in overrides.items()]
+        overrides = [f"{key}={hydra_conf.hydra_value(value)}" for key, value in overrides.items()]
     words = overrides or []
     if isinstance(words, str) or not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
         accepted = "a list of overrides, such as ['data.batch_size=32'], or a dictionary, {'data.batch_size': 32}"
@@ -132,8 +132,9 @@ def arguments_error(function: str, taken: Sequence[str], given: Mapping[str, Any
     """An error for an unknown argument; it suggests an argument or ``overrides={'model.optimizer.lr': 0.001}``."""
     name, keys = next((name for name in given if name not in taken), ""), list[str]()
     if "overrides" in taken:
-        with hydra_over_conf():
-            keys = [key for key in known_keys("train") if key not in ("seed", "runs_dir", "trainer.max_epochs")]
+        with hydra_conf.hydra_over_conf():
+            known = hydra_conf.known_keys("train")
+        keys = [key for key in known if key not in ("seed", "runs_dir", "trainer.max_epochs")]
         keys += [*OPTION_GROUPS, *RECIPE_GROUPS]
     near = nearest(name, (*taken, *keys))
     if near in keys and near not in taken:
@@ -146,8 +147,8 @@ def arguments_error(function: str, taken: Sequence[str], given: Mapping[str, Any
 
 def compose_config(overrides: Sequence[str]) -> dict[str, Any]:
     """The resolved configuration of ``train.py`` with these overrides, its values not yet checked."""
-    with hydra_over_conf("train", overrides):
-        return checked_config("train", composed("train", overrides), overrides)[0]
+    with hydra_conf.hydra_over_conf("train", overrides):
+        return checked_config("train", hydra_conf.composed("train", overrides), overrides)[0]
 
 
 @overload
@@ -167,13 +168,13 @@ def compose(config_name: ConfigName = "train", overrides: Overrides = ()) -> Job
     if config_name not in get_args(ConfigName):
         raise bad_value("compose: config_name", config_name, '"train" or "probe", then a list of overrides')
     overrides = typed_overrides(overrides)
-    with hydra_over_conf(config_name, overrides):
+    with hydra_conf.hydra_over_conf(config_name, overrides):
         return single_job(config_name, overrides)
 
 
 def single_job(config_name: str, overrides: Sequence[str]) -> Job | ProbeJob:
     """The job of a command line without ``-m``. Use it within `hydra_over_conf`."""
-    composition = composed(config_name, overrides)
+    composition = hydra_conf.composed(config_name, overrides)
     job = checked_job(config_name, composition, overrides)
     require_single_job(composition)
     return job

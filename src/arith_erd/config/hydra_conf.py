@@ -24,7 +24,7 @@ import yaml
 from hydra import version
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, Override
+from hydra.core.override_parser.types import Glob, Override, Quote, QuotedString
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -93,12 +93,12 @@ def _require_harmless(folder: Path) -> None:
             relative = path.relative_to(folder)
             if "hydra" in path.name.lower():  # its package would be Hydra's
                 raise UserError(f"{relative}: expected another name; only conf/ has options of Hydra")
-            if path.suffix == ".yaml" and not path.is_dir() and (sets := _sets_of_hydra(path, relative)):
+            if path.suffix == ".yaml" and not path.is_dir() and (sets := _hydra_keys_set_by(path, relative)):
                 accepted = "only hydra.sweeper.params in a file, and other keys of hydra on the command line"
                 raise UserError(f"{relative}: sets {sets[0]}; expected {accepted}")
 
 
-def _sets_of_hydra(path: Path, relative: Path) -> list[str]:
+def _hydra_keys_set_by(path: Path, relative: Path) -> list[str]:
     """The keys of Hydra that a file sets, except parameters of a sweep, or other ways in which it reaches them."""
     require_plain_yaml(path)
     try:
@@ -150,7 +150,7 @@ def _chosen_option(hydra_node: DictConfig, group: str) -> dict[str, Any]:
 def _options_with(key: str) -> list[str]:
     """The options of a group that have a key: ``["logger=wandb"]`` for ``logger.mode``."""
     inner = key.removeprefix("model.")
-    group, _, option = (inner if inner.startswith(tuple(f"{name}." for name in RECIPE_GROUPS)) else key).partition(".")
+    group, _, option = (inner if inner.partition(".")[0] in RECIPE_GROUPS else key).partition(".")
     names = [file.stem for file in sorted((CONF / group).glob("*.yaml"))]
     return [f"{group}={name}" for name in names if option in dict(flatten(load_option(group, name)))]
 
@@ -240,8 +240,7 @@ def hydra_quoted(value: str, always: bool = False) -> str:
     plain = not always and re.fullmatch(r"[\w/.:%+@*?| -]*", value, re.ASCII) and value == value.strip()
     if plain and not re.fullmatch(r"null|true|false|[+-]?(nan|inf|\.?\d[\d_.e+-]*)", value, re.IGNORECASE):
         return value
-    escaped = re.sub(r"(\\*)('|$)", lambda end: 2 * end[1] + ("\\'" if end[2] else ""), value)
-    return f"'{escaped}'"
+    return QuotedString(value, Quote.single).with_quotes()
 
 
 def hydra_value(value: object, nested: bool = False) -> str:

@@ -58,7 +58,7 @@ def _parse_task(group: Any) -> Task:
     """Build the task and make one example, since a task of your own may raise anything."""
     spec = _parse_named("task", group)
     task = spec.build(Task)
-    with spec.attribute_errors():
+    with spec.explain_errors():
         task.examples(*[0] * task.num_operands)
     return task
 
@@ -71,7 +71,7 @@ def _parse_split(group: Any, info: ValidationInfo) -> Any:
     split: Split = spec.build(Split)
     if isinstance(split, LengthSplit) and task.min_bits is None:
         raise UserError("split=length: expected task.min_bits too, for operands of several lengths")
-    with spec.attribute_errors():
+    with spec.explain_errors():
         held_out = np.asarray(split(task.examples(*[[0, 0]] * task.num_operands)))
     if held_out.dtype != bool or held_out.shape != (2,):
         raise bad_value("split._target_", spec.target, "a split: True or False for each example")

@@ -36,6 +36,7 @@ Count = Annotated[int, accepts(f"an integer of at least 1 and at most {MAX_COUNT
 Size = Annotated[int, accepts(f"an integer of at least 1 and at most {MAX_NETWORK_SIZE}", ge=1, le=MAX_NETWORK_SIZE)]
 Switch = Annotated[bool, accepts("true or false")]
 Positive = Annotated[float, accepts("a number above 0, at most 1e38", gt=0, le=MAX_FLOAT)]
+NonNegative = Annotated[float, accepts("a number of at least 0, at most 1e38", ge=0, le=MAX_FLOAT)]
 Fraction = Annotated[float, accepts("a number from 0 to below 1", ge=0, lt=1)]
 KEEP_PATTERN = r"^(none|all|log|every:[1-9]\d{0,8})$"
 Keep = Annotated[str, accepts("none, all, log, or every:K with K from 1, as every:10", pattern=KEEP_PATTERN)]
@@ -54,7 +55,7 @@ OPTIMIZER_ARGUMENTS: Mapping[str, Any] = {
     "lr": Positive,
     "betas": Annotated[list[Fraction], TWO_FRACTIONS],
     "eps": Positive,
-    "weight_decay": Annotated[float, accepts("a number of at least 0, at most 1e38", ge=0, le=MAX_FLOAT)],
+    "weight_decay": NonNegative,
     "momentum": Fraction,
 }
 SCHEDULER_ARGUMENTS: Mapping[str, Any] = {  # `checked_scheduler` tries the others
@@ -65,21 +66,17 @@ SCHEDULER_ARGUMENTS: Mapping[str, Any] = {  # `checked_scheduler` tries the othe
 LOSS_ARGUMENTS: Mapping[str, Any] = {
     "label_smoothing": Fraction,
     "weight": Positive,
-    "strict": Annotated[float, accepts("a number of at least 0, at most 1e38", ge=0, le=MAX_FLOAT)],
+    "strict": NonNegative,
     "site": Annotated[str, accepts("the name of a site, such as dec.1", min_length=1)],
     "target": Annotated[str, accepts("the name of a concept of the task, or of a variable", min_length=1)],
     "causal_model": Annotated[
         str | None, accepts("the name of an algorithm, a function or class of your own package, or null", min_length=1)
     ],
 }
+DIGITS_TOO: Mapping[str, Any] = {"strict": None, "coerce_numbers_to_str": True}  # in YAML such a name is a number
 LOGGER_ARGUMENTS: Mapping[str, Any] = {  # W&B is slow to import, and its own check comes late
-    # Names of digits are numbers in YAML and on the command line.
-    "project": Annotated[
-        str, accepts("text of 1 to 128 letters, a W&B project", None, pattern="^.{1,128}$", coerce_numbers_to_str=True)
-    ],
-    "entity": Annotated[
-        str | None, accepts("text, a W&B user or team, or null", None, min_length=1, coerce_numbers_to_str=True)
-    ],
+    "project": Annotated[str, accepts("text of 1 to 128 letters, a W&B project", pattern="^.{1,128}$", **DIGITS_TOO)],
+    "entity": Annotated[str | None, accepts("text, a W&B user or team, or null", min_length=1, **DIGITS_TOO)],
     "mode": Annotated[Literal["offline", "online", "disabled"], accepts("offline or online or disabled", None)],
     "artifacts": Switch,
     "timeout": Annotated[float, accepts("seconds above 0", gt=0, le=MAX_FLOAT)],

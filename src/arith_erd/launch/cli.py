@@ -48,15 +48,8 @@ def read_command_line(words: Sequence[str]) -> Namespace:
     parser.add_argument("--cfg", "-c", choices=("job", "hydra", "all"), help="print the configuration instead")
     parser.add_argument("--resolve", action="store_true", help="with --cfg: resolve interpolations")
     parser.add_argument("--package", "-p", metavar="KEY", help="with --cfg: only what is below this key")
-    parser.add_argument(
-        "--info",
-        "-i",
-        nargs="?",
-        const="all",
-        choices=SHOWN,
-        metavar="WHAT",
-        help=f"print how it is composed instead: {', '.join(SHOWN)}",
-    )
+    shown = f"print how it is composed instead: {', '.join(SHOWN)}"
+    parser.add_argument("--info", "-i", nargs="?", const="all", choices=SHOWN, metavar="WHAT", help=shown)
     parser.add_argument("--shell-completion", "-sc", action="store_true", help="with install=bash, zsh or fish")
     try:
         options, overrides = parser.parse_known_args(words)

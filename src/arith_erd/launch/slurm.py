@@ -28,7 +28,7 @@ from .sweep import SweepJob, old_runs_renamed
 Place = tuple[Path, str]  # the folder of `write_tasks`, and the index of a task
 POLL_SECONDS = 15  # at most; gentle on Slurm's controller
 SBATCH_NAMES = {"name": "job-name", "timeout_min": "time", "tasks_per_node": "ntasks-per-node"}
-OURS = ("mem_gb", "array_parallelism", "signal_delay_s", "max_num_timeout", "setup", "additional_parameters")
+OUR_OPTIONS = ("mem_gb", "array_parallelism", "signal_delay_s", "max_num_timeout", "setup", "additional_parameters")
 _ENDS = "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT"
 ENDED = tuple(_ENDS.split())  # the states of tasks that have ended
 EXIT_STATUS = {"COMPLETED": 0, "FAILED": 1}  # exit status by state; in other states the task was killed
@@ -62,23 +62,22 @@ def run(jobs: Sequence[SweepJob], command: Sequence[str], root: Path, config: Di
 
 
 def _check(node: Mapping[str, Any]) -> None:
+    def require(is_valid: bool, key: str, accepted: str) -> None:
+        if not is_valid:
+            raise bad_value(f"hydra.launcher.{key}", node[key], accepted)
+
     for key in ("nodes", "tasks_per_node"):
-        if node[key] not in (1, None) or node[key] is True:
-            raise bad_value(f"hydra.launcher.{key}", node[key], "1 or null, since one process trains a pack")
-    memory, parameters, setup = node["mem_gb"], node["additional_parameters"], node["setup"]
-    if memory is not None and not (type(memory) in (int, float) and 0 < memory < math.inf):
-        raise bad_value("hydra.launcher.mem_gb", memory, "a number, such as 1.5, or null")
+        require(node[key] in (1, None) and node[key] is not True, key, "1 or null, since one process trains a pack")
+    memory, setup = node["mem_gb"], node["setup"]
+    is_memory = memory is None or (type(memory) in (int, float) and 0 < memory < math.inf)
+    require(is_memory, "mem_gb", "a number, such as 1.5, or null")
     for key, least in (("array_parallelism", 1), ("max_num_timeout", 0), ("signal_delay_s", 0)):
         if node[key] is not None:
             require_integer(f"hydra.launcher.{key}", node[key], least)
-    if not isinstance(parameters, dict | None):
-        raise bad_value(
-            "hydra.launcher.additional_parameters", parameters, "options of sbatch, KEY=VALUE each, or null"
-        )
-    if setup is not None and not (isinstance(setup, list) and all(isinstance(line, str) for line in setup)):
-        raise bad_value(
-            "hydra.launcher.setup", setup, "a list of shell commands, such as ['module load cuda'], or null"
-        )
+    is_mapping = isinstance(node["additional_parameters"], dict | None)
+    require(is_mapping, "additional_parameters", "options of sbatch, KEY=VALUE each, or null")
+    are_commands = setup is None or (isinstance(setup, list) and all(isinstance(line, str) for line in setup))
+    require(are_commands, "setup", "a list of shell commands, such as ['module load cuda'], or null")
     if not shutil.which("srun"):
         raise UserError("hydra/launcher=slurm: there is no srun here; expected a machine of a Slurm cluster")
 
@@ -93,7 +92,7 @@ def _under_way(jobs: Sequence[SweepJob]) -> dict[Place, SweepJob]:
 
 def _submit(jobs: Sequence[SweepJob], folder: Path, node: Mapping[str, Any]) -> dict[Place, SweepJob]:
     options: dict[str, Any] = {
-        **{SBATCH_NAMES.get(key, key): value for key, value in node.items() if key not in OURS},
+        **{SBATCH_NAMES.get(key, key): value for key, value in node.items() if key not in OUR_OPTIONS},
         "mem": node["mem_gb"] and f"{math.ceil(1024 * node['mem_gb'])}M",
         "array": f"0-{len(jobs) - 1}%{node['array_parallelism'] or len(jobs)}",
         "signal": f"USR1@{node['signal_delay_s'] or 0}",

@@ -31,7 +31,7 @@ from ..system.signals import catch_signals
 
 Program = Callable[[Any], Any]  # takes a `Job` or a `ProbeJob`
 LAUNCHERS = {"slurm": ".slurm", "gpus": ".processes", "ray_gpus": ".processes"}
-USED_OF_HYDRA = r"hydra/launcher=|\+*hydra\.launcher\.|hydra\.searchpath="
+ACCEPTED_HYDRA_KEYS = r"hydra/launcher=|\+*hydra\.launcher\.|hydra\.searchpath="
 
 
 @dataclass(eq=False)
@@ -78,9 +78,6 @@ class SweepJob:
         """Whether the job trains its finished runs again."""
         return not isinstance(self.checked, Job) or self.checked.overwrite
 
-    def runs_to_overwrite(self) -> list[Run]:
-        return self.runs if self.overwrites else []
-
     def packs(self) -> "list[SweepJob]":
         """A job for each of its packs. With ``auto`` it is a single job, which divides its seeds if they do not fit."""
         packs = self.checked.packs() if isinstance(self.checked, Job) else []
@@ -121,20 +118,20 @@ def sweep_config(config_name: str, overrides: Sequence[str]) -> DictConfig:
     """The configuration that a sweep's jobs have in common, with Hydra's node."""
     parsed = hydra_conf.parsed(overrides)
     for one in parsed:
-        if one.is_hydra_override() and (one.is_sweep_override() or not re.match(USED_OF_HYDRA, one.input_line or "")):
-            accepted = "only hydra/launcher=NAME, hydra.launcher.KEY and hydra.searchpath, one value each"
-            raise UserError(f"{one.input_line}: expected of Hydra's own {accepted}")
+        accepted = re.match(ACCEPTED_HYDRA_KEYS, one.input_line or "") and not one.is_sweep_override()
+        if one.is_hydra_override() and not accepted:
+            kinds = "only hydra/launcher=NAME, hydra.launcher.KEY and hydra.searchpath, one value each"
+            raise UserError(f"{one.input_line}: expected of Hydra's own {kinds}")
     common = [str(one.input_line) for one in parsed if not one.is_sweep_override()]
     return hydra_conf.composed(config_name, common)
 
 
-def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) -> list[SweepJob]:
-    """Check the jobs of a sweep, if ``divided`` split into packs. If some cannot run, print a line each, and exit."""
-    loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
-    params = dict(config.hydra.sweeper.params or {})  # from a preset: {"task": "add,mul"}
+def selected_jobs(config: DictConfig, overrides: Sequence[str]) -> list[SweepJob]:
+    """The jobs of a sweep, or only the one with ``job_index``. They are not checked yet."""
     # Typed as several values it is no part of the common configuration.
     index = next((one.partition("=")[2] for one in overrides if one.startswith("job_index=")), config.get("job_index"))
     index = None if index == "null" else index
+    params = config.hydra.sweeper.params or {}  # from a preset: {"task": "add,mul"}
     all_jobs = hydra_conf.expand_sweep(params, [one for one in overrides if not one.startswith("job_index=")])
     if not all_jobs:  # a glob matched nothing
         raise UserError("-m: makes no job; expected at least one value for each key")
@@ -143,16 +140,21 @@ def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) ->
         numbers = f"an integer from 0 to {len(all_jobs) - 1}, for one of {len(all_jobs)} jobs"
         raise bad_value("job_index", index, numbers if len(all_jobs) > 1 else "0, the only job")
     common = set.intersection(*map(set, selected.values())) if len(selected) > 1 else set()
-    jobs = [
+    return [
         SweepJob(number, overrides, [one for one in overrides if one not in common])
         for number, overrides in selected.items()
     ]
+
+
+def check_jobs(jobs: Sequence[SweepJob], config: DictConfig, overrides: Sequence[str]) -> None:
+    """Check every job of a sweep. If some cannot run, print a line for each, and exit before the first one starts."""
+    loader, config_name = GlobalHydra.instance().config_loader(), config.hydra.job.config_name
     folders: set[Path] = set()
     for job in jobs:
         try:
             with catch_signals(), hydra_conf.explain_hydra_errors(config_name, job.overrides):
                 composed = loader.load_sweep_config(config, job.overrides)
-                if composed.hydra.sweeper.params and not params:
+                if composed.hydra.sweeper.params and not config.hydra.sweeper.params:
                     experiment = f"experiment={composed.hydra.runtime.choices.get('experiment')}"
                     raise UserError(f"{experiment}: is a sweep of its own; expected one experiment per command")
                 job.checked = compose.checked_job(config_name, composed, overrides)
@@ -163,11 +165,17 @@ def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) ->
     if any(job.failure for job in jobs):
         print(f"none of the {len(jobs)} jobs was started", file=sys.stderr)
         raise SystemExit(EXIT_FAILED)
+
+
+def checked_jobs(config: DictConfig, overrides: Sequence[str], divided: bool) -> list[SweepJob]:
+    """The checked jobs of a sweep, if ``divided`` split into packs; finished ones are marked as skipped."""
+    jobs = selected_jobs(config, overrides)
+    check_jobs(jobs, config, overrides)
     packs = {pack.key: pack for job in jobs for pack in job.packs()} if divided else {}  # jobs may share a pack
     if packs and [*packs] != [job.key for job in jobs]:
         jobs = [replace(pack, number=number) for number, pack in enumerate(packs.values())]
     # A backup means that an earlier ``overwrite=true`` command has renamed the old runs: finished runs are new.
-    renamed = divided and any(run.backup.path.exists() for job in jobs for run in job.runs_to_overwrite())
+    renamed = divided and any(run.backup.path.exists() for job in jobs if job.overwrites for run in job.runs)
     for job in jobs:
         if job.finished and (renamed or not job.overwrites):
             job.status = "skipped"
@@ -182,7 +190,7 @@ def old_runs_renamed(jobs: Sequence[SweepJob]) -> Iterator[ExitStack]:
     """
     with ExitStack() as undo:
         for job in jobs:
-            for run in job.runs_to_overwrite():
+            for run in job.runs if job.overwrites else ():
                 if not run.backup.path.exists():
                     undo.callback(run.restore_backup)
                     run.move_to_backup()

@@ -55,6 +55,18 @@ def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return dict(flatten(without_legacy_values(config)))
 
 
+def identity_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of `flat_settings` those that can change the weights, with `LEGACY_VALUES`. Lists become text, for grouping."""
+    positions = DEFAULT_POSITIONS.get(settings["model.net._target_"])
+    first = dict(flatten(LEGACY_VALUES)) | {"model.net.positions": positions}
+    hashed = (*(f"{group}." for group in HASHED_GROUPS), *(f"trainer.{key}" for key in HASHED_TRAINER_KEYS))
+    return {
+        key: str(value) if isinstance(value, list | dict) else value
+        for key, value in {**first, **settings}.items()
+        if key.startswith(hashed) and not key.endswith("_target_")
+    }
+
+
 def flatten(node: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """Dotted keys and values: ``{"a": {"b": 1}}`` -> ``[("a.b", 1)]``; lists and empty groups are leaves."""
     items: list[tuple[str, Any]] = []

@@ -19,18 +19,7 @@ from ..seeds import format_ranges, parse_seeds
 from ..stats import Estimate, Moments
 from ..system.files import is_locked, run_path
 from .directory import FINISHED, METRIC_COLUMNS, Row, Run, as_written, is_run
-from .identity import (
-    DEFAULT_POSITIONS,
-    HASHED_GROUPS,
-    HASHED_TRAINER_KEYS,
-    LEGACY_VALUES,
-    NAMED_GROUPS,
-    flat_settings,
-    flatten,
-    require_name,
-    short_hash,
-    weights_config,
-)
+from .identity import NAMED_GROUPS, flat_settings, identity_settings, require_name, short_hash, weights_config
 
 ORDER_KEYS = ("prompt_order", "completion_order")
 VERSIONS = ("arith_erd", "commit", "python", "torch", "lightning")
@@ -55,12 +44,12 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
         raise UserError(f"config.yaml: not that of a run ({type(error).__name__}: {error})") from error
     metrics = pd.DataFrame(written, columns=list(METRIC_COLUMNS), dtype="float64")
     metrics = metrics.astype({"epoch": "int64", "seed": "int64"}).drop_duplicates(["epoch", "seed"], keep="last")
-    last = metrics.drop_duplicates("seed", keep="last").set_index("seed")
     summaries: dict[int, Row] = {}
     state, problem = "failed" if run.error_file.is_file() else "stopped", ""
     if os.path.lexists(run.summary_file):
         try:
-            summaries, state = _summary_columns(run.summary(), seeds, last["epoch"]), FINISHED
+            last_epochs = metrics.groupby("seed")["epoch"].last()
+            summaries, state = _summary_columns(run.summary(), seeds, last_epochs), FINISHED
         except Exception as error:
             if may_be_whole(error):
                 raise
@@ -70,7 +59,7 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
         reached = metrics["val_seq_acc"] >= as_written(columns["stop_at"])
         stopped = reached.groupby(metrics["seed"]).transform(lambda at: at.shift(fill_value=False).cummax())
         metrics = metrics[~stopped]
-        last = metrics.drop_duplicates("seed", keep="last").set_index("seed")
+    last = metrics.drop_duplicates("seed", keep="last").set_index("seed")
     ends = last.rename(columns={"epoch": "epochs"})[["epochs", *ACCURACY_COLUMNS]].to_dict("index")
     return [columns | {"seed": s, "epochs": 0} | ends.get(s, {}) | summaries.get(s, {}) for s in seeds], metrics
 
@@ -91,8 +80,8 @@ def _config_columns(config: Mapping[str, Any]) -> Row:
     }
 
 
-def _summary_columns(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.Series[int]") -> dict[int, Row]:
-    """Seed -> columns from the summary; ``last`` is the last epoch in ``metrics.csv``, by seed."""
+def _summary_columns(summary: Row, seeds: tuple[int, ...], last_epochs: "pd.Series[int]") -> dict[int, Row]:
+    """Seed -> columns from the summary; ``last_epochs`` are those in ``metrics.csv``, by seed."""
     columns: Row = {"device": summary["device"], **{key: summary["versions"].get(key) for key in VERSIONS}}
     columns = {key: None if value is None else excerpt(str(value)) for key, value in columns.items()}
     columns |= {key: float(summary[key]) for key in ("params", "train_flops")}
@@ -100,7 +89,7 @@ def _summary_columns(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.
     columns["minutes"] = summary["wall_seconds"] / 60 / len(seeds)  # per replica
     if {row["seed"] for row in summary["seeds"]} != set(seeds):
         raise ValueError(f"its seeds are not those of config.yaml, {format_ranges(seeds)}")
-    if set(last.index) != set(seeds) or (last != summary["epochs"]).any():
+    if set(last_epochs.index) != set(seeds) or (last_epochs != summary["epochs"]).any():
         raise ValueError("metrics.csv does not hold all its epochs")
     by_seed: dict[int, Row] = {}
     for row in summary["seeds"]:
@@ -110,25 +99,8 @@ def _summary_columns(summary: dict[str, Any], seeds: tuple[int, ...], last: "pd.
     return by_seed
 
 
-def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Sequence[str] = ()) -> pd.DataFrame:
-    """A table of the runs in a folder, of a glob, or in a list of these: a row for each run and seed.
-
-    Columns: ``run`` (its name), each setting that differs between the runs by its dotted key, ``seed``, ``epochs`` done
-    of ``max_epochs``, the columns of ``metrics.csv`` after the last of them (accuracies are fractions), ``state``,
-    ``problem`` (what is wrong with its files, or empty), ``device``, ``age`` (seconds since the last write) and
-    ``path``. Settings that cannot change the weights are left out; those in ``also`` have a column even if all runs
-    agree.
-
-    The state is ``finished``, ``training``, ``failed`` or ``stopped``; ``damaged`` if a finished run's ``summary.json``
-    does not fit its other files; ``unreadable`` if the configuration or metrics cannot be read, which gives a single
-    row; ``replaced`` for the old run of ``overwrite=true``. A warning names folders without a run. If no
-    folder has a run, it raises a `UserError`.
-
-    >>> import arith_erd as ae
-    >>> table = ae.load_table("runs/add-*")  # doctest: +SKIP
-    >>> table.groupby("split.fraction")["val_seq_acc"].mean()  # doctest: +SKIP
-    """
-    listed = [*runs] if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
+def _runs_in(listed: Sequence[str | Path | Run]) -> list[Run]:
+    """The runs in folders, of globs and by path, each once; a warning, or a `UserError`, as in `load_table`."""
     sources = [user_path(run.path if isinstance(run, Run) else run, "runs") for run in listed]
     directories: dict[Path, Run] = {}
     empty: list[Path] = []
@@ -149,8 +121,30 @@ def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Seq
         raise UserError(f"{missing[0]}: no such folder; expected only folders that exist, or globs in quotes")
     if empty:
         warn(f"left out {counted(len(empty), 'path')} without a run: {excerpt(', '.join(map(str, empty)))}")
-    backups = [run.backup for run in directories.values() if is_run(run.backup.path)]
-    rows = [row for run in directories.values() for row in _run_rows(run)]
+    return [*directories.values()]
+
+
+def load_table(runs: str | Path | Iterable[Path | str | Run] = "runs", also: Sequence[str] = ()) -> pd.DataFrame:
+    """A table of the runs in a folder, of a glob, or in a list of these: a row for each run and seed.
+
+    Columns: ``run`` (its name), each setting that differs between the runs by its dotted key, ``seed``, ``epochs`` done
+    of ``max_epochs``, the columns of ``metrics.csv`` after the last of them (accuracies are fractions), ``state``,
+    ``problem`` (what is wrong with its files, or empty), ``device``, ``age`` (seconds since the last write) and
+    ``path``. Settings that cannot change the weights are left out; those in ``also`` have a column even if all runs
+    agree.
+
+    The state is ``finished``, ``training``, ``failed`` or ``stopped``; ``damaged`` if a finished run's ``summary.json``
+    does not fit its other files; ``unreadable`` if the configuration or metrics cannot be read, which gives a single
+    row; ``replaced`` for the old run of ``overwrite=true``. A warning names folders without a run. If no
+    folder has a run, it raises a `UserError`.
+
+    >>> import arith_erd as ae
+    >>> table = ae.load_table("runs/add-*")  # doctest: +SKIP
+    >>> table.groupby("split.fraction")["val_seq_acc"].mean()  # doctest: +SKIP
+    """
+    found = _runs_in([*runs] if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs])
+    backups = [run.backup for run in found if is_run(run.backup.path)]
+    rows = [row for run in found for row in _run_rows(run)]
     rows += [row | {"run": row["run"][1:-4], "state": "replaced"} for run in backups for row in _run_rows(run)]
     table = pd.DataFrame(rows)
     readable = table[table["state"] != "unreadable"]
@@ -205,7 +199,7 @@ def _run_rows(run: Run) -> list[Row]:
     try:
         written = (run.config_file, run.metrics_file, run.summary_file, run.checkpoint_file)
         row["age"] = max(time.time() - max(path.stat().st_mtime for path in written if path.is_file()), 0.0)
-        return [row | replica | _settings_for_table(replica["settings"]) for replica in read_replicas(run)[0]]
+        return [row | replica | identity_settings(replica["settings"]) for replica in read_replicas(run)[0]]
     except Exception as error:  # list the other runs, whatever is wrong with this one
         return [row | {"problem": describe_damage(run, error)}]
 
@@ -213,15 +207,3 @@ def _run_rows(run: Run) -> list[Row]:
 def describe_damage(run: Run, error: Exception) -> str:
     """Why a run cannot be read, without its path: ``summary.json: Permission denied; ..``."""
     return excerpt(first_line(error).removeprefix(f"{run.path}: ").removeprefix(f"{run.path}/"))
-
-
-def _settings_for_table(settings: Mapping[str, Any]) -> Row:
-    """Settings that can change the weights, including `LEGACY_VALUES`. Lists become text, for grouping."""
-    positions = DEFAULT_POSITIONS.get(settings["model.net._target_"])
-    first = dict(flatten(LEGACY_VALUES)) | {"model.net.positions": positions}
-    hashed = (*(f"{group}." for group in HASHED_GROUPS), *(f"trainer.{key}" for key in HASHED_TRAINER_KEYS))
-    return {
-        key: str(value) if isinstance(value, list | dict) else value
-        for key, value in {**first, **settings}.items()
-        if key.startswith(hashed) and not key.endswith("_target_")
-    }

@@ -54,8 +54,8 @@ def line_and_status(error: Exception) -> tuple[str, int]:
 
 
 @contextlib.contextmanager
-def blaming(place: str, *parts: object) -> Iterator[None]:
-    """Note on an exception in the block which of these objects have a class of the user's own: it is not our error."""
+def naming_user_code(place: str, *parts: object) -> Iterator[None]:
+    """Add to an exception of the block a note that names the objects among ``parts`` whose class is the user's own."""
     try:
         yield
     except Exception as error:

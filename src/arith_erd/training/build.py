@@ -26,7 +26,7 @@ from ..config.schema import TrainerConfig
 from ..errors import UserError, bad_value
 from ..losses import Loss
 from ..models.network import initialise, is_causal, shift_right
-from ..system.cli_errors import blaming
+from ..system.cli_errors import naming_user_code
 from ..system.machine import configure_matmul
 from .checkpoint import DirectCheckpointIO
 from .data import TaskData
@@ -51,7 +51,8 @@ def build_module(job: Job, device: torch.device, data: TaskData | None = None) -
     if compile:
         torch.compiler.reset()  # else earlier jobs' packs count towards its limit of eight versions
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, loss)
-    check_network_and_loss(job, pack, data)
+    check_network(job, pack, data)
+    prepare_loss(job, pack, data)
     optimizer = optimizer_factory(job, device)
     module = LitPack(pack, optimizer, job.model.gradient_clip, *checked_scheduler(job, data, optimizer))
     if job.trainer.precision == "64-true":
@@ -66,7 +67,7 @@ def build_task_data(job: Job) -> TaskData:
         UserError: if one part is empty; if task and split give other examples when they are made again, as `load_run`
             does; or if the split gives another answer when it is asked again.
     """
-    with blaming("examples", job.task, job.split):
+    with naming_user_code("examples", job.task, job.split):
         data, again = (
             TaskData(one.task, one.split, one.seeds, one.data.batch_size, one.data.examples)
             for one in (job, read_job(job.resolved))
@@ -111,14 +112,14 @@ def make_trainer(options: TrainerConfig, callbacks: list[L.Callback]) -> L.Train
     )
 
 
-def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
-    """Prepare the loss, and run network and loss on two examples per replica, without compilation."""
-    net, loss, replicas = job.model.net, job.model.loss, len(pack.seeds)
+def trial_batch(data: TaskData, replicas: int) -> list[Tensor]:
+    """The first two training examples for each of R replicas: prompts (R, 2, P), completions (R, 2, m), targets."""
+    return [x[:TRIAL_EXAMPLES].expand(replicas, *x[:TRIAL_EXAMPLES].shape) for x in data.train]
 
-    def trial_batch() -> list[Tensor]:
-        return [x[:TRIAL_EXAMPLES].expand(replicas, *x[:TRIAL_EXAMPLES].shape) for x in data.train]
 
-    batch = trial_batch()
+def check_network(job: Job, pack: Pack, data: TaskData) -> None:
+    """Run the network without compilation; a `UserError` if a pack of it would train wrongly."""
+    net, batch = job.model.net, trial_batch(data, len(pack.seeds))
     network = initialise(pack.make_network, pack.seeds[0] ^ 1)  # a network of another seed
     if state := sorted(network.state_dict().keys() - dict(network.named_parameters())):
         accepted = "parameters under one name each, and buffers with persistent=False"
@@ -131,7 +132,7 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
         if isinstance(module, torch.nn.RNNBase):
             accepted = "expected a layer of arith_erd.models.baselines, as in model=lstm"
             raise net.error_about(f"{name} is an nn.{type(module).__name__}, which vmap cannot batch; {accepted}")
-    with net.attribute_errors():  # vmap refuses random numbers
+    with net.explain_errors():  # vmap refuses random numbers
         logits = pack.dry_run(*batch)
     expected = (*batch[1].shape, job.task.vocab_size)
     if logits.shape != expected:
@@ -141,13 +142,18 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
         if not torch.equal(buffer, buffers[name]):
             raise net.error_about(f"its buffer {name} is random or changes; expected a constant buffer, or a parameter")
     prompt, completion = batch[0][0], batch[1][0]
-    with net.attribute_errors():
+    with net.explain_errors():
         causal = is_causal(partial(network.eval().to(prompt.device), prompt), shift_right(completion))
     if not causal:
         raise net.error_about("its logits depend on later tokens of the answer; expected a causal network")
-    with loss.attribute_errors():
+
+
+def prepare_loss(job: Job, pack: Pack, data: TaskData) -> None:
+    """Let the loss give its targets to ``data``, and run it; a `UserError` if it cannot train a pack."""
+    loss, replicas = job.model.loss, len(pack.seeds)
+    with loss.explain_errors():
         data.set_targets(pack.prepare_loss(job.task, data.examples))
-        losses = pack.dry_run(*trial_batch(), loss=True)
+        losses = pack.dry_run(*trial_batch(data, replicas), loss=True)
     if losses.shape != (replicas,):
         raise loss.error_about(f"returned a tensor of shape {tuple(losses.shape[1:])}; expected one number")
     if not losses.requires_grad:
@@ -157,7 +163,7 @@ def check_network_and_loss(job: Job, pack: Pack, data: TaskData) -> None:
 def optimizer_factory(job: Job, device: torch.device) -> MakeOptimizer:
     """A function that makes the optimizer; a `UserError` if options are wrong, or replicas influence each other."""
     make = partial(job.model.optimizer.build, Optimizer)
-    with job.model.optimizer.attribute_errors():  # it may raise anything for tensors or gradients that it cannot use
+    with job.model.optimizer.explain_errors():  # it may raise anything for tensors or gradients that it cannot use
         independent = replicas_are_independent(make, device)
     if not independent:
         raise job.model.optimizer.error_about(

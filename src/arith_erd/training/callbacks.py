@@ -15,6 +15,7 @@ from ..loggers import Logger
 from ..runs.directory import (
     METRIC_COLUMNS,
     SLICE_COLUMNS,
+    VALUE_COLUMNS,
     Row,
     Run,
     append_rows,
@@ -22,7 +23,7 @@ from ..runs.directory import (
     epochs_to_keep,
     truncate_rows,
 )
-from ..system.cli_errors import blaming
+from ..system.cli_errors import naming_user_code
 from .checkpoint import progress_text, save_weights
 
 
@@ -48,12 +49,12 @@ class MetricsWriter(L.Callback):
         run, epochs = self.run, trainer.current_epoch
         if trainer.global_step > 0:
             print(f"{run.path}: resuming from {progress_text(trainer)}")
-        truncate_rows(run.metrics_file, METRIC_COLUMNS[2:], epochs)
+        truncate_rows(run.metrics_file, VALUE_COLUMNS, epochs)
         truncate_rows(run.tokens_file, ("split", *data.task.answer_names), epochs)
         if data.slices:
             truncate_rows(run.slices_file, SLICE_COLUMNS, epochs)
         slices = pd.read_csv(run.slices_file).itertuples(index=False, name=None) if data.slices else []
-        with blaming("replay", self.logger):
+        with naming_user_code("replay", self.logger):
             self.logger.replay(self._logged_rows(run.metrics(), slices))
         run.delete_weights_after(epochs)
         # Weights are missing if the run began with another ``checkpoint.keep``, or if they were deleted.
@@ -74,7 +75,7 @@ class MetricsWriter(L.Callback):
         if pl_module.slice_rows:
             append_rows(self.run.slices_file, pl_module.slice_rows)
         append_rows(self.run.metrics_file, ([row[name] for name in METRIC_COLUMNS] for row in rows))
-        with blaming(f"log of epoch {epoch}", self.logger):
+        with naming_user_code(f"log of epoch {epoch}", self.logger):
             self.logger.log(self._logged_rows(rows, pl_module.slice_rows))
         if epoch in epochs_to_keep(self.keep, epoch):
             save_weights(self.run, pl_module.pack, epoch)

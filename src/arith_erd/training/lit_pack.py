@@ -16,7 +16,7 @@ from ..digits import PAD
 from ..errors import UserError, first_line
 from ..models.network import sequence_correct, shift_right
 from ..runs.directory import Row
-from ..system.cli_errors import blaming
+from ..system.cli_errors import naming_user_code
 from .data import Batch
 from .pack import Pack
 
@@ -97,7 +97,7 @@ class LitPack(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         prompt, completion, *targets = batch  # (R, B, P), (R, B, m), perhaps (R, B, k)
-        with blaming(f"step {self.global_step + 1}", self.pack.stacked, self.pack.loss):
+        with naming_user_code(f"step {self.global_step + 1}", self.pack.stacked, self.pack.loss):
             losses = self.pack.losses(prompt, completion, self.global_step, *targets)  # (R,)
         self.loss_sum += losses.detach() * completion.shape[1]
         self.examples_seen += completion.shape[1]
@@ -114,7 +114,7 @@ class LitPack(L.LightningModule):
             gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
-        with blaming(f"step {self.global_step + 1}", getattr(optimizer, "optimizer", optimizer)):
+        with naming_user_code(f"step {self.global_step + 1}", getattr(optimizer, "optimizer", optimizer)):
             super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
@@ -126,7 +126,7 @@ class LitPack(L.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int) -> None:
         prompt, completion = batch  # (B, P), (B, m)
-        with blaming(f"evaluation after step {self.global_step}", self.pack.stacked):
+        with naming_user_code(f"evaluation after step {self.global_step}", self.pack.stacked):
             tokens = self.pack(prompt, shift_right(completion)).argmax(dim=-1)  # (R, B, m)
         (self.validation_tokens if dataloader_idx else self.train_tokens).update(tokens.movedim(1, 0))
 
@@ -135,27 +135,26 @@ class LitPack(L.LightningModule):
         epoch, seeds = self.current_epoch + 1, self.pack.seeds
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         parameters = [p.reshape(len(p), -1) for p in self.pack.parameters()]  # (R,) if it is one number
-        finite = torch.stack([p.isfinite().all(dim=1) for p in parameters]).all(dim=0)  # (R,)
+        finite = torch.stack([p.isfinite().all(dim=1) for p in parameters]).all(dim=0).tolist()  # (R,)
+        losses = (self.loss_sum.double() / self.examples_seen).tolist()  # (R,)
         train, val = (x.compute().movedim(0, 1) for x in (self.train_tokens, self.validation_tokens))  # (R, N, m)
-        table = [
-            (self.loss_sum.double() / self.examples_seen)[:, None],
-            finite[:, None].double(),
-            accuracies(train, data.train[1]),
-            accuracies(val, data.validation[1]),
-        ]
+        shares = {
+            "train": accuracies(train, data.train[1]).tolist(),
+            "val": accuracies(val, data.validation[1]).tolist(),
+        }
         self.rows, self.token_rows, self.slice_rows = [], [], []
-        for seed, (loss, is_finite, *shares) in zip(seeds, torch.cat(table, dim=1).tolist(), strict=True):
-            if not (is_finite and math.isfinite(loss)):
+        for index, (seed, loss) in enumerate(zip(seeds, losses, strict=True)):
+            if not (finite[index] and math.isfinite(loss)):
                 what = "a weight became infinite or nan" if math.isfinite(loss) else f"the loss became {loss}"
                 raise UserError(f"{what} in epoch {epoch}, seed {seed}; a lower model.optimizer.lr may help")
             row: Row = {"epoch": epoch, "seed": seed, "train_loss": loss}
-            half = len(shares) // 2
-            for split, (all_tokens, sequences, *by_token) in (("train", shares[:half]), ("val", shares[half:])):
+            for split, of_replicas in shares.items():
+                all_tokens, sequences, *by_token = of_replicas[index]
                 row |= {f"{split}_token_acc": all_tokens, f"{split}_seq_acc": sequences}
                 self.token_rows.append((epoch, seed, split, by_token))
             self.rows.append(row)
         for index, seed in enumerate(seeds):
-            with blaming(f"epoch {epoch}", self.pack.loss):
+            with naming_user_code(f"epoch {epoch}", self.pack.loss):
                 reported = self.pack.loss.report(partial(self.pack.replica, index), data.held_out)
                 self.token_rows += [(epoch, seed, name, [*values]) for name, values in reported.items()]
         if data.slices:

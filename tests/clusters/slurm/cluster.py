@@ -28,12 +28,13 @@ GPUS = 8  # of each node
 ARRAY = 10  # jobs in an array at most
 GRACE = 20  # seconds between SIGTERM and the end of a preempted job
 
-SLURM_CONF = """
+FILES = {  # the configuration, by the name of each file
+    "slurm.conf": """
 ClusterName=tests
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ctld_port}
-SlurmUser={user}
-SlurmdUser={user}
+SlurmUser=root
+SlurmdUser=root
 AuthType=auth/munge
 # A requeued job waits for that long: 120 s by default, 5 s at least.
 AuthInfo=socket={folder}/munge.socket,cred_expire=5
@@ -61,20 +62,18 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 JobRequeue=1
 GresTypes=gpu,shard
-{accounting}
 {nodes}
 PartitionName=debug Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime={grace} OverSubscribe=NO
 PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF
 PartitionName=scavenge Nodes=ALL PriorityTier=1 PreemptMode=CANCEL GraceTime={grace} OverSubscribe=NO
 PartitionName=whole Nodes=ALL PriorityTier=1 PreemptMode=OFF OverSubscribe=EXCLUSIVE
-"""
-
-SLURMDBD_CONF = """
+""",
+    "slurmdbd.conf": """
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
 DbdHost=localhost
 DbdPort={dbd_port}
-SlurmUser={user}
+SlurmUser=root
 StorageType=accounting_storage/mysql
 StorageHost=127.0.0.1
 StoragePort={db_port}
@@ -82,6 +81,16 @@ StorageUser=slurm
 StoragePass=slurm
 LogFile={folder}/slurmdbd.log
 PidFile={folder}/slurmdbd.pid
+""",
+    "gres.conf": f"Name=gpu File={{folder}}/gpu[0-{GPUS - 1}]\nName=shard Count={4 * GPUS}\n",
+    "cgroup.conf": "CgroupPlugin=cgroup/v1\n",
+    "user.sql": "GRANT ALL ON *.* TO slurm@'127.0.0.1' IDENTIFIED BY 'slurm';\n",
+}
+ACCOUNTING = """
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePort={dbd_port}
+AccountingStoragePass={folder}/munge.socket
 """
 
 
@@ -208,46 +217,26 @@ class Cluster:
                     os.kill(int(file.parent.name), signal.SIGKILL)
 
     def _configure(self) -> None:
-        ctld, dbd, database, *slurmds = _free_ports(3 + len(NODES))
-        self._ports = {"dbd": dbd, "database": database}
+        ctld, dbd, self._database_port, *slurmds = _free_ports(3 + len(NODES))
         (self.folder / "munge.key").write_bytes(os.urandom(128))
         (self.folder / "munge.key").chmod(0o600)
         for gpu in range(GPUS):
             os.mknod(self.folder / f"gpu{gpu}", stat.S_IFCHR | 0o666, os.makedev(1, 3))  # a second /dev/null
-        node = f"NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 CPUs=8 RealMemory=64000"
-        nodes = [
-            f"NodeName={name} {node} Port={port} Gres=gpu:{GPUS},shard:{4 * GPUS}"
-            for name, port in zip(NODES, slurmds, strict=True)
-        ]
-        gres = f"Name=gpu File={self.folder}/gpu[0-{GPUS - 1}]\nName=shard Count={4 * GPUS}\n"
-        accounting = f"""AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost=localhost
-AccountingStoragePort={dbd}
-AccountingStoragePass={self.folder}/munge.socket"""
-        values = {
-            "folder": self.folder,
-            "host": socket.gethostname(),
-            "user": "root",
-            "ctld_port": ctld,
-            "dbd_port": dbd,
-            "db_port": database,
-            "array": ARRAY,
-            "grace": GRACE,
-            "nodes": "\n".join(nodes),
-            "accounting": accounting if self.accounting else "AccountingStorageType=accounting_storage/none",
-        }
-        (self.folder / "slurm.conf").write_text(SLURM_CONF.format_map(values))
-        (self.folder / "slurmdbd.conf").write_text(SLURMDBD_CONF.format_map(values))
+        host = socket.gethostname()
+        node = f"NodeHostname={host} NodeAddr=127.0.0.1 CPUs=8 RealMemory=64000 Gres=gpu:{GPUS},shard:{4 * GPUS}"
+        nodes = (f"NodeName={name} {node} Port={port}" for name, port in zip(NODES, slurmds, strict=True))
+        values = {"folder": self.folder, "host": host, "array": ARRAY, "grace": GRACE, "nodes": "\n".join(nodes)}
+        values |= {"ctld_port": ctld, "dbd_port": dbd, "db_port": self._database_port}
+        accounting = ACCOUNTING if self.accounting else ""
+        for name, text in (FILES | {"slurm.conf": FILES["slurm.conf"] + accounting}).items():
+            (self.folder / name).write_text(text.format_map(values))
         (self.folder / "slurmdbd.conf").chmod(0o600)
-        (self.folder / "gres.conf").write_text(gres)
-        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
 
     def _start_accounting(self) -> None:
         data = f"--datadir={self.folder}/database"
         own = ("--no-defaults", data, "--user=root", f"--tmpdir={self.folder}")  # two would share tables in /tmp
         self.command("mariadb-install-db", *own, "--auth-root-authentication-method=normal", "--skip-test-db")
-        (self.folder / "user.sql").write_text("GRANT ALL ON *.* TO slurm@'127.0.0.1' IDENTIFIED BY 'slurm';\n")
-        address = ("--bind-address=127.0.0.1", f"--port={self._ports['database']}", "--skip-name-resolve")
+        address = ("--bind-address=127.0.0.1", f"--port={self._database_port}", "--skip-name-resolve")
         self._daemon(
             "mariadbd", *own, *address, f"--socket={self.folder}/database.socket", f"--init-file={self.folder}/user.sql"
         )

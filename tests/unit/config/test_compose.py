@@ -64,7 +64,7 @@ def test_trust_that_is_typed_is_allowed(monkeypatch):
 
 
 @pytest.mark.parametrize("words", ["experiment=fig1", "job_index=3", "hydra/launcher=slurm", "hydra.verbose=true"])
-def test_what_needs_a_sweep_is_refused_as_on_the_command_line(words):
+def test_setting_that_needs_a_sweep_is_refused_as_on_the_command_line(words):
     with pytest.raises(UserError, match=f"^{words}: .*expected -m"):
         compose("train", [words])
 
@@ -218,7 +218,7 @@ def digest(monkeypatch):
     return of_notebook
 
 
-def test_an_edited_class_of_a_notebook_has_another_hash_and_one_without_source_none(digest):
+def test_edited_class_of_a_notebook_has_another_hash_and_class_without_source_has_none(digest):
     assert digest(CELL) == digest(CELL)
     assert digest(CELL) != digest(CELL.replace("a + b", "a * b"))
     assert digest(CELL, "<stdin>") == ""

@@ -185,7 +185,7 @@ def test_missing_key_is_named(key, config):
 
 
 @pytest.mark.parametrize("path", ["a=b", "~/runs", "läufe", "a#b", "a[b]", "a,b", "it's", "{a", "a'b\\", "\\'"])
-def test_path_that_hydra_reads_in_quotes_only_is_answered_with_them(path):
+def test_path_that_needs_quotes_is_refused_with_the_quoted_path(path):
     with pytest.raises(UserError, match=rf"^runs_dir={re.escape(path)}: expected ") as raised:
         compose("train", [f"runs_dir={path}"])
     hint = re.search(r'"(runs_dir=.*)"', str(raised.value))
@@ -217,7 +217,7 @@ def test_override_that_cannot_be_read_is_named_in_one_line(typed):
         *((name, ".*none has that name$") for name in ("empty.A", "absent.A")),
     ],
 )
-def test_why_a_module_cannot_be_imported_is_one_line(package, target, message):
+def test_failed_import_is_explained_in_one_line(package, target, message):
     package("somebody", broken="def f(:\n", needy="import nothing_there\n", empty="")
     trust("somebody")
     with pytest.raises(UserError, match=rf"^group\._target_=somebody\.{target}: {message}"):
@@ -240,6 +240,6 @@ def test_why_a_module_cannot_be_imported_is_one_line(package, target, message):
         ("probe=patching", "probe.source", "probe.corruption"),
     ],
 )
-def test_word_of_an_earlier_version_answers_with_the_new_one(typed: str, old: str, new: str) -> None:
+def test_key_of_an_earlier_version_is_refused_with_its_new_name(typed: str, old: str, new: str) -> None:
     with pytest.raises(UserError, match=rf"^{re.escape(old)}: no such key; did you mean {re.escape(new)}\?$"):
         compose("train" if typed == "task=add" else "probe", [typed, f"{old}=64"])

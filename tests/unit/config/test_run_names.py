@@ -22,7 +22,7 @@ def test_names_are_those_of_the_commit_that_recorded_them(name, overrides):
 
 
 @pytest.mark.parametrize("model", ["gru", "lstm", "mlp"])
-def test_name_shows_departures_from_the_file_of_its_own_model(model):
+def test_name_shows_settings_that_differ_from_the_file_of_its_own_model(model):
     assert run_name(compose("train", [f"model={model}"]).resolved).startswith(f"add-random-{model}-none-seed0-")
     assert "-none-d64-seed0-" in run_name(compose("train", [f"model={model}", "model.net.d_model=64"]).resolved)
 
@@ -48,7 +48,7 @@ STEP = "torch.optim.lr_scheduler.StepLR"
         ({"model.loss.variables": {"carry": {"site": "dec.1", "dims": [0, 3]}}}, "carry_dec.1-carry_0+3"),
     ],
 )
-def test_departures_of_classes_that_conf_does_not_know_are_shown(changes, shown, config):
+def test_settings_of_classes_that_conf_does_not_know_are_shown(changes, shown, config):
     for key, value in changes.items():
         config = put(config, key, value)
     assert run_name(config).startswith(f"add-random-transformer-none-{shown}")
@@ -70,7 +70,7 @@ def test_options_of_a_probe_that_show_alike_have_other_names(options, others, sh
     assert all(name.startswith(shown) for name in names)
 
 
-def test_name_stays_short_however_much_departs(config):
+def test_name_stays_short_however_many_settings_differ(config):
     for key, label in LABEL_OF_KEY.items():
         if "target" not in key:
             config = put(config, key, "x" if label == "" else 987654)

@@ -35,7 +35,7 @@ WITHOUT_RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is not None, re
         pytest.param("ray_gpus -m", "Ray is not installed: pip install -e '.[ray]'", marks=WITHOUT_RAY),
     ],
 )
-def test_wrong_option_or_no_cluster_is_one_line(arguments, said, main, tmp_path, monkeypatch):
+def test_wrong_option_or_missing_cluster_gives_a_one_line_error(arguments, said, main, tmp_path, monkeypatch):
     launcher, *words = arguments.split()
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
@@ -46,14 +46,13 @@ def test_wrong_option_or_no_cluster_is_one_line(arguments, said, main, tmp_path,
     assert not (tmp_path / "runs").exists()
 
 
-def test_arguments_of_an_agent_of_wandb_are_accepted(root):
+def test_arguments_of_a_wandb_agent_are_accepted(root):
     """Those of the page: ``${args_no_hyphens}`` is ``KEY=VALUE`` for each parameter."""
     page = (root / "docs" / "how-to" / "search.md").read_text()
     sweep = yaml.safe_load(page.split("```yaml")[1].split("```")[0])
     fixed = [word for word in sweep["command"] if "=" in word]
-    job = compose(
-        "train", [*fixed, *(f"{key}={value}" for key, value in zip(sweep["parameters"], (0.0012, 32), strict=True))]
-    )
+    drawn = [f"{key}={value}" for key, value in zip(sweep["parameters"], (0.0012, 32), strict=True)]
+    job = compose("train", [*fixed, *drawn])
     assert job.resolved["model"]["optimizer"]["lr"] == 0.0012
     assert job.resolved["data"]["batch_size"] == 32
 
@@ -68,9 +67,7 @@ def test_search_of_the_page_survives_a_diverging_trial_and_continues_from_its_st
     exec(script.replace("lr={lr}", "lr={lr * 1e33}").rpartition("print(")[0], {})  # both trials diverge
     found: dict = {}
     exec(script, found)
-    states = [
-        trial.state.name for trial in optuna.load_study(study_name="nanogpt", storage="sqlite:///search.db").trials
-    ]
-    assert states == ["FAIL", "FAIL", "COMPLETE", "COMPLETE"]
+    study = optuna.load_study(study_name="nanogpt", storage="sqlite:///search.db")
+    assert [trial.state.name for trial in study.trials] == ["FAIL", "FAIL", "COMPLETE", "COMPLETE"]
     means = load_table(tmp_path / "runs").query("state == 'finished'").groupby("path")["val_seq_acc"].mean()
     assert found["study"].best_value == means.max()

@@ -9,12 +9,8 @@ from arith_erd.config.class_spec import source_hashes
 from arith_erd.errors import UserError
 from arith_erd.runs.directory import METRIC_COLUMNS, Run, append_rows, first_epoch_reaching
 from arith_erd.runs.table import load_table
-from tests.rows import write_metrics
+from tests.rows import row, write_metrics
 from tests.values import put
-
-
-def row(epoch: int, seed: int, **values: float):
-    return dict.fromkeys(METRIC_COLUMNS, 0.5) | {"epoch": epoch, "seed": seed} | values
 
 
 def test_metrics_come_back(tmp_path):
@@ -77,7 +73,7 @@ def test_folder_that_is_not_a_run_is_refused(tmp_path):
             Run(tmp_path).config()
 
 
-def test_epochs_to_is_the_first_epoch_at_which_that_seed_got_there():
+def test_first_epoch_reaching_an_accuracy_is_that_of_the_seed():
     accuracies = {0: [0.1, 0.95, 0.9, 0.99], 1: [0.2, 0.3, 0.4, 0.5]}
     rows = [row(e, seed, val_seq_acc=x) for seed, values in accuracies.items() for e, x in enumerate(values, start=1)]
     found = [first_epoch_reaching(rows, *asked) for asked in ((0, 0.95), (0, 0.96), (1, 0.5), (1, 0.95))]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -26,10 +27,7 @@ def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     target = tmp_path / "summary.json"
     write_atomically(target, "old")
 
-    def fails(*_):
-        raise OSError("no space left")
-
-    monkeypatch.setattr("os.fsync", fails)
+    monkeypatch.setattr("os.fsync", Mock(side_effect=OSError("no space left")))
     with pytest.raises(OSError, match="no space left"):
         write_atomically(target, "new")
     assert target.read_text() == "old"
@@ -111,10 +109,7 @@ def test_path_in_a_run_is_refused_only_if_it_leads_out_or_is_no_file(tmp_path):
 
 
 def test_file_system_without_locks_is_accepted(tmp_path, monkeypatch, capsys):
-    def unsupported(*_):
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr("fcntl.flock", unsupported)
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(95, "Operation not supported")))
     with locked(tmp_path / "run"):
         assert "cannot be locked here (Operation not supported)" in capsys.readouterr().out
 
@@ -135,11 +130,8 @@ def nested_aliases(levels: int) -> str:
 def test_yaml_that_grows_when_it_is_read_is_refused_before(text, accepted, tmp_path):
     (tmp_path / "task").mkdir()
     (tmp_path / "task" / "own.yaml").write_text(text)
-    with (
-        nullcontext()
-        if accepted
-        else pytest.raises(UserError, match=r"own\.yaml: expected an ordinary file of at most")
-    ):
+    refused = pytest.raises(UserError, match=r"own\.yaml: expected an ordinary file of at most")
+    with nullcontext() if accepted else refused:
         require_plain_yaml(tmp_path / "task" / "own.yaml")
     if not accepted:
         with pytest.raises(UserError, match=r"own\.yaml"), hydra_over_conf("train", [f"hydra.searchpath=[{tmp_path}]"]):

@@ -67,15 +67,6 @@ def test_memory_limit_of_a_container_and_of_a_slurm_step_counts(tmp_path, monkey
     assert memory_limit(tmp_path) == limit
 
 
-@pytest.fixture
-def no_threads_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No number of threads is chosen, and there are eight processors."""
-    for name in (*SPIN_VARIABLES, "OMP_NUM_THREADS"):
-        monkeypatch.setenv(name, "")  # so that it is as before after the test
-        monkeypatch.delenv(name)
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
-
-
 SPIN = {"GOMP_SPINCOUNT": SPIN_COUNT}
 OWN = {"KMP_BLOCKTIME": "7", "OMP_NUM_THREADS": "5"}
 
@@ -83,14 +74,17 @@ OWN = {"KMP_BLOCKTIME": "7", "OMP_NUM_THREADS": "5"}
 @pytest.mark.parametrize(
     ("usable", "own", "expected"), [(8, {}, SPIN), (3, {}, SPIN | {"OMP_NUM_THREADS": "3"}), (2, OWN, OWN)]
 )
-def test_there_are_as_many_threads_as_usable_processors_or_as_the_user_says(
-    no_threads_chosen, monkeypatch, usable, own, expected
-):
+def test_there_are_as_many_threads_as_usable_processors_or_as_the_user_says(monkeypatch, usable, own, expected):
+    """The machine has eight processors."""
+    variables = (*SPIN_VARIABLES, "OMP_NUM_THREADS")
+    for name in variables:
+        monkeypatch.setenv(name, own.get(name, ""))  # so that it is as before after the test
+        if name not in own:
+            monkeypatch.delenv(name)
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
     monkeypatch.setattr("joblib.cpu_count", lambda: usable)
-    for key, value in own.items():
-        monkeypatch.setenv(key, value)
     configure_threads()
-    assert {key: os.environ[key] for key in (*SPIN_VARIABLES, "OMP_NUM_THREADS") if key in os.environ} == expected
+    assert {name: os.environ[name] for name in variables if name in os.environ} == expected
 
 
 @pytest.fixture
@@ -101,7 +95,7 @@ def matmul_precision() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("cpu", "exact", "quick"), [("AMD EPYC", True, 1), ("AMD EPYC", False, 0), ("Intel", True, 0)])
-def test_training_has_quick_products_on_processors_of_amd_that_keep_all_digits(
+def test_training_uses_fast_products_on_amd_processors_that_keep_all_digits(
     matmul_precision: None, monkeypatch: pytest.MonkeyPatch, cpu: str, exact: bool, quick: bool
 ) -> None:
     monkeypatch.setattr(machine, "cpu_name", lambda: cpu)

@@ -170,7 +170,7 @@ def test_job_requeues_itself_before_a_time_limit_and_when_preempted(
     assert said.read_text() == told
 
 
-def test_slurm_without_requeue_is_one_line(monkeypatch, capsys):
+def test_missing_scontrol_gives_a_one_line_message(monkeypatch, capsys):
     monkeypatch.setenv("SLURM_JOB_ID", "42")
     monkeypatch.setenv("PATH", "")
     requeue(signal.SIGUSR1)
@@ -207,10 +207,8 @@ def test_characters_that_the_terminal_lacks_are_escaped(tmp_path):
 def test_line_is_written_at_once_into_a_pipe_and_a_warning_is_a_line(cli):
     code = "import os; from arith_erd.system.cli_errors import one_line_errors as lines\nwith lines():"
     assert cli("-c", f"{code}\n    print('a line')\n    os._exit(0)").stdout == "a line\n"
-    assert (
-        cli("-c", f"{code}\n    import warnings; [warnings.warn('few pairs', stacklevel=n) for n in (1, 2)]").stderr
-        == "warning: few pairs\n"
-    )
+    warns = f"{code}\n    import warnings; [warnings.warn('few pairs', stacklevel=n) for n in (1, 2)]"
+    assert cli("-c", warns).stderr == "warning: few pairs\n"
 
 
 def test_error_of_own_code_is_a_failure_that_names_the_code():

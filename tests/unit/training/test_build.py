@@ -96,7 +96,7 @@ def test_rate_warms_up_and_falls_to_almost_nothing_by_the_last_step(scheduler):
     assert found[-1] < 1e-6
 
 
-def test_warm_up_of_one_step_is_none_and_a_fall_of_no_steps_is_one_line():
+def test_warm_up_of_one_step_is_skipped_and_decay_of_no_steps_is_refused():
     """Torch divides by zero in the first step of the former, after the last of the latter."""
     recipe = ("scheduler=warmup_cosine", "model.optimizer.lr=0.1", "model.scheduler.interval=epoch")
     found = rates(*recipe, "model.scheduler.pct_start=0.05", "trainer.max_epochs=20", steps=20)
@@ -160,6 +160,7 @@ def tied(self) -> None:
 
 HERE = r"\(test_build\.py, line \d+\)$"
 LOGITS = r"returned logits \(2, 3, 5\); expected \(B, m, V\), here \(2, 4, 5\)$"
+SHAPE = r"returned a tensor of shape \(5,\); expected one number$"
 NOISE = "RuntimeError: vmap: called random operation"
 BAD = {  # name -> base, a method by its name, and the message with three seeds
     "Failing": (Good, "middle", lambda self, x: x @ torch.zeros(3, 3), rf"RuntimeError: .* {HERE}"),
@@ -170,12 +171,7 @@ BAD = {  # name -> base, a method by its name, and the message with three seeds
     "OtherWeights": (Good, "more", weighted, "a seed gives gain other values each time; expected values from torch"),
     "Recurrent": (Good, "more", lambda self: self.add_module("memory", nn.LSTM(4, 4)), r"memory is an nn\.LSTM, which"),
     "Tied": (Good, "more", tied, r"its state_dict also holds mix\.weight; expected parameters under one name each"),
-    "OfEachToken": (
-        CrossEntropy,
-        "forward",
-        lambda self, net, *t: net(*t).exp()[0, 0],
-        r"returned a tensor of shape \(5,\)",
-    ),
+    "OfEachToken": (CrossEntropy, "forward", lambda self, net, *t: net(*t).exp()[0, 0], SHAPE),
     "Noisy": (CrossEntropy, "forward", lambda *t: CrossEntropy.forward(*t) * torch.rand(()), NOISE),
     "Constant": (CrossEntropy, "forward", lambda *t: torch.zeros(()), "does not depend on a parameter"),
     "Leaving": (CrossEntropy, "forward", lambda *t: sys.exit(0), rf"SystemExit: 0 {HERE}"),
@@ -200,7 +196,7 @@ def trusted(monkeypatch):
 
 
 @pytest.mark.parametrize("seeds", ["seed=0", "seed=0-2"])
-def test_network_and_loss_of_ones_own_are_accepted(seeds, trusted):
+def test_user_defined_network_and_loss_are_accepted(seeds, trusted):
     assembled(seeds, loss="OfTheActivation")
 
 

@@ -29,15 +29,14 @@ def test_pack_that_does_not_fit_is_refused_before_anything_is_written(runs_dir, 
         parameters = sum(p.numel() for p in job.network().parameters())
     needed = 10 * COPIES_PER_WEIGHT * parameters * int(precision[:2]) // 8
     monkeypatch.setattr("os.sysconf", lambda name: {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": needed - 1}[name])
-    with pytest.raises(
-        UserError, match=r"^seed=0-9: a pack of 10 .*MemoryError: at least .* GiB, .*smaller pack\.max_replicas"
-    ):
+    said = r"^seed=0-9: a pack of 10 .*MemoryError: at least .* GiB, .*smaller pack\.max_replicas"
+    with pytest.raises(UserError, match=said):
         train(job)
     assert not runs_dir.exists()
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA"), MemoryError(), None])
-def test_allocation_that_fails_is_one_line(error):
+def test_failed_allocation_gives_a_one_line_error(error):
     said = r"^seed=0: .*too large for the memory of .* smaller data\.batch"
     with pytest.raises(UserError, match=said), explain_errors_of_torch(compose("train", TINY), CPU):
         if error is not None:
@@ -45,7 +44,7 @@ def test_allocation_that_fails_is_one_line(error):
         torch.empty(2**52)
 
 
-def test_cuda_graph_that_cannot_be_captured_is_one_line(monkeypatch):
+def test_failed_capture_of_a_cuda_graph_gives_a_one_line_error(monkeypatch):
     """PyTorch only logs it unless told otherwise, and the run would be slow without a word."""
     monkeypatch.setattr(inductor_config.triton, "cudagraph_or_error", False)
     Pack(partial(NanoGPT, 7, 4), [0], compile=True, cuda_graphs=True)._compile()
@@ -86,7 +85,7 @@ def test_auto_takes_the_fewest_equal_packs_that_fit_and_finds_them_again(job_wit
     assert whole.finished
 
 
-def test_number_that_does_not_fit_ends_with_the_one_that_does(job_with_room_for, runs_dir):
+def test_refused_number_of_replicas_is_answered_with_the_number_that_fits(job_with_room_for, runs_dir):
     job = job_with_room_for(6, "pack.max_replicas=8")
     with pytest.raises(UserError, match=r"^seed=0-7: a pack of 8 needs .*; expected pack\.max_replicas=6 or less$"):
         train(job)

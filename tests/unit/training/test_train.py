@@ -200,9 +200,8 @@ def test_compiler_that_fails_leaves_auto_uncompiled_and_refuses_true(
     assert_same(tried, plain)
     assert "TorchDynamoException: no omp.h" in capsys.readouterr().err
     assert not tried.error_file.exists()
-    with pytest.raises(
-        UserError, match=r"^trainer\.compile=true: expected auto or false, since the compiler fails here"
-    ):
+    said = r"^trainer\.compile=true: expected auto or false, since the compiler fails here"
+    with pytest.raises(UserError, match=said):
         train_in(tmp_path / "true", "trainer.compile=true")
 
 
@@ -246,17 +245,16 @@ def test_folder_for_compiled_code_that_cannot_be_made_is_not_used(train, monkeyp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("overrides", [("task=mul", "trainer.precision=64-true"), ("trainer.precision=bf16-mixed",)])
-def test_other_precisions_train_and_a_missing_gpu_is_one_line(train, overrides, monkeypatch):
+def test_other_precisions_train_and_a_missing_gpu_is_refused(train, overrides, monkeypatch):
     assert train(*overrides, "trainer.max_epochs=1", "seed=0-1").summary()["epochs"] == 1
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(
-        UserError, match=r"^trainer\.accelerator=gpu: expected cpu or auto: PyTorch sees no CUDA device"
-    ):
+    said = r"^trainer\.accelerator=gpu: expected cpu or auto: PyTorch sees no CUDA device"
+    with pytest.raises(UserError, match=said):
         train(*overrides, "trainer.accelerator=gpu")
 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 6), st.integers(0, 99))
-def test_accuracies_are_what_counting_says(replicas: int, length: int, size: int, seed: int) -> None:
+def test_accuracies_equal_counting(replicas: int, length: int, size: int, seed: int) -> None:
     """Predictions are (R, N, m), completions (N, m). Unused tokens, perhaps a whole column, do not count."""
     random = np.random.default_rng(seed)
     predicted = random.integers(3, 5, size=(replicas, size, length))
@@ -265,10 +263,7 @@ def test_accuracies_are_what_counting_says(replicas: int, length: int, size: int
     used, right = completion != PAD, predicted == completion
     found = accuracies(torch.from_numpy(predicted), torch.from_numpy(completion)).numpy()
     for own, hits in zip(found, right, strict=True):
-        columns = [hits[used[:, t], t] for t in range(length)]
-        expected = [
-            hits[used].mean(),
-            (hits | ~used).all(axis=1).mean(),
-            *(c.mean() if c.size else np.nan for c in columns),
-        ]
+        columns = (hits[used[:, t], t] for t in range(length))
+        by_token = [column.mean() if column.size else np.nan for column in columns]
+        expected = [hits[used].mean(), (hits | ~used).all(axis=1).mean(), *by_token]
         assert own == pytest.approx(expected, nan_ok=True)
