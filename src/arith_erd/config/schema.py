@@ -75,10 +75,17 @@ LOSS_ARGUMENTS: Mapping[str, Any] = {
 LOGGER_ARGUMENTS: Mapping[str, Any] = {  # W&B is slow to import, and its own check comes late
     # Names of digits are numbers in YAML and on the command line.
     "project": Annotated[
-        str, accepts("text of 1 to 128 letters, a W&B project", None, pattern="^.{1,128}$", coerce_numbers_to_str=True)
+        str,
+        accepts(
+            r"a W&B project, text of 1 to 128 letters without / \ # ? % :",
+            None,
+            pattern=r"^[^/\\#?%:]{1,128}$",
+            coerce_numbers_to_str=True,
+        ),
     ],
     "entity": Annotated[
-        str | None, accepts("text, a W&B user or team, or null", None, min_length=1, coerce_numbers_to_str=True)
+        str | None,
+        accepts("a W&B user or team, text without /, or null", None, pattern="^[^/]+$", coerce_numbers_to_str=True),
     ],
     "mode": Annotated[Literal["offline", "online", "disabled"], accepts("offline or online or disabled", None)],
     "artifacts": Switch,
