@@ -26,13 +26,16 @@ BAD_COMMANDS = {
     "train.py --model nanogpt": "^error: --model: no such option; expected overrides without dashes, such as model",
     "train.py task=mul -m seed=4-0": r"^error: job 0 \(task=mul seed=4-0\): seed=4-0: expected",
     "train.py --cfg jobs": "^error: --cfg/-c: invalid choice: 'jobs' .choose from",
+    "train.py --resolve": "^error: --resolve: expected --cfg too",
+    "train.py -p task": "^error: --package: expected --cfg too",
+    "train.py --cfg job --package optimizer": "^error: optimizer: no such key; did you mean model.optimizer?",
+    "train.py --shell-completion": "^error: --shell-completion: expected install=bash too",
     "train.py -m hydra.verbose=true": "^error: hydra.verbose=true: expected of Hydra's own only hydra/launcher=NAME, ",
     "train.py -m hydra/launcher=gpus,slurm": "^error: hydra/launcher=gpus,slurm: expected of .*, one value each",
     "train.py -m task.bits=interval(2,4)": r"^error: task.bits=interval\(2,4\): expected values, since nothing",
     "train.py hydra.searchpath=[none]": "^error: hydra.searchpath=none: expected a folder",
     "train.py -m job_index=1": "^error: job_index=1: expected 0, the only job",
     "train.py data.num_workers=4": r"^error: data.num_workers: no such key; expected one of data\.batch_size, ",
-    "train.py +task=mul": r"^error: \+task: is set already; expected task=OPTION",
     "train.py ablation=null": "^error: ablation=null: expected one of the options of ablation",
     "train.py -m hydra.sweeper.params.seed=0,1": "^error: hydra.sweeper.params.seed=0,1: expected .*",
     "train.py hydra.sweeper.params.seed=1": "^error: hydra.sweeper.params.seed=1: expected the key itself, seed=1",
@@ -90,6 +93,14 @@ def assert_refused(result, message: str, folder) -> None:
 @pytest.mark.parametrize("typed", BAD_COMMANDS)
 def test_bad_command_gives_a_short_message_and_writes_nothing(typed, main, folder):
     assert_refused(main(*typed.split(), cwd=folder), BAD_COMMANDS[typed], folder)
+
+
+@pytest.mark.slow
+def test_a_current_folder_that_is_gone_takes_one_line(cli, root, folder, tmp_path):
+    (tmp_path / "gone").mkdir()
+    program = f"os.rmdir('../gone'); runpy.run_path({str(root / 'train.py')!r}, run_name='__main__')"
+    result = cli("-c", f"import os, runpy; {program}", "task.bits=3", cwd=tmp_path / "gone")
+    assert_refused(result, "^error: the current folder: No such file", folder)
 
 
 @pytest.mark.slow

@@ -154,15 +154,17 @@ def test_failed_save_leaves_the_checkpoint_unchanged(train, whole, interrupted, 
     assert not interrupted.error_file.exists()
 
 
-@pytest.mark.parametrize("before", ["", "no epochs\nno epochs\n"])
-def test_run_that_began_without_tokens_or_with_damaged_ones_has_them_from_the_resumed_epoch(
-    train, whole, interrupted, capsys, before
+@pytest.mark.parametrize(("before", "damage"), [(None, "missing"), ("no epochs\nno epochs\n", "damaged")])
+def test_run_without_tokens_or_with_damaged_ones_has_them_from_the_resumed_epoch(
+    train, whole, interrupted, capsys, before, damage
 ):
-    interrupted.tokens_file.write_text(before)
+    interrupted.tokens_file.unlink()
+    if before:
+        interrupted.tokens_file.write_text(before)
     tokens = train(*FOUR_EPOCHS).tokens_file.read_text().splitlines()
     header, *rows = whole.tokens_file.read_text().splitlines()
     assert tokens == [header, *(row for row in rows if row.startswith("4,"))]
-    assert ("tokens.csv: damaged; started again at epoch 4\n" in capsys.readouterr().out) is bool(before)
+    assert f"tokens.csv: {damage}; started again at epoch 4\n" in capsys.readouterr().out
 
 
 def test_run_locked_by_another_process_is_not_touched(train, whole, interrupted):

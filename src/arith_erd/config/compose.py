@@ -35,8 +35,9 @@ def require_single_job(config: DictConfig) -> None:
         raise UserError(f"hydra/launcher={launcher}: expected -m too, also for a single job")
     if own := [one for one in hydra_node.overrides.hydra if not one.startswith("hydra.searchpath=")]:
         raise UserError(f"{own[0]}: expected -m too; a single run uses nothing of Hydra's own")
-    if config.get("job_index") is not None:
-        raise UserError(f"job_index={config.job_index}: expected -m too; it chooses one job of a sweep")
+    for key, default in (("job_index", None), ("fail_fast", False), ("wait", True)):
+        if key in config and config[key] != default:
+            raise UserError(f"{key}={hydra_conf.hydra_value(config[key])}: expected -m too; it is a setting of a sweep")
     if params := hydra_node.sweeper.params:
         overrides = job_overrides(hydra_node)
         jobs = counted(len(hydra_conf.expand_sweep(params, overrides)), "job")
@@ -54,7 +55,8 @@ def require_clear_overrides(hydra_node: DictConfig) -> None:
             raise bad_value(group, option, f"one of the files in conf/{group}/")
     for key, _, value in (override.partition("=") for override in job_overrides(hydra_node)):
         if key in (*OPTION_GROUPS, *PRESET_GROUPS) and value.startswith("["):  # Hydra would take the last one
-            raise bad_value(key, value, f"one option, or -m for one job each: {key}={value.strip('[]')}")
+            several = f"one option, or -m for one job each: {key}={value.strip('[]')}"
+            raise bad_value(key, value, "one logger; the CSV files are written anyway" if key == "logger" else several)
         group, _, last = key.lstrip("+").partition(".")
         if last == "name" and group in (*OPTION_GROUPS, "ablation"):  # a report would mistake the run for another
             raise bad_value(key, value, f"{group}=OPTION, or a file of that name in your own --config-dir")

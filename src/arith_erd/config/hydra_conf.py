@@ -73,7 +73,9 @@ def search_path(overrides: Sequence[str]) -> list[str]:
     """The folders of ``hydra.searchpath=[FOLDER,..]``."""
     values = (one.value() for one in parsed(overrides) if one.get_key_element() == "hydra.searchpath")
     folders = next(values, [])  # Hydra reads the first, too
-    return cast(list[str], folders) if isinstance(folders, list) else []
+    if not isinstance(folders, list):
+        raise bad_value("hydra.searchpath", folders, f"a list of folders, hydra.searchpath=[{folders}]")
+    return cast(list[str], folders)
 
 
 def _require_harmless(folder: Path) -> None:
@@ -139,6 +141,13 @@ def known_keys(config_name: str, *overrides: str) -> Mapping[str, Any]:
     return {key: value for key, value in keys.items() if not re.match(r"hydra\.(?!launcher\.)", key)}
 
 
+def require_key(config_name: str, overrides: Sequence[str], key: str) -> None:
+    """Raise a `UserError` unless a composition has a key, or a group, with a value."""
+    composition = composed(config_name, overrides)
+    if OmegaConf.select(composition, key) is None:
+        raise no_such_key(key, [known for known in _keys(composition) if not known.startswith("hydra.")])
+
+
 def _chosen_option(hydra_node: DictConfig, group: str) -> dict[str, Any]:
     """The keys that a group's chosen option sets, wherever Hydra finds its file; empty if it inherits from another."""
     file = f"{group}/{hydra_node.runtime.choices.get(group)}.yaml"
@@ -161,6 +170,9 @@ def require_known_keys(composition: DictConfig, hydra_node: DictConfig, known: M
     If ``scale=`` sets sizes that the chosen network lacks, such as heads, it removes them instead.
     """
     keys, choices = _keys(composition), hydra_node.runtime.choices
+    for group in (*RECIPE_GROUPS, "net"):
+        if isinstance(option := keys.get(f"model.{group}"), str):
+            raise bad_value(f"model.{group}", option, f"{'model' if group == 'net' else group}={option}")
     open_groups = tuple(f"{key}." for key, value in known.items() if value is None)  # these may hold any keys
     scale, ablation = (_chosen_option(hydra_node, group) for group in ("scale", "ablation"))
     for key, value in keys.items():
@@ -271,7 +283,7 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
         return f"{' '.join(overrides)}: expected files of YAML without loops, at most {MAX_YAML_DEPTH} levels deep"
     if isinstance(error, UnicodeDecodeError):
         return f"{' '.join(overrides)}: expected files of UTF-8; one of them has an {error.reason} at {error.start}"
-    if again := re.match(r"Multiple values for ([\w/]+)\.", text):
+    if again := re.match(r"(?:Multiple values for )?([\w/]+)(?:\.| appears more than once)", text):
         return f"+{again[1]}: is set already; expected {again[1]}=OPTION"
     if plugin := re.search(r"In '(hydra/\w+)/(\w+)': Could not", text):
         return f"{plugin[1]}={plugin[2]}: its plugin is not installed; conf/{plugin[1]}/{plugin[2]}.yaml says how"
@@ -281,7 +293,7 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
     if option := re.search(r"Could not find '((?:hydra/)?[^'/]+)/([^']*)'", text):
         names = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
         return str(unknown_name(option[1], option[2], names))
-    if misspelt := re.search(r"Could not override '([^']+)'", text):
+    if misspelt := re.search(r"Could not (?:override|delete from config\.) '([^']+)'", text):
         key = misspelt[1]
         groups = "|".join((*OPTION_GROUPS, *PRESET_GROUPS))
         key_adding = rf"(({groups}|hydra/launcher)=[\w-]+|hydra\.searchpath=.*)"  # these add keys
@@ -300,6 +312,8 @@ def explain_hydra_errors(config_name: str, overrides: Sequence[str]) -> Iterator
     """Turn Hydra's errors in the block into a `UserError`. Use it within `hydra_over_conf`, for the hints."""
     for override in overrides:
         group, _, value = override.removeprefix("~").partition("=")
+        if not group:
+            raise UserError(f"{override}: expected KEY=VALUE, such as task=add")
         no_name = re.fullmatch(r"[\w.+-]+", value) and hydra_quoted(value) != value  # null, or a number
         if group in (*OPTION_GROUPS, *PRESET_GROUPS) and (override.startswith("~") or no_name):
             raise UserError(f"{override}: expected one of the options of {group}, the files of conf/{group}/")

@@ -75,8 +75,17 @@ LOSS_ARGUMENTS: Mapping[str, Any] = {
 }
 DIGITS_TOO: Mapping[str, Any] = {"strict": None, "coerce_numbers_to_str": True}  # in YAML such a name is a number
 LOGGER_ARGUMENTS: Mapping[str, Any] = {  # W&B is slow to import, and its own check comes late
-    "project": Annotated[str, accepts("text of 1 to 128 letters, a W&B project", pattern="^.{1,128}$", **DIGITS_TOO)],
-    "entity": Annotated[str | None, accepts("text, a W&B user or team, or null", min_length=1, **DIGITS_TOO)],
+    "project": Annotated[
+        str,
+        accepts(
+            r"a W&B project, text of 1 to 128 letters without / \ # ? % :",
+            pattern=r"^[^/\\#?%:]{1,128}$",
+            **DIGITS_TOO,
+        ),
+    ],
+    "entity": Annotated[
+        str | None, accepts("a W&B user or team, text without /, or null", pattern="^[^/]+$", **DIGITS_TOO)
+    ],
     "mode": Annotated[Literal["offline", "online", "disabled"], accepts("offline or online or disabled", None)],
     "artifacts": Switch,
     "timeout": Annotated[float, accepts("seconds above 0", gt=0, le=MAX_FLOAT)],

@@ -71,6 +71,11 @@ def read_command_line(words: Sequence[str]) -> Namespace:
         overrides.append(f"hydra.searchpath={hydra_conf.hydra_value(folders)}")
     if options.multirun and (options.cfg or options.info):
         raise UserError("-m: received with --cfg or --info, which show one job; expected them without -m")
+    if (options.resolve or options.package) and not options.cfg:
+        raise UserError(f"{'--resolve' if options.resolve else '--package'}: expected --cfg too, such as --cfg job")
+    commands = ("install=", "uninstall=", "query=")
+    if options.shell_completion and not any(word.startswith(commands) for word in overrides):
+        raise UserError("--shell-completion: expected install=bash too, or zsh or fish, or uninstall=SHELL")
     options.overrides = overrides
     return options
 
@@ -82,6 +87,8 @@ def _handle(config_name: compose.ConfigName, options: Namespace, program: Progra
     if options.help:
         print(hydra_conf.help_text(config_name, overrides))
     elif options.cfg:
+        if options.package:
+            hydra_conf.require_key(config_name, overrides, options.package)
         our_hydra.show_cfg(config_name, overrides, options.cfg, options.package, options.resolve)
     elif options.info:
         our_hydra.show_info(options.info, config_name, overrides)

@@ -54,7 +54,12 @@ class SweepJob:
         """Identifies the job's result, however it is typed: the path of its run, or else the folder and overrides."""
         if isinstance(self.checked, Job):
             return str(self.checked.run.path.resolve())
-        return " ".join([os.getcwd(), *(one for one in self.overrides if not one.startswith("wait="))])
+        return " ".join([os.getcwd(), *self.own_overrides])
+
+    @property
+    def own_overrides(self) -> list[str]:
+        """Its overrides without ``wait``, which only a sweep accepts."""
+        return [one for one in self.overrides if not one.startswith("wait=")]
 
     @property
     def runs(self) -> list[Run]:
@@ -96,7 +101,7 @@ class SweepJob:
 
     def task(self, command: Sequence[str]) -> tuple[str, list[str]]:
         """For `write_tasks`: the key, and a command line of this program."""
-        return self.key, [*command, *self.overrides]
+        return self.key, [*command, *self.own_overrides]
 
     def fail(self, line: str, exit_status: int, status: str = "failed") -> None:
         """Store an error, and print it now rather than at the end of a long sweep."""
@@ -123,7 +128,10 @@ def sweep_config(config_name: str, overrides: Sequence[str]) -> DictConfig:
             kinds = "only hydra/launcher=NAME, hydra.launcher.KEY and hydra.searchpath, one value each"
             raise UserError(f"{one.input_line}: expected of Hydra's own {kinds}")
     common = [str(one.input_line) for one in parsed if not one.is_sweep_override()]
-    return hydra_conf.composed(config_name, common)
+    # Typed keys may exist in the swept options only: ``optimizer=sgd,rmsprop model.optimizer.momentum=0.9``.
+    swept = {one.key_or_group for one in parsed if one.is_sweep_override()} & {*hydra_conf.OPTION_GROUPS}
+    first = hydra_conf.expand_sweep({}, [str(one.input_line) for one in parsed if one.key_or_group in swept])[:1]
+    return hydra_conf.composed(config_name, [*common, *(first[0] if swept and first else ())])
 
 
 def selected_jobs(config: DictConfig, overrides: Sequence[str]) -> list[SweepJob]:

@@ -257,11 +257,13 @@ def matching_runs(pattern: str) -> list[Path]:
 
 def truncate_rows(path: Path, names: Sequence[str], last: int) -> None:
     """Rewrite a file with only the rows up to epoch ``last``; ``names`` are its columns after epoch and seed."""
+    damage = "missing" if last and not os.path.lexists(path) else ""
     try:
         lines = [line for line in _whole_lines(path)[1:] if 1 <= int(line.partition(",")[0]) <= last]
     except ValueError:
-        print(f"{path}: damaged; started again at epoch {last + 1}")
-        lines = []
+        damage, lines = "damaged", []
+    if damage:
+        print(f"{path}: {damage}; started again at epoch {last + 1}")
     write_atomically(path, _lines([(*INTEGER_COLUMNS, *names)]) + "".join(f"{line}\n" for line in lines))
 
 

@@ -38,6 +38,9 @@ def line_and_status(error: Exception) -> tuple[str, int]:
         return str(error), EXIT_BUSY if isinstance(error, InUseError) else EXIT_FAILED
     if isinstance(error, PermissionError) and error.filename is not None:
         return first_line(error), EXIT_FAILED
+    if isinstance(error, FileNotFoundError):
+        where = "the current folder" if error.filename is None else excerpt(str(error.filename))  # os.getcwd names none
+        return printable(f"{where}: {error.strerror or first_line(error)}"), EXIT_FAILED
     if isinstance(error, OSError) and error.filename is not None:
         reassurance = "files that were complete before are intact"
         line = f"{excerpt(str(error.filename))}: {error.strerror or first_line(error)}; {reassurance}"

@@ -219,6 +219,19 @@ def test_results_that_would_overwrite_one_another_are_refused(
     assert (refused[1] if refused else "") == folder
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "optimizer=sgd,rmsprop model.optimizer.momentum=0.9",
+        "scheduler=warmup_cosine,warmup_linear model.scheduler.pct_start=0.2 experiment=first",
+        "task=mod_add task.modulus=5 seed=0,1",
+    ],
+)
+def test_a_key_may_exist_in_the_swept_options_only(command, ran, capsys, arguments):
+    assert command(lambda job: None, "-m", *arguments.split()) == 0, capsys.readouterr().err
+    assert len(ran) == 2
+
+
 @pytest.mark.parametrize("index", ["0", "1", "2", "x"])
 def test_job_index_selects_one_job_of_a_sweep(command, ran, capsys, index):
     status = command(lambda job: None, "-m", "seed=0,1", f"job_index={index}")
