@@ -1,5 +1,6 @@
 """Do distances between embeddings follow the tokens or the value? (paper, section 4.5 and figure 4)"""
 
+import random
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from scipy.spatial.distance import cdist, pdist
 from scipy.stats import rankdata
 
+from arith_erd.digits import Array
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.sites import layers, require_sites
 from arith_erd.models.network import initialise, shift_right
@@ -18,7 +20,7 @@ from arith_erd.plots import style
 from arith_erd.plots.curves import EpochCurves
 from arith_erd.plots.panels import HeatMaps, Lines
 from arith_erd.probes.probe import NetworkProbe
-from arith_erd.tasks import Examples
+from arith_erd.tasks import Examples, Task
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,6 +37,7 @@ def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
     return pearson(rankdata(x, axis=-1), rankdata(y, axis=-1))
 
 
+MAX_OPERANDS = 1024
 METHODS = {"pearson": pearson, "spearman": spearman}
 LEVELS_AND_SPACES = (("in", "token"), ("in", "value"), ("out", "token"), ("out", "value"))
 LEVEL_NAMES = {"in": "input", "out": "output"}
@@ -53,10 +56,10 @@ CURVES = Lines("correlation", "layer", "line", reference_lines=REFERENCE_LINES)
 class DistanceCorrelation(NetworkProbe):
     """Correlate distances between embeddings, at every layer, with distances between inputs and between outputs.
 
-    The examples are the pairs ``(A, A)``, 128 at seven bits: 8,128 distances; of three operands, ``(A, A, A)``. At
-    three bits the token distance of 3 and 5 at the input is 4, from ``110+110`` to ``101+101``, and their value
-    distance is 2; at the output of addition they are 2 and 4, from ``0110`` (6) to ``0101`` (10). Decoder sites are
-    read with the model's own greedy answer as input, right or wrong.
+    The examples are the pairs ``(A, A)``, 128 at seven bits: 8,128 distances; of three operands, ``(A, A, A)``. If
+    there are more than 1,024, we draw as many. At three bits the token distance of 3 and 5 at the input is 4, from
+    ``110+110`` to ``101+101``, and their value distance is 2; at the output of addition they are 2 and 4, from ``0110``
+    (6) to ``0101`` (10). Decoder sites are read with the model's own greedy answer as input, right or wrong.
 
     A row is a correlation, NaN where all distances of a kind are equal. ``stack`` and ``layer`` name the site;
     ``level`` and ``space`` name the distances to which it is compared. Rows with ``stack`` input and output, layer 0,
@@ -71,7 +74,7 @@ class DistanceCorrelation(NetworkProbe):
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
         task = model.task
-        examples = task.examples(*[np.arange(task.limit)] * task.num_operands)
+        examples = task.examples(*[operands_compared(task)] * task.num_operands)
         both = examples.prompt, examples.completion
         tokens = [pdist(x, "hamming") * x.shape[1] for x in both]  # number of tokens that differ
         values = [pdist(x[:, None], "cityblock") for x in (examples.a, examples.answer)]
@@ -95,6 +98,12 @@ class DistanceCorrelation(NetworkProbe):
 
     def figure(self, rows: pd.DataFrame) -> Figure:
         return draw_correlations({f"{self.task.name}: Pearson correlations": rows[rows["method"] == "pearson"]})
+
+
+def operands_compared(task: Task) -> Array:
+    """All values (A,) of an operand, or a sample of them, since the number of distances grows with its square."""
+    values = random.Random(0).sample(range(task.limit), min(task.limit, MAX_OPERANDS))
+    return np.sort(np.array(values, dtype=np.int64))
 
 
 def draw_correlations(tasks: Mapping[str, pd.DataFrame], authors: Mapping[str, pd.DataFrame] | None = None) -> Figure:

@@ -66,8 +66,8 @@ class ProbeResult:
         """Sentences on the limits of the rows."""
         task = getattr(self.probe, "task", None)
         sampled = task is not None and not task.enumerable
-        limit = [f"measured on a sample of the task's examples, at most {SAMPLE_SIZE:,}"] if sampled else []
-        return [*self.probe.notes(), *limit]
+        limit = f"measured on at most {SAMPLE_SIZE:,} of the task's examples"
+        return [*self.probe.notes(), *([limit] if sampled else [])]
 
     def save(self, folder: Path | str) -> list[str]:
         """Write ``rows.csv``, ``probe.json``, the probe's own files and ``figure.png``, and return their names."""

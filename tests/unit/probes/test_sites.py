@@ -132,7 +132,7 @@ def named(prompt_names: list[str]) -> Task:
 
 def test_large_tasks_are_sampled_with_a_note_and_several_lengths_or_no_names_refused():
     answer = ae.probe("logit_lens", untrained(Add(12)), num_examples=8)
-    assert "measured on a sample of the task's examples, at most 4,096" in answer.notes()
+    assert "measured on at most 4,096 of the task's examples" in answer.notes()
     for ask, message in (
         (
             lambda: ae.CounterfactualDataset.sample(ae.CausalModel(Add(12)), "carry"),

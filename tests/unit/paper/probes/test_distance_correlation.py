@@ -15,7 +15,7 @@ from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.models import NanoGPT, Network, Transformer
 from arith_erd.models.network import greedy_decode, shift_right
 from arith_erd.models.weights import load_authors_network
-from arith_erd.paper.probes.distance_correlation import DistanceCorrelation, pearson, spearman
+from arith_erd.paper.probes.distance_correlation import DistanceCorrelation, operands_compared, pearson, spearman
 from arith_erd.seeds import derive_seed
 from arith_erd.tasks import Add, Mul
 from tests.unit.probes.small import measured, untrained
@@ -51,6 +51,13 @@ def test_correlations_equal_scipy_ties_included_and_are_nan_for_a_constant_row()
         found = correlate(x, y)
         assert np.isnan(found[:, 2]).all()
         np.testing.assert_allclose(found[:, :2], [[scipys(p, q).statistic for q in y[:2]] for p in x], rtol=1e-10)
+
+
+def test_of_many_operands_a_sample_is_compared() -> None:
+    operands = operands_compared(Add(20))
+    assert len(operands) == len(set(operands)) == 1024
+    assert operands.max() > 2**19
+    assert operands_compared(Add(3)).tolist() == [*range(8)]
 
 
 @pytest.mark.parametrize("architecture", [Transformer, NanoGPT])
