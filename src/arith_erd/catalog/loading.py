@@ -174,9 +174,8 @@ def require_runs(pattern: str, key: str = "run") -> list[Path]:
     if not (paths := matching_runs(pattern)):
         raise UserError(f"{key}={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
     if not is_run(paths[0]) and (runs := matching_runs(f"{glob.escape(pattern)}/*")):
-        raise UserError(
-            f"{key}={pattern}: {counted(len(runs), 'run')} inside; expected one, or {key}='{glob.escape(pattern)}/*'"
-        )
+        inside, quoted = f"a folder with {counted(len(runs), 'run')}", glob.escape(pattern)
+        raise UserError(f"{key}={pattern}: {inside}; expected {key}={pattern}/NAME, or {key}='{quoted}/*' for all")
     return paths
 
 

@@ -42,7 +42,8 @@ class ColumnSums:
 
     def __init__(self, task: Task) -> None:
         require_binary(task)
-        self.task, self.is_addition = task, type(task) is Add
+        self.task = task
+        self.is_addition = isinstance(task, Add) and task.answer_length == task.width  # not with a scratchpad
         if not self.is_addition and "column_sum" not in self.causal_model.variables:
             raise UserError(f"task={task.name}: has no columns; expected an addition or a multiplication")
 

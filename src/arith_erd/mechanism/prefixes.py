@@ -25,7 +25,7 @@ from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace
 from ..interp.sites import layers
 from ..models.network import Network
-from ..tasks import Add, Examples, Task
+from ..tasks import Examples, Task
 
 USER_MODEL = "user_model"  # name of a user's causal model among the algorithms
 PREFIX_BATCH_SIZE = 256
@@ -125,7 +125,7 @@ def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple
 
 def causal_models(task: Task, user_model: CausalModel | None = None) -> dict[str, CausalModel]:
     """The algorithms for a task, and ``user_model``. A multiplication has ``erd`` and ``remainder`` only."""
-    names = ALGORITHMS if type(task) is Add else ("erd", "remainder")
+    names = ALGORITHMS if ColumnSums(task).is_addition else ("erd", "remainder")
     models = {name: ALGORITHMS[name].causal_model(task) for name in names}
     return models if user_model is None else models | {USER_MODEL: user_model}
 

@@ -67,7 +67,10 @@ def test_runs_are_found_by_folder_or_glob_and_missing_runs_seeds_and_epochs_refu
     assert [model.seed for model in load_seeds(path)] == [3, 5]
     for call, said in (
         (lambda: require_runs(f"{tmp_path}/nothing-*"), r"^run=.*nothing-\*: no such folder"),
-        (lambda: require_runs(str(path.parent)), r"^run=\S+: 1 run inside; expected one, or run='\S+/\*'"),
+        (
+            lambda: require_runs(str(path.parent)),
+            r"^run=\S+: a folder with 1 run; expected run=\S+/NAME, or run='\S+/\*'",
+        ),
         (lambda: load_run(tmp_path), "not a run directory"),
         (lambda: load_run(path, 4), r"^seed=4: .* has the seeds 3, 5$"),
         (lambda: load_run(path, 3.0), r"^seed=3\.0: .* has the seeds 3, 5$"),

@@ -53,6 +53,15 @@ def test_panels_say_how_far_the_sum_is_shifted() -> None:
     assert "seed 0: answers " in probe.files()["notes.txt"]  # a reason that the summary does not give
 
 
+class OwnAdd(Add):
+    """A subclass that changes nothing."""
+
+
+def test_subclass_of_addition_is_an_addition() -> None:
+    own, ours = (Mechanism([untrained(task, NanoGPT)], num_examples=64, num_steered=64) for task in (OwnAdd(3), Add(3)))
+    pd.testing.assert_frame_equal(pd.DataFrame(own.rows()), pd.DataFrame(ours.rows()))
+
+
 FOLLOWS = ({"carry": carry, "value": False} for carry in (None, True, True))
 BITS = tuple(BitResponse(t, 0.25 * (t - 1), 0.0, follows) for t, follows in enumerate(FOLLOWS, 1))
 DISTANCES = {"erd": 3.0, "mixed": 1.5}
