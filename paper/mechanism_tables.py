@@ -13,8 +13,9 @@ import pandas as pd
 import yaml
 
 from arith_erd.bundled import PAPER, RESULTS
-from paper.formats import MODELS, format_range, markdown
-from paper.studies.certificates import replace_rows
+
+from .formats import MODELS, format_range, markdown
+from .studies.certificates import replace_rows
 
 PROFILES = RESULTS / "response-profiles.csv"
 COLUMNS = ["network", "seed", "test", "component", "control", "dose", "site", "position", "value"]

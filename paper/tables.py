@@ -20,9 +20,10 @@ from arith_erd.report.claims import count_verdicts
 from arith_erd.report.page import escape_cell
 from arith_erd.runs.table import load_table
 from arith_erd.stats import LEARNING_ACCURACY
-from paper import mechanism_tables
-from paper.formats import MODELS, format_range, grid, markdown
-from paper.studies import angles, certificates, methods, one_sentence, potential, preregistration_2, thousand, zoo
+
+from . import mechanism_tables
+from .formats import MODELS, format_range, grid, markdown
+from .studies import angles, certificates, methods, one_sentence, potential, preregistration_2, thousand, zoo
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "verdicts.md", *sorted((ROOT / "paper" / "found").glob("*.md"))]

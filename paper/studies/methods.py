@@ -51,7 +51,8 @@ from arith_erd.probes.patching import change_digit
 from arith_erd.probes.probe import select_sites
 from arith_erd.system.cli_errors import one_line_errors
 from arith_erd.system.isolation import own_generator
-from paper.formats import markdown
+
+from ..formats import markdown
 
 DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20, batch_size=64)
 SEARCHED = ("sum", "carry")

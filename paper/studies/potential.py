@@ -30,7 +30,8 @@ from arith_erd.plots.style import save_png
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
 from arith_erd.tasks import Task
-from paper.formats import format_range, markdown
+
+from ..formats import format_range, markdown
 
 FILE, SLIPS = RESULTS / "potential.csv", RESULTS / "potential-slips.csv"
 STEP = 1 / 8  # of the distance

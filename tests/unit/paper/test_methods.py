@@ -11,8 +11,8 @@ import arith_erd as ae
 from arith_erd.catalog.scoring import SCORE_COLUMNS, add_verdicts, score_network, zoo
 from arith_erd.errors import UserError
 from arith_erd.interp.patching import patched_runs
-from paper.studies import methods
-from paper.studies.methods import area_under_curve
+from arith_erd.paper.studies import methods
+from arith_erd.paper.studies.methods import area_under_curve
 from tests.unit.catalog.test_scoring import table
 from tests.unit.interp.toys import InDirections, OneNumber
 from tests.unit.probes.small import untrained

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from arith_erd.models import NanoGPT
+from arith_erd.paper.studies import potential
 from arith_erd.tasks import Add, Add3, Task
-from paper.studies import potential
 from tests.unit.probes.small import untrained
 
 
