@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from .measures import EpochsTo, Metrics, ProbeColumn
 from .own_code import errors_of_own_code
 
 Verdict: TypeAlias = Literal["reproduced", "differs", "inconclusive", "not run"]
-VERDICTS: tuple[Verdict, ...] = ("reproduced", "differs", "inconclusive", "not run")
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 ROUNDING = 1e-9  # 0.9 - 0.88 is within 0.02
 SIGNIFICANCE = 0.05
 NEAR_CORRELATION = 0.05  # largest difference in correlation at which two layers count as near
@@ -118,9 +118,8 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
             if result.num_seeds == 0:
                 result.samples, result.source = authors_samples, AUTHORS_WEIGHTS
     if measure.source != TASK_ALONE:
-        for replicas in (data.select(runs) for runs in run_options):
-            unfinished = replicas[~replicas["finished"]]
-            result.num_unfinished += len(unfinished.drop_duplicates(["trajectory", "seed"]))
+        replicas = (data.select(runs).query("not finished") for runs in run_options)
+        result.num_unfinished = sum(len(one.drop_duplicates(["trajectory", "seed"])) for one in replicas)
     if result.num_seeds == 0 and claim.statistic != "derived":
         runs_without_value = [runs for runs, sample in zip(run_options, result.samples, strict=True) if sample.empty]
         result.cause = "; ".join(dict.fromkeys(measure.missing_reason(data, runs) for runs in runs_without_value))
@@ -144,7 +143,7 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
 def _describe_pooling(result: Result, data: RunData) -> str:
     """Names the runs of the first sample in which settings differ; empty if there is none."""
     for sample in result.samples:
-        used = data.replicas.loc[[i for i in result.replicas if i in set(sample["replica"])]]
+        used = data.replicas.loc[sample.loc[sample["replica"] >= 0, "replica"]]
         if used["trajectory"].nunique() > 1:
             return f"averaged over runs with other settings: {', '.join(used['run'].drop_duplicates())}"
     return ""

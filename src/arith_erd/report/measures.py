@@ -101,14 +101,6 @@ class Measure(StrictModel):
         """The number of epochs that a run needs to have a value; 0 if any length will do."""
         return self.planned
 
-    def metric_rows(self, data: RunData, replicas: pd.DataFrame) -> pd.DataFrame:
-        """Rows of the replicas that trained long enough.
-
-        With ``trainer.stop_at`` only seeds that learn late would, so none of such a run has a value at an epoch.
-        """
-        chosen = (replicas["epochs"] >= self.required_epochs) & replicas["stop_at"].isna()
-        return data.metrics[data.metrics["replica"].isin(replicas.index[chosen])]
-
 
 def describe_options(runs: RunOptions) -> str:
     """The options that differ from the defaults: ``mul, vs_v``."""
@@ -152,8 +144,10 @@ class Metrics(Measure):
         return self.until or self.epoch or 0
 
     def value(self, data: RunData, replicas: pd.DataFrame) -> pd.Series:
+        # With trainer.stop_at only seeds that learn late train so long, so none of such a run has a value at an epoch.
+        counted = replicas.index[(replicas["epochs"] >= self.required_epochs) & replicas["stop_at"].isna()]
         first = 1 if self.until else self.required_epochs + 1 - (TAIL_EPOCHS if self.tail else 1)
-        rows = self.metric_rows(data, replicas)
+        rows = data.metrics[data.metrics["replica"].isin(counted)]
         rows = rows[rows["epoch"].between(first, self.required_epochs)]
         column = rows[self.column]
         if self.minus_column:
