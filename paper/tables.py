@@ -16,8 +16,8 @@ from scipy.stats import bootstrap, kendalltau
 
 from arith_erd.bundled import RESULTS
 from arith_erd.plots.tables import format_mean
-from arith_erd.report.claims import count_verdicts
 from arith_erd.report.page import escape_cell
+from arith_erd.report.verdicts import count_verdicts
 from arith_erd.runs.table import load_table
 from arith_erd.stats import LEARNING_ACCURACY
 

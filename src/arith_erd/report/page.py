@@ -19,9 +19,10 @@ from ..plots.style import TASKS
 from ..plots.tables import format_digits, format_estimate, format_interval, format_mean, format_number
 from ..seeds import format_ranges
 from ..stats import EXACT_METHOD, clopper_pearson
-from .claims import VERDICTS, Result, count_verdicts, missing_commands
+from .claims import Result, missing_commands
 from .claims_file import Paper
 from .collect import AUTHORS_WEIGHTS, DEFAULT_OPTIONS, RunData
+from .verdicts import VERDICTS, count_verdicts
 
 FINAL_COLUMNS = {"training": ("train_seq_acc", "accuracy"), "validation": ("val_seq_acc", "accuracy")}
 FINAL_COLUMNS |= {"mean absolute error": ("val_mae", "value")}

@@ -1,7 +1,6 @@
-"""Estimates come from the data alone, and verdicts from the rules of ``docs/verdicts.md``."""
+"""Estimates come from the data alone."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from arith_erd.report import claims
 from arith_erd.report.claims_file import load_paper
 from arith_erd.report.collect import collect
 from arith_erd.report.page import ours_texts, values_text
-from arith_erd.stats import Estimate, Moments, clopper_pearson
+from arith_erd.stats import Estimate, Moments
 
 RUNS = Path("runs")
 VS_V = [0.92, 0.93, 0.94, 0.95, 0.96]
@@ -114,55 +113,3 @@ def test_probe_of_another_task_matches_no_claim(synthetic) -> None:
     assert (good.verdict, good.num_seeds, good.exact) == ("reproduced", 1, True)
     synthetic.discontinuity(options={"task.bits": 4})
     assert one(synthetic, "appendixA-cell").verdict == "not run"
-
-
-def share(hits: int, n: int, published: float) -> claims.Verdict:
-    """The verdict on the share of n seeds that learn, beside a published mean of five runs."""
-    counts = claims.LearningCounts.from_accuracies(np.array([1.0] * hits + [0.3] * (n - hits)))
-    return claims.share_verdict(published, counts, clopper_pearson(hits, n), mean_of=5)
-
-
-def test_more_seeds_may_learn_than_a_lower_bound_implies_but_not_fewer() -> None:
-    counts = [claims.LearningCounts.from_accuracies(np.array([1.0] * hits + [0.3] * (20 - hits))) for hits in (19, 2)]
-    verdicts = [
-        claims.share_verdict(0.8, count, clopper_pearson(count.learning, 20), mean_of=5, one_sided=True)
-        for count in counts
-    ]
-    assert verdicts == ["reproduced", "differs"]
-
-
-def test_verdicts_follow_from_numbers_by_the_rules() -> None:
-    interval, mean = partial(claims.interval_verdict, (0.90, 0.94)), partial(claims.mean_verdict, 0.937, 0.02)
-    votes, layer = partial(claims.votes_verdict, 3, 6), partial(claims.layer_verdict, 3, 6)
-    cases = [
-        (interval((0.91, 0.93)), "reproduced"),
-        (interval((0.90, 0.94)), "reproduced"),  # the ends belong to the tolerance
-        (interval((0.95, 0.99)), "differs"),
-        (interval((0.93, 0.95)), "inconclusive"),
-        (interval(None), "inconclusive"),
-        (mean(0.935, (0.91, 0.96)), "reproduced"),  # within twice the tolerance
-        (mean(0.935, (0.89, 0.97)), "inconclusive"),  # too wide to say
-        (mean(0.965, (0.94, 0.99)), "differs"),  # the published 0.937 is outside, and ours is beyond the tolerance
-        (mean(0.965, (0.93, 0.99)), "inconclusive"),
-        (mean(0.950, (0.945, 0.955)), "reproduced"),  # outside, but within the tolerance
-        (mean(0.937, None), "inconclusive"),
-        (share(15, 20, 0.82), "reproduced"),  # which stands for 74% of runs that learn
-        (share(3, 5, 0.82), "inconclusive"),
-        (share(6, 20, 1.0), "differs"),  # from 5 of 5
-        (share(12, 20, 1.0), "inconclusive"),  # five of five runs would be no surprise
-        (share(3, 4, 0.82), "inconclusive"),  # takes five seeds
-        (share(0, 20, 0.82), "differs"),
-        (votes({3: 4, 2: 1}), "reproduced"),
-        (votes({2: 3, 3: 2}), "inconclusive"),
-        (votes({2: 5}), "differs"),
-        (votes({3: 2}), "inconclusive"),
-        (votes({3: 5, 1: 3, 2: 2}), "reproduced"),
-        (claims.votes_verdict(3, 3, {3: 5, 1: 3, 2: 2}), "inconclusive"),  # chance is one in three
-        (layer({2: 3, 3: 2}, (0.0, 0.04)), "reproduced"),  # near the best layer
-        (layer({2: 5}, (0.0, 0.04)), "reproduced"),
-        (layer({2: 5}, (0.02, 0.08)), "inconclusive"),
-        (layer({2: 5}, (0.06, 0.08)), "differs"),
-        (layer({3: 4, 2: 1}, None), "reproduced"),
-        (claims.derived_verdict((0.0045, 0.0135), 0.0003, 0.0095, np.array([])), "differs"),  # a ceiling outside
-    ]
-    assert [given for given, _ in cases] == [verdict for _, verdict in cases]
