@@ -1,7 +1,6 @@
 """Estimates come from the data alone."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,6 @@ from arith_erd.report.collect import collect
 from arith_erd.report.page import ours_texts, values_text
 from arith_erd.stats import Estimate, Moments
 
-RUNS = Path("runs")
 VS_V = [0.92, 0.93, 0.94, 0.95, 0.96]
 
 
