@@ -116,7 +116,7 @@ def compose_job(model: str, overrides: Sequence[str], seed: str = "0", **trainer
     return compose("train", [f"model={model}", f"seed={seed}", *options, *overrides])
 
 
-def train_losses(job: Job, device: torch.device, products: str | None = None) -> torch.Tensor:
+def train_losses(job: Job, device: torch.device, products: str | None) -> torch.Tensor:
     """Of every replica in every step, (R, steps), with ``products`` in a run's precision or in that of torch's name."""
     module = build_module(job, device).to(device)
     if products is not None:

@@ -127,7 +127,7 @@ def label_sites(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(site=(rows["stack"] + " " + layer).str.strip(), to=pd.Categorical(to, order))
 
 
-def label_lines(rows: pd.DataFrame, authors: pd.DataFrame | None = None) -> pd.DataFrame:
+def label_lines(rows: pd.DataFrame, authors: pd.DataFrame | None) -> pd.DataFrame:
     """The rows of `CURVES`: decoder layers, and digits scaled by their place, which have none and get all."""
     rows = rows[rows["level"] == "out"]
     decoder, untrained = (rows[rows["stack"] == f"{prefix}dec"] for prefix in ("", UNTRAINED))

@@ -63,6 +63,7 @@ MIN_ACCURACY = dict.fromkeys(SEARCHES, 0.75)
 MAX_AXES = 32  # of a site, by variance, between which PLOT chooses
 NUM_AXES = (1, 2, 4, 8)  # so many of them it may take
 EPSILON = 0.03  # of its transport, in mean costs
+ROUNDS = 200  # in which the transport's rows and columns are normalised
 COLUMNS = [*SCORE_COLUMNS[:6], "named", "right", *SCORE_COLUMNS[6:11], "flips", *SCORE_COLUMNS[11:]]
 PREDICTIONS = Path(__file__).parents[1] / "preregistration-nulls.md"
 DIFFERENCES = ("distances", "probes", "DAS, rank 1", "DAS, rank 2", "steering", "prefixes", "profile")
@@ -293,10 +294,10 @@ def axis_effects(evaluation: PairEvaluation, axes: torch.Tensor) -> torch.Tensor
     return torch.stack([(x.softmax(-1) - before.softmax(-1))[..., ONE].flatten() for x in after])
 
 
-def transport(costs: torch.Tensor, rounds: int = 200) -> torch.Tensor:
+def transport(costs: torch.Tensor) -> torch.Tensor:
     """Entropic optimal transport between variables (k) and axes (n) of equal masses: shares (k, n) of each variable."""
     scaled = -costs / (EPSILON * costs.mean())
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         scaled = scaled.log_softmax(dim=0)
         scaled = scaled.log_softmax(dim=1)
     return scaled.exp()

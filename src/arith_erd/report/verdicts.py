@@ -46,7 +46,7 @@ def interval_verdict(accepted: Interval, interval: Interval | None) -> Verdict:
 
 
 def mean_verdict(value: float, tolerance: float, ours: float, interval: Interval | None) -> Verdict:
-    """Compare with a published mean: ours must be within the tolerance, and its interval within twice the tolerance."""
+    """Compare with a published mean, which is excluded if it is outside our interval."""
     excluded = interval_verdict((value, value), interval) == "differs"
     return _near_verdict(value, tolerance, ours, interval, excluded)
 
@@ -59,9 +59,7 @@ def _near_verdict(value: float, tolerance: float, ours: float, interval: Interva
     return "inconclusive" if within == "differs" else within
 
 
-def share_verdict(
-    value: float, counts: LearningCounts, interval: Interval, mean_of: int, one_sided: bool = False
-) -> Verdict:
+def share_verdict(value: float, counts: LearningCounts, interval: Interval, mean_of: int, one_sided: bool) -> Verdict:
     """Compare the share of seeds that learn with the share that a published mean of ``mean_of`` runs implies.
 
     With ``one_sided`` more may learn.
