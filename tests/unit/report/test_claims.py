@@ -8,7 +8,6 @@ import pytest
 
 from arith_erd.report import claims
 from arith_erd.report.claims_file import load_paper
-from arith_erd.report.collect import collect
 from arith_erd.report.page import ours_texts, values_text
 from arith_erd.stats import Estimate, Moments
 
@@ -16,9 +15,8 @@ VS_V = [0.92, 0.93, 0.94, 0.95, 0.96]
 
 
 def one(runs, claim: str) -> claims.Result:
-    paper = load_paper()
-    (chosen,) = (one for one in paper.claims if one.id == claim)
-    return claims.evaluate_claim(chosen, collect([runs.root], paper.setup))
+    (chosen,) = (one for one in load_paper().claims if one.id == claim)
+    return claims.evaluate_claim(chosen, runs.data())
 
 
 def test_accuracy_is_the_median_of_the_last_ten_epochs_of_each_seed(synthetic) -> None:

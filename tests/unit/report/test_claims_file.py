@@ -11,7 +11,7 @@ from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
 from arith_erd.report.claims import evaluate_claims
 from arith_erd.report.claims_file import CLAIMS, Paper, load_paper
-from arith_erd.report.collect import OUR_RUNS, collect, unpublished_settings
+from arith_erd.report.collect import OUR_RUNS, unpublished_settings
 from arith_erd.report.figures import paper_figures
 from arith_erd.report.page import summary
 from arith_erd.runs.identity import flat_settings
@@ -159,7 +159,7 @@ def test_wrong_measure_of_ones_own_is_one_line(synthetic, tmp_path: Path, code: 
     synthetic.run(seeds="0-2")
     with pytest.raises(UserError, match=r"^claims\.yaml: claim mine: ") as refused:
         paper = loaded(tmp_path, {"measure": {"from": "own.py:Gap", "runs": {"task": "add"}}})
-        evaluate_claims(paper, collect([synthetic.root], paper.setup))
+        evaluate_claims(paper, synthetic.data(paper=paper))
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -168,7 +168,7 @@ def test_wrong_measure_of_ones_own_is_one_line(synthetic, tmp_path: Path, code: 
 def test_column_of_a_probe_without_numbers_is_refused_in_one_line(synthetic, tmp_path: Path, measure: dict) -> None:
     synthetic.run(seeds="0-2")
     paper = loaded(tmp_path, measuring(**{"from": "probe", "probe": "dose", "column": "x"} | measure))
-    data = collect([synthetic.root], paper.setup)
+    data = synthetic.data(paper=paper)
     rows = pd.DataFrame({"replica": data.replicas.index, "site": "dec.1", "x": 0.5, "source": OUR_RUNS, "task": "add"})
     data.probes["dose"] = rows.assign(unpublished_settings="")
     key = [*measure][-1]
@@ -180,13 +180,13 @@ def test_figure_of_ones_own_that_raises_is_one_line(synthetic, tmp_path: Path) -
     (tmp_path / "own.py").write_text("def draw(data, results):\n    raise ValueError('no data')\n")
     paper = loaded(tmp_path, {}, figures={"one": {"title": "x", "draw": "own.py:draw"}})
     with pytest.raises(UserError, match=r"^claims\.yaml: figures\.one\.draw: ValueError: no data \(.*, line 2\)$"):
-        list(paper_figures(paper, collect([synthetic.root], paper.setup), []))
+        list(paper_figures(paper, synthetic.data(paper=paper), []))
 
 
 def test_settings_that_are_pooled_are_named(synthetic, tmp_path: Path) -> None:
     paper = loaded(tmp_path, {})
     synthetic.run(seeds="0-2")
-    data = collect([synthetic.root], paper.setup)
+    data = synthetic.data(paper=paper)
     (result,) = evaluate_claims(paper, data)
     assert "averaged over" not in result.cause
     data.replicas.loc[data.replicas.index[0], ["trajectory", "run"]] = ["another", "its-name"]
@@ -209,7 +209,7 @@ def test_a_seed_votes_for_a_layer_that_one_of_its_runs_names(synthetic, tmp_path
     measure = {"from": "probe", "probe": "logit_lens", "column": "correlation", "reduce": "argmax", "along": "layer"}
     options = {"measure": measure | {"runs": {"task": "add"}}, "unit": "layer"}
     paper = loaded(tmp_path, options)
-    (result,) = evaluate_claims(paper, collect([synthetic.root], paper.setup))
+    (result,) = evaluate_claims(paper, synthetic.data(paper=paper))
     assert result.votes in ({1: 1}, {5: 1})  # not 3, their mean
 
 

@@ -6,19 +6,14 @@ import shutil
 import pandas as pd
 import pytest
 
-from arith_erd.report.claims_file import load_paper
-from arith_erd.report.collect import AUTHORS_WEIGHTS, OTHER_WEIGHTS, OUR_RUNS, RunData, collect
-
-
-def read(runs) -> RunData:
-    return collect([runs.root], load_paper().setup)
+from arith_erd.report.collect import AUTHORS_WEIGHTS, OTHER_WEIGHTS, OUR_RUNS, collect
 
 
 def test_finished_copy_of_a_replica_in_two_packs_is_preferred(synthetic) -> None:
     unfinished = synthetic.run(seeds="0-4", epochs=25, finished=False)
     finished = synthetic.run(seeds="0", epochs=50)
     assert unfinished.name != finished.name
-    found = read(synthetic)
+    found = synthetic.data()
     assert sorted(found.replicas["seed"]) == [*range(5)]
     seed = found.replicas[found.replicas["seed"] == 0]
     assert seed["run"].tolist() == [finished.name]
@@ -40,12 +35,12 @@ def test_damaged_run_is_named_and_the_others_count(synthetic, tmp_path, name: st
     (bad.path / name).unlink()
     if text is not None:
         (bad.path / name).write_text(text)
-    found = read(synthetic)
+    found = synthetic.data()
     assert list(found.problems) == [bad.name]
     assert says in found.problems[bad.name]
     assert "\n" not in found.problems[bad.name]
     assert found.replicas.loc[found.replicas["finished"], "run"].tolist() == [good.name]
-    assert bad.name not in collect([synthetic.root, whole], load_paper().setup).problems or name != "config.yaml"
+    assert bad.name not in synthetic.data(whole).problems or name != "config.yaml"
 
 
 def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic, tmp_path) -> None:
@@ -54,8 +49,8 @@ def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic, tmp_
     path = synthetic.measured(synthetic.root, (0,), "distance_correlation-add").with_name("probe.json")
     synthetic.discontinuity("mul").with_name("figure.png").touch()
     synthetic.probe(synthetic.root, "dataset-mul", pd.DataFrame({"prompt": ["0000011"], "answer": [0]}))
-    found = read(synthetic)
-    both = collect([synthetic.root, shutil.copytree(synthetic.root, tmp_path / "copy")], load_paper().setup)
+    found = synthetic.data()
+    both = synthetic.data(shutil.copytree(synthetic.root, tmp_path / "copy"))
     assert both.pictures == found.pictures
     assert all(both.probes[name].equals(rows) for name, rows in found.probes.items())
     rows = found.probes["distance_correlation"]
@@ -68,7 +63,7 @@ def test_probes_of_runs_of_tasks_and_of_given_weights_stay_apart(synthetic, tmp_
     schema["settings"]["weights"] = {"handcoded": "erd", "seeds": "0"}
     path.write_text(json.dumps(schema))
     shutil.copy(path, first)
-    rows = read(synthetic).probes["distance_correlation"]
+    rows = synthetic.data().probes["distance_correlation"]
     assert set(rows.loc[rows["replica"] < 0, "source"]) == {OTHER_WEIGHTS}  # not the authors'
     assert set(rows.loc[rows["replica"] < 0, "unpublished_settings"]) == {"handcoded=erd, seeds=0"}
     assert set(rows.loc[rows["replica"] >= 0, "unpublished_settings"]) == {"", "handcoded=erd, seeds=0"}
@@ -82,7 +77,7 @@ def test_probe_without_a_readable_table_or_description_is_named(synthetic, text:
     description.unlink()
     if text is not None:
         description.write_text(text)
-    found = read(synthetic)
+    found = synthetic.data()
     names = ("amnesic", "distance_correlation")
     assert sorted(found.problems) == [f"{run.name}/probes/{name}/rows.csv" for name in names]
     assert found.probes == {}
@@ -92,7 +87,7 @@ def test_runs_of_one_name_in_two_folders_are_both_read(synthetic, tmp_path) -> N
     first, second = synthetic.run(seeds="0"), synthetic.run(seeds="1")
     (tmp_path / "other").mkdir()
     second.path.rename(tmp_path / "other" / first.name)
-    data = collect([synthetic.root, tmp_path / "other"], load_paper().setup)
+    data = synthetic.data(tmp_path / "other")
     assert sorted(data.replicas["seed"]) == [0, 1]
 
 
