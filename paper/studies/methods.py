@@ -169,13 +169,12 @@ def attributed_effects(
 
 def score_cka(model: ae.Hooked) -> Evidence:
     """Linear CKA (Kornblith et al., 2019) of the answer's activations with the sum, and with all carries and xors."""
-    examples, found = model.task.examples().sample(1024, seed=0), []
+    examples = model.task.examples().sample(1024, seed=0)
     values = ae.CausalModel(model.task).values(examples)
-    of_sum, of_carries = values["sum"][:, None], np.concatenate([values["carry"], values["xor"]], axis=1)
-    for x in model.run_with_cache(examples, scored_sites(model))[1].values():
-        found.append([linear_cka(x.flatten(1).numpy(), z) for z in (of_sum, of_carries)])
-    best_sum, best_carries = np.max(found, axis=0)
-    return float(best_sum), float(best_carries)
+    sums, carries = values["sum"][:, None], np.concatenate([values["carry"], values["xor"]], axis=1)
+    activations = [x.flatten(1).numpy() for x in model.run_with_cache(examples, scored_sites(model))[1].values()]
+    best_sum, best_carries = (max(linear_cka(x, z) for x in activations) for z in (sums, carries))
+    return best_sum, best_carries
 
 
 def linear_cka(x: np.ndarray, z: np.ndarray) -> float:
