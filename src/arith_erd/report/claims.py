@@ -108,14 +108,14 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
     if claim.statistic == "votes":  # a mean of layers is no layer
         result.samples = [sample.drop_duplicates("seed") for sample in result.samples]
     else:
-        result.samples = [_by_seed(sample) for sample in result.samples]
+        result.samples = [_mean_by_seed(sample) for sample in result.samples]
     result.learning_counts = _count_learning(claim, data)
     if isinstance(measure, EpochsTo) and claim.statistic == "median":
         result.averaged_curve_epoch = measure.first_epoch_of_mean(data, result.samples[0])
     if isinstance(measure, ProbeColumn) and claim.statistic == "votes":
         result.votes, result.num_layers, result.layer_gap = _count_votes(result, measure, data)
     result.estimate = _estimate(result)
-    result.verdict = _verdict(result, result.estimate)
+    result.verdict = _decide_verdict(result, result.estimate)
     result.cause = "; ".join(filter(None, [_describe_cause(result), pooling]))
     return result
 
@@ -129,7 +129,7 @@ def _describe_pooling(result: Result, data: RunData) -> str:
     return ""
 
 
-def _by_seed(sample: pd.DataFrame) -> pd.DataFrame:
+def _mean_by_seed(sample: pd.DataFrame) -> pd.DataFrame:
     """A row for each seed: the mean over its runs, since runs of one seed are no sample of seeds."""
     mean = sample.groupby("seed", as_index=False)[["low", "high"]].mean()
     return mean.merge(sample.drop_duplicates("seed")[["seed", "replica"]])[[*sample.columns]]
@@ -178,7 +178,7 @@ def _count_votes(result: Result, measure: ProbeColumn, data: RunData) -> tuple[d
     def reduced(reduce: str) -> pd.Series:
         other = measure.model_copy(update={"reduce": reduce, "at": result.claim.value})
         values = other.authors_values if result.source == AUTHORS_WEIGHTS else other.values
-        return _by_seed(values(data, measure.runs))["low"]
+        return _mean_by_seed(values(data, measure.runs))["low"]
 
     distances = reduced("behind_min" if measure.reduce == "argmin" else "behind_max")
     gap = Estimate.of_means([Moments.from_values(distances)], (0.0, 2.0)) if len(distances) else None
@@ -195,12 +195,12 @@ def _count_learning(claim: Claim, data: RunData) -> list[LearningCounts]:
     if not of_mean or not isinstance(measure, Metrics) or not measure.tail or not applies:
         return []
     accuracy = measure.model_copy(update={"column": "val_seq_acc", "minus_column": "", "tail": "median"})
-    samples = [_by_seed(accuracy.values(data, runs))["low"].to_numpy() for _, runs in measure.weighted_conditions]
+    samples = [_mean_by_seed(accuracy.values(data, runs))["low"].to_numpy() for _, runs in measure.weighted_conditions]
     counts = [LearningCounts.from_accuracies(sample) for sample in samples]
     return counts if any(count.learning < count.n for count in counts) else []
 
 
-def _verdict(result: Result, estimate: Estimate) -> Verdict:
+def _decide_verdict(result: Result, estimate: Estimate) -> Verdict:
     claim, measure, interval = result.claim, result.claim.measure, estimate.interval
     if result.source == AUTHORS_WEIGHTS:
         return "inconclusive"

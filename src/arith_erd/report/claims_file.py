@@ -24,7 +24,7 @@ from ..runs.identity import NAME_PATTERN, NAMED_GROUPS, flatten
 from ..runs.table import ORDER_KEYS
 from .collect import NUMBERS, OUR_RUNS
 from .measures import MEASURES, EpochsTo, Measure, Metrics, ProbeColumn, RunOptions, StrictModel, Summary
-from .own_code import named_in_file
+from .own_code import import_from_file
 
 CLAIMS = PAPER / "claims.yaml"
 BOUND_RANGES = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
@@ -265,7 +265,7 @@ def _accepted_names(group: str, paper: Paper) -> tuple[list[str], str]:
 def _read_figure(figure: Mapping[str, Any], path: Path, trust: bool) -> PaperFigure:
     where = f"{path.name}: figures.{figure['name']}"
     if "draw" in figure:
-        figure = {**figure, "draw": named_in_file(f"{where}.draw", str(figure["draw"]), path, trust)}
+        figure = {**figure, "draw": import_from_file(f"{where}.draw", str(figure["draw"]), path, trust)}
     return _checked(PaperFigure, figure, path.name, f"figures.{figure['name']}.")
 
 
@@ -273,11 +273,11 @@ def _read_claim(entry: Mapping[str, Any], path: Path, trust: bool) -> Claim:
     where = f"{path.name}: claim {entry.get('id', '?')}"
     if isinstance(measure := entry.get("measure"), Mapping):
         key, kind = f"{where}: measure.from", str(measure.get("from"))
-        made = MEASURES.get(kind) or named_in_file(key, kind, path, trust, f"{', '.join(MEASURES)}, or ")
-        if not (isinstance(made, type) and issubclass(made, Measure)):
+        measure_class = MEASURES.get(kind) or import_from_file(key, kind, path, trust, f"{', '.join(MEASURES)}, or ")
+        if not (isinstance(measure_class, type) and issubclass(measure_class, Measure)):
             raise bad_value(key, kind, "a subclass of arith_erd.report.measures.Measure")
         options = {key: value for key, value in measure.items() if key != "from"}
-        entry = {**entry, "measure": _checked(made, options, where, "measure.")}
+        entry = {**entry, "measure": _checked(measure_class, options, where, "measure.")}
     claim = _checked(Claim, entry, where)
     if isinstance(claim.measure, EpochsTo) and not claim.measure.planned:
         planned = math.ceil(claim.accepted_range[1]) if math.isfinite(claim.accepted_range[1]) else 1

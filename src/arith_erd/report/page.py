@@ -201,16 +201,16 @@ def experiment_text(first: pd.Series, shared: Sequence[str] = ()) -> str:
     words += [first[key] for key in ("split", "ablation") if first[key] != DEFAULT_OPTIONS[key]]
     words += [f"plain {what}" for what in ("prompt", "completion") if first[f"{what}_order"] == "plain"]
     words += [] if pd.isna(first["stop_at"]) else [f"stop at {100 * first['stop_at']:g}%"]
-    own = ", ".join(setting for setting in _settings(first) if setting not in shared)
+    own = ", ".join(setting for setting in _split_settings(first) if setting not in shared)
     return ", ".join(map(str, words)) + (f" ({own})" if own else "")
 
 
 def shared_settings(replicas: pd.DataFrame) -> list[str]:
     """Unpublished settings that all experiments share, if there are several; the page lists them once."""
-    experiments = [_settings(first) for _, first in replicas.drop_duplicates("key").iterrows()]
+    experiments = [_split_settings(first) for _, first in replicas.drop_duplicates("key").iterrows()]
     return [x for x in experiments[0] if all(x in other for other in experiments)] if len(experiments) > 1 else []
 
 
-def _settings(replica: pd.Series) -> list[str]:
+def _split_settings(replica: pd.Series) -> list[str]:
     text = replica["unpublished_settings"]
     return re.split(r", (?=[\w.]+=)", text) if text else []  # not at a comma within a value
