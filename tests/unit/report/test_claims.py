@@ -15,7 +15,7 @@ VS_V = [0.92, 0.93, 0.94, 0.95, 0.96]
 
 
 def evaluate(runs, claim: str) -> claims.Result:
-    (chosen,) = (it found for found in load_paper().claims if found.id == claim)
+    (chosen,) = (found for found in load_paper().claims if found.id == claim)
     return claims.evaluate_claim(chosen, runs.data())
 
 
