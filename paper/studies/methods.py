@@ -98,7 +98,7 @@ def score_erasure(model: ae.Hooked, method: str) -> Evidence:
 
 @lru_cache(maxsize=1)
 def run_erasures(model: ae.Hooked) -> pd.DataFrame:
-    """Both methods at once, whose time counts as that of INLP."""
+    """Run both methods at once. Their time counts as that of INLP."""
     (middle,) = select_sites([model], None)
     options = {"site": middle, "concept": "value", "method": ["inlp", "leace"], "num_controls": 10}
     return ae.probe("amnesic", model, **options).rows.set_index("method")
@@ -212,7 +212,7 @@ def score_search(model: ae.Hooked, find: Callable[[ae.Hooked, str], Search]) -> 
 
 @lru_cache(maxsize=len(SEARCHED))
 def searches_at_sites(model: ae.Hooked, variable: str) -> list[ControlledDAS]:
-    """At the sites where activations vary."""
+    """A search at each site where activations vary."""
     adder, at = ae.CausalModel(model.task), model.task.width // 2 if variable == "carry" else None
     searches = [ControlledDAS(model, adder, site, at, DAS_CONFIG) for site in scored_sites(model)]
     return [search for search in searches if search.whitened.rank]

@@ -24,7 +24,7 @@ def train(epochs: int) -> Answer:
 
 
 def mean_difference(model: Hooked) -> torch.Tensor:
-    """Of activations whose answer has r2 = 1, and r2 = 0."""
+    """Mean activation of answers with r2 = 1, minus that of answers with r2 = 0."""
     examples = model.task.sample(512)
     x, is_one = model.run_with_cache(examples, "dec.3")[1]["dec.3"][:, 2], torch.tensor(examples.answer >> 2 & 1).bool()
     return x[is_one].mean(0) - x[~is_one].mean(0)

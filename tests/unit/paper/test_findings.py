@@ -1,4 +1,4 @@
-"""Sentences on what was found are of the network in the page."""
+"""Findings are about the network in the page."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -34,7 +34,7 @@ def test_area_of_one_algorithm_alone_is_refused():
 
 @pytest.fixture
 def one_layer(monkeypatch):
-    """The layer of the toys, which are written by hand, is their last. They need shorter searches."""
+    """Toys have a single layer, which has to be scored though it is the last. Short searches suffice for them."""
     monkeypatch.setattr(methods, "scored_sites", lambda model: ["dec.1"])
     monkeypatch.setattr(methods, "DAS_CONFIG", replace(methods.DAS_CONFIG, num_test=128, steps=8))
     monkeypatch.setattr(methods, "NON_LINEAR_STEPS", 40)

@@ -1,4 +1,4 @@
-"""The count of the second preregistration: networks whose answers are made by an algorithm, and what they must get."""
+"""The second preregistration counts networks right whose answers an algorithm makes."""
 
 import pandas as pd
 import pytest

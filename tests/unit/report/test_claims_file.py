@@ -220,8 +220,8 @@ def test_file_without_claims_is_refused_in_one_line(tmp_path: Path, text: str) -
         load_paper(tmp_path / "claims.yaml")
 
 
-def test_set_up_is_the_papers(root: Path) -> None:
-    """Tokens of every task; of trained Transformers also those seen, and operations. Others test parameters."""
+def test_setup_is_that_of_the_paper(root: Path) -> None:
+    """Numbers of tokens, and for trained Transformers those seen and the operations. Other tests count parameters."""
     for task, answer in ((Add(7), 8), (Mul(7), 14), (RandomOutput(7), 8)):
         examples = task.examples()
         assert (len(examples), examples.prompt.shape[1], examples.completion.shape[1]) == (2**14, 15, answer)

@@ -31,7 +31,7 @@ PAPERS = ("fig1", "fig2", "fig3", "fig4", "table3", "appendixA", "figC6", "appen
 
 @pytest.fixture(scope="module")
 def whole_report(root: Path, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The report of ``results/`` and of what lacks there, and its figures as Matplotlib has them. For reading only."""
+    """The report of ``results/`` and of made-up runs for what is missing there, and its figures. For reading only."""
     out, made = tmp_path_factory.mktemp("report"), Synthetic(tmp_path_factory.mktemp("made") / "runs")
     made.run("task=random_output", seeds="0-2", epochs=1000, every=10, reach=None, final=0.004, train_final=0.3)
     made.run("task.prompt_order=plain", "task.completion_order=plain", epochs=150, reach=110.0)
