@@ -84,14 +84,14 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
             if not holds_run:
                 folders.append((path, "", name))
                 continue
+            run = Run(path)
             try:
-                replica_rows, epochs = read_replicas(Run(path))
+                replica_rows, epochs = read_replicas(run)
                 first = replica_rows[0]
                 unpublished = ", ".join(unpublished_settings(first["settings"], setup))
-                picture = Run(path).curves_file
-                curves |= {f"{name}/curves": picture} if picture.is_file() else {}
+                curves |= {f"{name}/curves": run.curves_file} if run.curves_file.is_file() else {}
             except Exception as error:  # one bad run must not stop the report
-                problems[name] = describe_damage(Run(path), error)
+                problems[name] = describe_damage(run, error)
                 continue
             problems.pop(name, None)  # an earlier folder may have a damaged copy
             problems |= {name: first["problem"]} if first["problem"] else {}
