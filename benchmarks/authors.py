@@ -1,4 +1,4 @@
-"""What is measured of the paper authors' code, in a process of its own and without touching their files.
+"""Time the paper authors' code, in a process of its own and without touching their files.
 
 Their training functions are called as their notebooks call them. The clock is attached by wrapping three functions
 that they look up by name: an epoch begins with a call of ``shuffle_in_unison``, ends when the training function
@@ -68,7 +68,7 @@ class _Clock:
         module.eval_accuracy_autoregressive = self._evaluate
 
     def start_epoch(self, limit: int | None) -> None:
-        """Before an epoch, of the first few examples of each subset if there is a limit."""
+        """Start the clock of an epoch. With a limit, each subset has only so many examples."""
         self.limit, self.start, self.evaluation = limit, 0.0, 0.0
 
     def _split(self, *arguments: Any, **options: Any) -> Any:

@@ -116,8 +116,8 @@ def compose_job(model: str, overrides: Sequence[str], seed: str = "0", **trainer
     return compose("train", [f"model={model}", f"seed={seed}", *options, *overrides])
 
 
-def train_losses(job: Job, device: torch.device, products: str | None = None) -> torch.Tensor:
-    """Of every replica in every step, (R, steps), with ``products`` in a run's precision or in that of torch's name."""
+def train_losses(job: Job, device: torch.device, products: str | None) -> torch.Tensor:
+    """Losses of every replica and step, (R, steps). ``products`` is torch's name of a precision, None that of a run."""
     module = build_module(job, device).to(device)
     if products is not None:
         torch.set_float32_matmul_precision(products)
@@ -125,7 +125,7 @@ def train_losses(job: Job, device: torch.device, products: str | None = None) ->
     prompts, completions = (x.to(device) for x in data.train)
 
     def batch_of(step: int) -> Batch:
-        """In whatever epoch it is."""
+        """The batch of a step, whatever its epoch."""
         return next(iter(TrainBatches((prompts, completions), data.seeds, data.batch_size, lambda: step)))
 
     optimizer = module.configure_optimizers()
@@ -144,7 +144,7 @@ def train_losses(job: Job, device: torch.device, products: str | None = None) ->
 
 
 def decoding_difference(job: Job, device: torch.device) -> float:
-    """The share of tokens in which decoding only what teacher forcing fails differs from decoding everything."""
+    """The share of tokens that differ if only examples wrong under teacher forcing are decoded, not all."""
     module = build_module(job, device).to(device)
     data = build_task_data(job)
     prompt, completion = (x[:512].to(device) for x in data.validation)

@@ -24,7 +24,7 @@ from joblib import cpu_count
 
 from arith_erd.config.compose import compose
 from arith_erd.config.job import Job
-from arith_erd.errors import UserError
+from arith_erd.errors import UserError, counted
 from arith_erd.system.files import require_writable
 from arith_erd.system.machine import configure_threads, cpu_name, git_commit
 
@@ -74,7 +74,7 @@ def measure(options: argparse.Namespace, job: Job, result: Result) -> None:
     result |= {"when": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine, **environment}
     result["overrides"] = options.overrides
     print(*(f"{key}: {result[key]}" for key in ("machine", *environment)), sep="\n", flush=True)
-    print(f"\none epoch: {job.run.name}, {len(job.seeds)} replica(s); seconds", flush=True)
+    print(f"\none epoch: {job.run.name}, {counted(len(job.seeds), 'replica')}; seconds", flush=True)
     sides = {"ours": partial(run_in_fresh_process, "ours.time_epoch", job=job)}
     if options.reference is not None:
         sides["authors'"] = partial(time_authors_epoch, job, options.reference)

@@ -25,7 +25,7 @@ from safetensors.numpy import load_file
 
 import arith_erd as ae
 from arith_erd.models.handcoded import PROGRAMS
-from paper.studies.methods import METHODS
+from arith_erd.paper.studies.methods import METHODS
 
 TINY = "task.bits=4 trainer.max_epochs=2 trainer.accelerator=cpu seed=0-1"
 TRAINED = ["", "model=nanogpt", "ablation=squeezed_encoder", "split=vs_v", "scheduler=warmup_cosine optimizer=adamw"]

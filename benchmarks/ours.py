@@ -1,4 +1,4 @@
-"""What is measured of this package. Each function runs in a process of its own, so that its peak memory is its own."""
+"""Time this package. Each function runs in a process of its own, so that its peak memory is its own."""
 
 import resource
 import sys
@@ -29,7 +29,7 @@ WARM_UP = 1024  # examples: 8 steps at the default batch size
 
 
 class Clock(Checkpoint):
-    """Seconds of an epoch. The first of the callbacks, so that all that the others do lies inside it.
+    """Time an epoch. As the first callback it counts the work of all others.
 
     ``training`` runs from the epoch's start to its evaluation, ``evaluation`` covers both subsets, and ``rest`` is
     what follows: metric rows, checkpoint, hooks. A `Checkpoint` that saves nothing, for else Lightning would add one of
@@ -96,7 +96,7 @@ def fit_steps(job: Job, module: LitPack, data: TaskData, steps: int) -> float:
 
 
 def training_device(job: Job) -> torch.device:
-    """Where Lightning would train it."""
+    """The device on which Lightning would train."""
     return make_trainer(replace(job.trainer, max_epochs=1), [Clock()]).strategy.root_device
 
 

@@ -1,4 +1,4 @@
-"""Figures of the paper that are no learning curves. ``claims.yaml`` and ``mini.yaml`` name them."""
+"""Figures of the paper other than learning curves. ``claims.yaml`` and ``mini.yaml`` name them."""
 
 from collections.abc import Mapping, Sequence
 

@@ -8,7 +8,8 @@ import pandas as pd
 import yaml
 
 from arith_erd.interp.hooked import Hooked
-from paper.formats import MODELS
+
+from .formats import MODELS
 
 HERE = Path(__file__).parent
 TABLES = [HERE / "results" / name for name in ("response-profiles.csv", "older-profiles.csv")]

@@ -13,8 +13,9 @@ import pandas as pd
 import yaml
 
 from arith_erd.bundled import PAPER, RESULTS
-from paper.formats import MODELS, format_range, markdown
-from paper.studies.certificates import replace_rows
+
+from .formats import MODELS, format_range, markdown
+from .studies.certificates import replace_rows
 
 PROFILES = RESULTS / "response-profiles.csv"
 COLUMNS = ["network", "seed", "test", "component", "control", "dose", "site", "position", "value"]
@@ -76,7 +77,7 @@ def first_sites(rows: pd.DataFrame) -> str:
 
 
 def training_table() -> str:
-    """What is there before 95% is reached, in small networks."""
+    """Effects in small networks that come before they reach 95%."""
     small = pd.read_csv(RESULTS / "mechanism-training.csv").query("reaches_95 == reaches_95")
     counts = ((label, (small[what] < small["reaches_95"]).sum()) for what, label in IN_TRAINING.items())
     lines = ((label, f"{count} of {len(small)}") for label, count in counts)

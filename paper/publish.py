@@ -49,7 +49,7 @@ def _copy(folder: Path, target: Path, *names: str) -> None:
             shutil.copyfile(folder / name, target / name)
 
 
-def publish(results: Path, claims_file: Path = CLAIMS) -> None:
+def publish(results: Path, claims_file: Path) -> None:
     """Recompute the claims, ``runs.csv`` and figures of a folder of results from the runs in it."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)

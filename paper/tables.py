@@ -16,13 +16,14 @@ from scipy.stats import bootstrap, kendalltau
 
 from arith_erd.bundled import RESULTS
 from arith_erd.plots.tables import format_mean
-from arith_erd.report.claims import count_verdicts
 from arith_erd.report.page import escape_cell
+from arith_erd.report.verdicts import count_verdicts
 from arith_erd.runs.table import load_table
 from arith_erd.stats import LEARNING_ACCURACY
-from paper import mechanism_tables
-from paper.formats import MODELS, format_range, grid, markdown
-from paper.studies import angles, certificates, methods, one_sentence, potential, preregistration_2, thousand, zoo
+
+from . import mechanism_tables
+from .formats import MODELS, format_range, grid, markdown
+from .studies import angles, certificates, methods, one_sentence, potential, preregistration_2, thousand, zoo
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "verdicts.md", *sorted((ROOT / "paper" / "found").glob("*.md"))]
@@ -39,7 +40,7 @@ def read_claims(folder: str = ".") -> pd.DataFrame:
 
 
 def claims(names: str) -> str:
-    """The rows of some claims, in this order."""
+    """The rows of some claims, in the given order."""
     rows = read_claims().loc[names.split(), [*CLAIM_HEADINGS]]
     return markdown(CLAIM_HEADINGS.values(), *([escape_cell(text) for text in row] for row in rows.values))
 
@@ -70,7 +71,7 @@ def erasures() -> str:
 
 
 def own_erasures() -> str:
-    """The same of our networks."""
+    """Accuracy after erasure in our networks, beside a control."""
     rows = read_probe("amnesic", "add-random-transformer-none").set_index(["concept", "method"])
     erased = {("value", "inlp"): "value, two steps of INLP", ("value", "leace"): "value, LEACE"}
     columns = {"probe_error_after": "error of a new probe", "seq_acc_after": "accuracy"}
@@ -84,7 +85,7 @@ def own_erasures() -> str:
 
 
 def nullspace() -> str:
-    """What is left right on the authors' weights by INLP."""
+    """How many answers of the authors' weights stay right after INLP."""
     right = pd.read_csv(RESULTS / "nullspace.csv").set_index("variant")["right"]
     variants = {"nothing erased": "nothing erased", "INLP, 2 iterations": "INLP, 2 iterations, as published"}
     shown = variants | {"INLP, 160 iterations": "INLP, 160 iterations"}

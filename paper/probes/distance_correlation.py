@@ -136,8 +136,8 @@ def label_sites(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(site=(rows["stack"] + " " + layer).str.strip(), to=pd.Categorical(to, order))
 
 
-def label_lines(rows: pd.DataFrame, authors: pd.DataFrame | None = None) -> pd.DataFrame:
-    """The rows of `CURVES`: decoder layers, and digits scaled by their place, which have none and get all."""
+def label_lines(rows: pd.DataFrame, authors: pd.DataFrame | None) -> pd.DataFrame:
+    """The rows of `CURVES`: decoder layers, and scaled digits, whose correlation is drawn at every layer."""
     rows = rows[rows["level"] == "out"]
     decoder, untrained = (rows[rows["stack"] == f"{prefix}dec"] for prefix in ("", UNTRAINED))
     lines = [decoder.assign(line=decoder["space"].map(LINE_NAMES))]

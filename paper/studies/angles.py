@@ -25,8 +25,9 @@ from arith_erd.interp.das_controls import principal_angles
 from arith_erd.interp.erasure import probe_predictions, whiten
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
-from paper.formats import format_range, markdown
-from paper.studies.zoo import HELD, trained_by
+
+from ..formats import format_range, markdown
+from .zoo import HELD, trained_by
 
 STRONG = 0.03
 READ = {"sum": ("sum", "bit", "xor"), "carry": ("carry", "xor"), "xor": ("xor", "carry")}  # in these coordinates

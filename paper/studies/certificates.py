@@ -27,7 +27,8 @@ from arith_erd.plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from arith_erd.probes.certificate import mean_over_bits
 from arith_erd.probes.probe import weighted_means
 from arith_erd.tasks import Add, Mul, Task
-from paper.formats import format_range, grid, markdown
+
+from ..formats import format_range, grid, markdown
 
 SHARES, PRECISION = RESULTS / "certificates.csv", RESULTS / "certificate-precision.csv"
 CURVES = RESULTS / "certificate-curves.csv"

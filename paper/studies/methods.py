@@ -51,7 +51,8 @@ from arith_erd.probes.patching import change_digit
 from arith_erd.probes.probe import select_sites
 from arith_erd.system.cli_errors import one_line_errors
 from arith_erd.system.isolation import own_generator
-from paper.formats import markdown
+
+from ..formats import markdown
 
 DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20, batch_size=64)
 SEARCHED = ("sum", "carry")
@@ -62,6 +63,7 @@ MIN_ACCURACY = dict.fromkeys(SEARCHES, 0.75)
 MAX_AXES = 32  # of a site, by variance, between which PLOT chooses
 NUM_AXES = (1, 2, 4, 8)  # so many of them it may take
 EPSILON = 0.03  # of its transport, in mean costs
+ROUNDS = 200  # in which the transport's rows and columns are normalised
 COLUMNS = [*SCORE_COLUMNS[:6], "named", "right", *SCORE_COLUMNS[6:11], "flips", *SCORE_COLUMNS[11:]]
 PREDICTIONS = Path(__file__).parents[1] / "preregistration-nulls.md"
 DIFFERENCES = ("distances", "probes", "DAS, rank 1", "DAS, rank 2", "steering", "prefixes", "profile")
@@ -96,7 +98,7 @@ def score_erasure(model: ae.Hooked, method: str) -> Evidence:
 
 @lru_cache(maxsize=1)
 def run_erasures(model: ae.Hooked) -> pd.DataFrame:
-    """Both methods at once, whose time counts as that of INLP."""
+    """Run both methods at once. Their time counts as that of INLP."""
     (middle,) = select_sites([model], None)
     options = {"site": middle, "concept": "value", "method": ["inlp", "leace"], "num_controls": 10}
     return ae.probe("amnesic", model, **options).rows.set_index("method")
@@ -167,13 +169,12 @@ def attributed_effects(
 
 def score_cka(model: ae.Hooked) -> Evidence:
     """Linear CKA (Kornblith et al., 2019) of the answer's activations with the sum, and with all carries and xors."""
-    examples, found = model.task.examples().sample(1024, seed=0), []
+    examples = model.task.examples().sample(1024, seed=0)
     values = ae.CausalModel(model.task).values(examples)
-    of_sum, of_carries = values["sum"][:, None], np.concatenate([values["carry"], values["xor"]], axis=1)
-    for x in model.run_with_cache(examples, scored_sites(model))[1].values():
-        found.append([linear_cka(x.flatten(1).numpy(), z) for z in (of_sum, of_carries)])
-    best_sum, best_carries = np.max(found, axis=0)
-    return float(best_sum), float(best_carries)
+    sums, carries = values["sum"][:, None], np.concatenate([values["carry"], values["xor"]], axis=1)
+    activations = [x.flatten(1).numpy() for x in model.run_with_cache(examples, scored_sites(model))[1].values()]
+    best_sum, best_carries = (max(linear_cka(x, z) for x in activations) for z in (sums, carries))
+    return best_sum, best_carries
 
 
 def linear_cka(x: np.ndarray, z: np.ndarray) -> float:
@@ -211,7 +212,7 @@ def score_search(model: ae.Hooked, find: Callable[[ae.Hooked, str], Search]) -> 
 
 @lru_cache(maxsize=len(SEARCHED))
 def searches_at_sites(model: ae.Hooked, variable: str) -> list[ControlledDAS]:
-    """At the sites where activations vary."""
+    """A search at each site where activations vary."""
     adder, at = ae.CausalModel(model.task), model.task.width // 2 if variable == "carry" else None
     searches = [ControlledDAS(model, adder, site, at, DAS_CONFIG) for site in scored_sites(model)]
     return [search for search in searches if search.whitened.rank]
@@ -292,10 +293,10 @@ def axis_effects(evaluation: PairEvaluation, axes: torch.Tensor) -> torch.Tensor
     return torch.stack([(x.softmax(-1) - before.softmax(-1))[..., ONE].flatten() for x in after])
 
 
-def transport(costs: torch.Tensor, rounds: int = 200) -> torch.Tensor:
+def transport(costs: torch.Tensor) -> torch.Tensor:
     """Entropic optimal transport between variables (k) and axes (n) of equal masses: shares (k, n) of each variable."""
     scaled = -costs / (EPSILON * costs.mean())
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         scaled = scaled.log_softmax(dim=0)
         scaled = scaled.log_softmax(dim=1)
     return scaled.exp()

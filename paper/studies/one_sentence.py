@@ -21,9 +21,10 @@ import arith_erd as ae
 from arith_erd.bundled import RESULTS
 from arith_erd.catalog.scoring import format_share
 from arith_erd.models import NanoGPT
-from arith_erd.paper.probes.place_value import ONES, SLOPE, SWAP, draw_panel, ideal_slope
 from arith_erd.plots.style import INK, legend_below, save_png, set_panel_title, subplots
-from paper.formats import format_range, grid, markdown
+
+from ..formats import format_range, grid, markdown
+from ..probes.place_value import ONES, SLOPE, SWAP, draw_panel, ideal_slope
 
 INTERCHANGE_SITES = {"transformer": "dec.5.resid_mid_cross", "nanogpt": "dec.3.resid_mid"}  # named before the count
 CONTROL_SITE = "dec.6"

@@ -30,7 +30,8 @@ from arith_erd.plots.style import save_png
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
 from arith_erd.tasks import Task
-from paper.formats import format_range, markdown
+
+from ..formats import format_range, markdown
 
 FILE, SLIPS = RESULTS / "potential.csv", RESULTS / "potential-slips.csv"
 STEP = 1 / 8  # of the distance
@@ -48,7 +49,7 @@ CONFIGURATIONS = {
 BY = ["task", "model", "seed", "epoch"]
 
 
-def questions(task: Task, seed: int = 0) -> pd.DataFrame:
+def questions(task: Task) -> pd.DataFrame:
     """Each bit from 2 on of each example after each of its random completions, where c is between its ends.
 
     ``example`` is a row of ``task.examples()``, ``prefix`` the number that the first bits of the completion ``answer``
@@ -56,7 +57,7 @@ def questions(task: Task, seed: int = 0) -> pd.DataFrame:
     """
     operands = task.examples().operands
     count = NUM_COMPLETIONS[operands.shape[1]]
-    completions = np.random.default_rng(seed).integers(0, 2**task.width, (len(operands), count))
+    completions = np.random.default_rng(0).integers(0, 2**task.width, (len(operands), count))
     largest = operands.shape[1] - 1
     found = []
     for t in range(2, task.width):

@@ -18,7 +18,8 @@ from arith_erd.probes.certificate import mean_over_bits
 from arith_erd.runs.directory import Run
 from arith_erd.stats import clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
-from paper.formats import MODELS, markdown
+
+from ..formats import MODELS, markdown
 
 MIN_ACCURACY = 0.999  # of all pairs, else a network is not counted
 MIN_COUNTED, MIN_SHARE = 6, 0.8

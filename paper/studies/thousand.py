@@ -28,7 +28,8 @@ from arith_erd.plots.style import BLUE, format_axes, save_png, set_panel_title, 
 from arith_erd.runs.directory import Run
 from arith_erd.stats import clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
-from paper.formats import markdown
+
+from ..formats import markdown
 
 FILE = RESULTS / "thousand.csv"
 RIVAL = "graded_carry"  # the algorithm nearest to RULE

@@ -26,8 +26,9 @@ from arith_erd.catalog.zoo import MIN_INTERCHANGE_ACCURACY, worst_interchange_ac
 from arith_erd.interp.interventions import Replace
 from arith_erd.runs.directory import Run
 from arith_erd.system.cli_errors import one_line_errors
-from paper.formats import MODELS, format_range, markdown
-from paper.studies.one_sentence import CRITERIA, INTERCHANGE_SITES, load_networks, measure_network, score_networks
+
+from ..formats import MODELS, format_range, markdown
+from .one_sentence import CRITERIA, INTERCHANGE_SITES, load_networks, measure_network, score_networks
 
 LAST_BUT_ONE = INTERCHANGE_SITES | {"transformer": "dec.2.resid_mid_cross"}  # of three layers, as dec.5 is of six
 HELD = {

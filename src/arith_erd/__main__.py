@@ -159,31 +159,35 @@ def measure_profile(model: "Hooked") -> "NetworkProfile":
     return measured.profiles[0]
 
 
+def name_algorithm(profile: "NetworkProfile") -> tuple[str, str, list[str]]:
+    """The algorithm's name, empty if none fits, what to say of it, and what is not sure about it."""
+    from .mechanism.verdict import MAX_DISTANCE, MIN_ACCURACY
+
+    name, nearest, reasons = profile.verdict, profile.nearest, list(profile.reasons)
+    if profile.accuracy < MIN_ACCURACY:
+        return "", f"none that we know: only {profile.accuracy:.0%} of its answers are right", reasons
+    if name == "mixed":
+        return "", f"a mixture. That is, {nearest}", reasons
+    if name in IN_WORDS:
+        return name, f"{name}. That is, {IN_WORDS[name]}", reasons
+    fitting = {name: x for name, x in profile.post_hoc.items() if x is not None and x <= MAX_DISTANCE}
+    if not fitting:
+        return "", f"not known; the nearest is {nearest}", reasons
+    name = min(fitting, key=fitting.__getitem__)
+    by_design = (
+        f"we wrote {name} down after we had seen such networks, so it may fit by design. None of the earlier "
+        f"algorithms fits; the nearest is {nearest}, at {profile.distance:.1f} times the distance that the tests allow"
+    )
+    return name, f"like {name}. That is, {IN_WORDS[name]}", [by_design]
+
+
 def explain(profile: "NetworkProfile", table: "pd.DataFrame") -> list[str]:
     """Paragraphs on the algorithm, how it is known, and what is not sure, from the table of `follow_interchanges`."""
     from .mechanism.profile import UNCALIBRATED
-    from .mechanism.verdict import MAX_DISTANCE, MIN_ACCURACY
 
+    name, verdict, doubts = name_algorithm(profile)
     closest, second = table.iloc[0].sort_values(ascending=False).index[:2]
-    fitting = {name: x for name, x in profile.post_hoc.items() if x is not None and x <= MAX_DISTANCE}
-    name, doubts = profile.verdict, list(profile.reasons)
-    if profile.accuracy < MIN_ACCURACY:
-        verdict = f"none that we know: only {profile.accuracy:.0%} of its answers are right"
-    elif name == "mixed":
-        verdict = f"a mixture. That is, {profile.nearest}"
-    elif name in IN_WORDS:
-        verdict = f"{name}. That is, {IN_WORDS[name]}"
-    elif fitting:
-        name = min(fitting, key=fitting.__getitem__)
-        verdict = f"like {name}. That is, {IN_WORDS[name]}"
-        doubts = [
-            f"we wrote {name} down after we had seen such networks, so it may fit by design. None of the earlier "
-            f"algorithms fits; the nearest is {profile.nearest}, at {profile.distance:.1f} times the distance that the "
-            "tests allow"
-        ]
-    else:
-        verdict = f"not known; the nearest is {profile.nearest}"
-    if name in IN_WORDS and name not in closest.split(" or "):
+    if name and name not in closest.split(" or "):
         doubts.append(f"the interchanges are closer to {closest}")
     share, next_share = table.iloc[0][[closest, second]]
     lines = [f"Its algorithm: {verdict}.", "", "How that is known"]

@@ -97,7 +97,7 @@ def patched_by_layer(model: Hooked) -> pd.Series:
 
 
 def ablated_accuracies(model: Hooked) -> list[float]:
-    """After a mean ablation of each head of layer 1."""
+    """Accuracy after a mean ablation of each head of layer 1."""
     examples, site = model.task.sample(64, seed=1), "dec.1.attn.z"
     mean = model.run_with_cache(examples, site)[1][site].mean(0, keepdim=True)
     return [model.accuracy(examples, ae.Replace(site, None, mean, head=head)) for head in range(mean.shape[2])]

@@ -31,8 +31,8 @@ PAGES = [
     ROOT / "AGENTS.md",
     *sorted(path for name in ("docs", "paper") for path in (ROOT / name).rglob("*.md")),
 ]
-# A line that ends with a path, then a code block: (what the line says, the path, the file's text).
-BLOCK = re.compile(r"^([^\n]*)`((?:src|conf|my_package|my_conf)/\S+)`:\n\n```\w+\n(.*?)^```", re.M | re.S)
+# A line with a path, then a code block: (the path, the file's text).
+BLOCK = re.compile(r"^`((?:src|conf|my_package|my_conf)/\S+)`:\n\n```\w+\n(.*?)^```", re.M | re.S)
 SMALL = ("seed=0", "model.net.d_model=16", "model.net.num_heads=2", "trainer.accelerator=cpu")
 TINY = ("task.bits=4", "trainer.max_epochs=1", "trainer.accelerator=cpu")
 
@@ -45,11 +45,10 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("train.py", "probe.py"):
         shutil.copy(ROOT / name, copy)
-    for sentence, path, text in BLOCK.findall((ROOT / "docs" / "extend.md").read_text()):
-        assert "append" in sentence or not (copy / path).exists(), f"{path} would be overwritten"
+    for path, text in BLOCK.findall((ROOT / "docs" / "extend.md").read_text()):
+        assert not (copy / path).exists(), f"{path} would be overwritten"
         (copy / path).parent.mkdir(parents=True, exist_ok=True)
-        with (copy / path).open("a") as file:
-            file.write(text)
+        (copy / path).write_text(text)
     return copy
 
 

@@ -74,7 +74,7 @@ class Forgetful(ae.Add):
 
 
 class Failing(Narrow):
-    """Fails where it is asked without gradients, after training has begun."""
+    """Fails in evaluation, after training has begun."""
 
     def decode(self, *tokens):
         if not self.training and len(tokens[1]) > 4:
@@ -142,7 +142,7 @@ def test_code_of_ones_own_that_fails_is_named_and_leaves_whole_files(tmp_path):
         ae.fit(ae.Add(bits=3), Narrow, split=Changing(), out=tmp_path)
 
 
-def test_overrides_as_values_are_those_that_are_typed():
+def test_overrides_as_values_mean_what_is_typed():
     values = {"task": "mul", "seed": "0-4", "trainer.stop_at": None, "trainer.compile": False, "runs_dir": "a,b"}
     values |= {"model.optimizer.lr": np.float32(0.5), "model.optimizer.betas": (np.float64(0.5), 0.98)}
     typed = ["task=mul", "seed='0-4'", "trainer.stop_at=null", "trainer.compile=false", "runs_dir='a,b'"]
@@ -171,7 +171,7 @@ def test_a_task_whose_tokens_have_no_names_is_trained_without_a_mean_error(tmp_p
         *("model.net.d_model=64", "ablation=no_attention", "scale=mini", "experiment=fig3"),
     ],
 )
-def test_overrides_of_what_an_argument_says_are_refused(override):
+def test_overrides_of_an_argument_are_refused(override):
     model = Narrow if override.startswith(("model.net", "ablation", "scale")) else ae.NanoGPT
     with pytest.raises(UserError, match=f"^fit: overrides: {override}: use an argument of fit"):
         ae.fit(ae.Add(bits=3), model, epochs=1, overrides=[override])
@@ -198,7 +198,7 @@ def test_warnings_name_the_line_that_calls_the_package():
     assert warned[0].filename == __file__
 
 
-def test_numpy_numbers_are_pythons():
+def test_numpy_numbers_count_as_numbers_of_python():
     x, z = np.random.default_rng(0).standard_normal((2, 60, 3))
     x.flags.writeable = False
     with warnings.catch_warnings(action="error"):  # torch warns of arrays that are for reading only
@@ -228,8 +228,8 @@ LACKS = {
 
 
 @pytest.mark.slow
-def test_probes_of_a_network_with_sites_of_its_own_give_rows_but_for_those_that_say_what_it_lacks():
-    """A hypothesis as an object is asked about, and no other variable."""
+def test_probes_of_a_network_with_own_sites_give_rows_or_say_what_it_lacks():
+    """A hypothesis given as an object has its own variables in the rows, and no others."""
     task, network = ae.Add(bits=3), Narrow(7, 4)
     model = ae.Hooked(network, {"h": network.blocks[0]}, task=task)
     for path in sorted((CONF / "probe").glob("*.yaml")):
@@ -245,7 +245,7 @@ def test_probes_of_a_network_with_sites_of_its_own_give_rows_but_for_those_that_
     assert answer.figure().axes
 
 
-def test_place_of_an_exit_is_in_the_users_code_even_if_wandb_wraps_exits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_an_exit_names_the_users_line_even_if_wandb_wraps_exits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "exit", sys.exit)  # restored after the test, as is the next one
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     ExitHooks().hook()
@@ -253,7 +253,7 @@ def test_place_of_an_exit_is_in_the_users_code_even_if_wandb_wraps_exits(monkeyp
         ae.probe(Leaving, ae.Hooked(ae.NanoGPT(7, 4, num_layers=1), task=ae.Add(bits=3)))
 
 
-def test_training_and_asking_a_probe_gives_rows_and_a_figure(tmp_path, monkeypatch):
+def test_a_probe_of_a_trained_network_gives_rows_and_a_figure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (model,) = ae.fit(ae.Add(bits=3), Narrow, epochs=1)
     answer = ae.probe("logit_lens", model, num_examples=np.int64(16))
@@ -337,6 +337,6 @@ PAIRS = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=8)
         (lambda: ae.probe(Leaving, MODEL), r"^test_api\.py, line \d+: SystemExit: 0; expected a result"),
     ],
 )
-def test_what_does_not_fit_is_one_line(call, message):
+def test_wrong_arguments_are_refused_in_one_line(call, message):
     with pytest.raises(UserError, match=message):
         call()

@@ -1,13 +1,12 @@
 """Intervals over seeds: what they are, what they cover, and when there is none."""
 
 import math
-import runpy
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from arith_erd.paper.studies.coverage import coverage
 from arith_erd.stats import Estimate, Moments, clopper_pearson, stuck_status
 
 
@@ -93,9 +92,9 @@ def test_intervals_are_clipped_to_the_range_of_their_measure() -> None:
     assert Estimate.of_prediction(Moments.from_values([0.9, 0.95, 1.0]), 5, (0, 1)).interval[1] == 1
 
 
-def test_every_interval_in_use_covers_at_least_92_percent(root: Path) -> None:
+def test_every_interval_in_use_covers_at_least_92_percent() -> None:
     """Two standard errors of 700 samples are 2%; ``paper/results/verdict-rules.md`` has 10,000 samples."""
-    found = runpy.run_path(str(root / "paper" / "studies" / "coverage.py"))["coverage"](samples=700, seeds=5)
+    found = coverage(samples=700, seeds=5)
     assert {what for what, _ in found} >= {"mean of five more", "median", "share that learns", "difference of shares"}
     for key, share in found.items():
         assert share >= 0.92 - 0.02, key

@@ -161,7 +161,7 @@ def draw_over_epochs(ax: Axes, rows: pd.DataFrame, column: str, label: str, colo
         labels = [first, *"_" * (by_seed.shape[1] - 1)]
         ax.plot(by_seed.index, by_seed, color=color, linewidth=0.6, alpha=0.6, label=labels)
         by_seed = by_seed.median(axis=1).to_frame()
-    style.draw_band(ax, by_seed, **look)
+    style.draw_band(ax, by_seed, "median", **look)
 
 
 def format_accuracy_axes(ax: Axes) -> None:

@@ -64,8 +64,8 @@ def format_log_axis(axis: Axis) -> None:
     axis.set_minor_formatter(FuncFormatter(between_decades))
 
 
-def draw_band(ax: Axes, by_seed: pd.DataFrame, statistic: str = "median", **style: Any) -> None:
-    """Draw a table (x, seeds): the median over seeds, or another ``statistic``, as a line, and the range as a band."""
+def draw_band(ax: Axes, by_seed: pd.DataFrame, statistic: str, **style: Any) -> None:
+    """Draw a table (x, seeds): a ``statistic`` over seeds, such as the median, as a line, and the range as a band."""
     line = by_seed.agg(statistic, axis=1)
     if by_seed.shape[1] > 1:
         low, high = by_seed.min(axis=1), by_seed.max(axis=1)

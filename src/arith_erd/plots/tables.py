@@ -60,7 +60,7 @@ def summary_table(rows: pd.DataFrame, kinds: Mapping[str, str], across: Sequence
     return pd.DataFrame([*lines.values()], columns=columns).fillna("")
 
 
-def format_mean(values: "np.ndarray[Any, Any]", unit: str = NUMBER) -> str:
+def format_mean(values: "np.ndarray[Any, Any]", unit: str) -> str:
     """The mean of one value per seed; empty if there are none, or if one is unknown."""
     if not len(values):
         return ""

@@ -16,7 +16,7 @@ from .claims_file import CLAIMS, Paper, load_paper
 from .collect import RunData, collect
 from .figures import paper_figures
 
-BUNDLED = {name: path for name in ("claims", "mini") if (path := CLAIMS.parent / f"{name}.yaml").is_file()}
+BUNDLED = {name: CLAIMS.with_name(f"{name}.yaml") for name in ("claims", "mini")}
 
 
 def build(

@@ -1,17 +1,12 @@
-"""Compare the paper's claims with our measurements: an estimate over seeds, and a verdict from its interval.
+"""Compare the paper's claims with our measurements: an estimate over seeds, and a verdict from its interval."""
 
-``docs/verdicts.md`` explains the rules.
-"""
-
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest, fisher_exact
 
 from ..errors import counted
 from ..plots.tables import UNIT_RANGES
@@ -21,30 +16,15 @@ from .claims_file import Claim, Paper
 from .collect import AUTHORS_WEIGHTS, TASK_ALONE, RunData
 from .measures import EpochsTo, Metrics, ProbeColumn
 from .own_code import errors_of_own_code
-
-Verdict: TypeAlias = Literal["reproduced", "differs", "inconclusive", "not run"]
-VERDICTS: tuple[Verdict, ...] = ("reproduced", "differs", "inconclusive", "not run")
-ROUNDING = 1e-9  # 0.9 - 0.88 is within 0.02
-SIGNIFICANCE = 0.05
-NEAR_CORRELATION = 0.05  # largest difference in correlation at which two layers count as near
-SHARE_TOLERANCE = 0.2  # tolerance of a share of runs that learn: one in five
-
-
-class LearningCounts(NamedTuple):
-    """For n seeds of one kind of run: how many learn, and the mean accuracies of those that do and do not."""
-
-    learning: int
-    n: int
-    learning_mean: float
-    failing_mean: float
-
-    @classmethod
-    def from_accuracies(cls, accuracies: np.ndarray) -> "LearningCounts":
-        """Count from each seed's accuracy. A seed learns if it reaches `LEARNING_ACCURACY`."""
-        learns = accuracies >= LEARNING_ACCURACY
-        right = float(accuracies[learns].mean()) if learns.any() else 1.0
-        wrong = float(accuracies[~learns].mean()) if not learns.all() else 0.0
-        return cls(int(learns.sum()), len(learns), right, wrong)
+from .verdicts import (
+    LearningCounts,
+    Verdict,
+    derived_verdict,
+    interval_verdict,
+    layer_verdict,
+    mean_verdict,
+    share_verdict,
+)
 
 
 @dataclass(eq=False)
@@ -118,9 +98,8 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
             if result.num_seeds == 0:
                 result.samples, result.source = authors_samples, AUTHORS_WEIGHTS
     if measure.source != TASK_ALONE:
-        for replicas in (data.select(runs) for runs in run_options):
-            unfinished = replicas[~replicas["finished"]]
-            result.num_unfinished += len(unfinished.drop_duplicates(["trajectory", "seed"]))
+        replicas = (data.select(runs).query("not finished") for runs in run_options)
+        result.num_unfinished = sum(len(one.drop_duplicates(["trajectory", "seed"])) for one in replicas)
     if result.num_seeds == 0 and claim.statistic != "derived":
         runs_without_value = [runs for runs, sample in zip(run_options, result.samples, strict=True) if sample.empty]
         result.cause = "; ".join(dict.fromkeys(measure.missing_reason(data, runs) for runs in runs_without_value))
@@ -129,14 +108,14 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
     if claim.statistic == "votes":  # a mean of layers is no layer
         result.samples = [sample.drop_duplicates("seed") for sample in result.samples]
     else:
-        result.samples = [_by_seed(sample) for sample in result.samples]
+        result.samples = [_mean_by_seed(sample) for sample in result.samples]
     result.learning_counts = _count_learning(claim, data)
     if isinstance(measure, EpochsTo) and claim.statistic == "median":
         result.averaged_curve_epoch = measure.first_epoch_of_mean(data, result.samples[0])
     if isinstance(measure, ProbeColumn) and claim.statistic == "votes":
         result.votes, result.num_layers, result.layer_gap = _count_votes(result, measure, data)
     result.estimate = _estimate(result)
-    result.verdict = _verdict(result, result.estimate)
+    result.verdict = _decide_verdict(result, result.estimate)
     result.cause = "; ".join(filter(None, [_describe_cause(result), pooling]))
     return result
 
@@ -144,13 +123,13 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
 def _describe_pooling(result: Result, data: RunData) -> str:
     """Names the runs of the first sample in which settings differ; empty if there is none."""
     for sample in result.samples:
-        used = data.replicas.loc[[i for i in result.replicas if i in set(sample["replica"])]]
+        used = data.replicas.loc[sample.loc[sample["replica"] >= 0, "replica"]]
         if used["trajectory"].nunique() > 1:
             return f"averaged over runs with other settings: {', '.join(used['run'].drop_duplicates())}"
     return ""
 
 
-def _by_seed(sample: pd.DataFrame) -> pd.DataFrame:
+def _mean_by_seed(sample: pd.DataFrame) -> pd.DataFrame:
     """A row for each seed: the mean over its runs, since runs of one seed are no sample of seeds."""
     mean = sample.groupby("seed", as_index=False)[["low", "high"]].mean()
     return mean.merge(sample.drop_duplicates("seed")[["seed", "replica"]])[[*sample.columns]]
@@ -199,7 +178,7 @@ def _count_votes(result: Result, measure: ProbeColumn, data: RunData) -> tuple[d
     def reduced(reduce: str) -> pd.Series:
         other = measure.model_copy(update={"reduce": reduce, "at": result.claim.value})
         values = other.authors_values if result.source == AUTHORS_WEIGHTS else other.values
-        return _by_seed(values(data, measure.runs))["low"]
+        return _mean_by_seed(values(data, measure.runs))["low"]
 
     distances = reduced("behind_min" if measure.reduce == "argmin" else "behind_max")
     gap = Estimate.of_means([Moments.from_values(distances)], (0.0, 2.0)) if len(distances) else None
@@ -216,12 +195,12 @@ def _count_learning(claim: Claim, data: RunData) -> list[LearningCounts]:
     if not of_mean or not isinstance(measure, Metrics) or not measure.tail or not applies:
         return []
     accuracy = measure.model_copy(update={"column": "val_seq_acc", "minus_column": "", "tail": "median"})
-    samples = [_by_seed(accuracy.values(data, runs))["low"].to_numpy() for _, runs in measure.weighted_conditions]
+    samples = [_mean_by_seed(accuracy.values(data, runs))["low"].to_numpy() for _, runs in measure.weighted_conditions]
     counts = [LearningCounts.from_accuracies(sample) for sample in samples]
     return counts if any(count.learning < count.n for count in counts) else []
 
 
-def _verdict(result: Result, estimate: Estimate) -> Verdict:
+def _decide_verdict(result: Result, estimate: Estimate) -> Verdict:
     claim, measure, interval = result.claim, result.claim.measure, estimate.interval
     if result.source == AUTHORS_WEIGHTS:
         return "inconclusive"
@@ -238,81 +217,6 @@ def _verdict(result: Result, estimate: Estimate) -> Verdict:
     if claim.statistic == "prediction":
         return mean_verdict(claim.value, claim.value - claim.accepted_range[0], estimate.low, interval)
     return interval_verdict(claim.accepted_range, interval)
-
-
-# The rules, from numbers alone
-
-
-def interval_verdict(accepted: Interval, interval: Interval | None) -> Verdict:
-    """Reproduced if the whole interval is within the accepted one, differs if it is outside."""
-    if interval is None:
-        return "inconclusive"
-    slack = ROUNDING * max([1.0, *(abs(end) for end in accepted if np.isfinite(end))])
-    low, high = accepted[0] - slack, accepted[1] + slack
-    if low <= interval[0] and interval[1] <= high:
-        return "reproduced"
-    return "differs" if interval[1] < low or interval[0] > high else "inconclusive"
-
-
-def mean_verdict(value: float, tolerance: float, ours: float, interval: Interval | None) -> Verdict:
-    """Compare with a published mean: ours must be within the tolerance, and its interval within twice the tolerance."""
-    excluded = interval_verdict((value, value), interval) == "differs"
-    return _near_verdict(value, tolerance, ours, interval, excluded)
-
-
-def _near_verdict(value: float, tolerance: float, ours: float, interval: Interval | None, excluded: bool) -> Verdict:
-    """Reproduced if ours is within the tolerance and its interval within twice that; differs if ``excluded``."""
-    if abs(ours - value) > tolerance + ROUNDING:
-        return "differs" if excluded else "inconclusive"
-    within = interval_verdict((value - 2 * tolerance, value + 2 * tolerance), interval)
-    return "inconclusive" if within == "differs" else within
-
-
-def share_verdict(
-    value: float, counts: LearningCounts, interval: Interval, mean_of: int, one_sided: bool = False
-) -> Verdict:
-    """Compare the share of seeds that learn with the share that a published mean of ``mean_of`` runs implies.
-
-    With ``one_sided`` more may learn.
-    """
-    if counts.n < MIN_FOR_MEDIAN:
-        return "inconclusive"
-    share = float(np.clip((value - counts.failing_mean) / (counts.learning_mean - counts.failing_mean), 0.0, 1.0))
-    share = max(share, counts.learning / counts.n) if one_sided else share
-    published_hits = round(mean_of * share)
-    table = [[counts.learning, counts.n - counts.learning], [published_hits, mean_of - published_hits]]
-    excluded = fisher_exact(table).pvalue <= SIGNIFICANCE
-    return _near_verdict(share, SHARE_TOLERANCE, counts.learning / counts.n, interval, excluded)
-
-
-def votes_verdict(layer: int, num_layers: int, votes: Mapping[int, int]) -> Verdict:
-    """Test the published layer's share of votes by exact binomial tests: against ``1 / num_layers``, and a half."""
-    n, hits = sum(votes.values()), votes.get(layer, 0)
-    others = max((count for other, count in votes.items() if other != layer), default=0)
-    if n < MIN_SEEDS:
-        return "inconclusive"
-    if hits > others and binomtest(hits, n, 1 / num_layers, "greater").pvalue <= SIGNIFICANCE:
-        return "reproduced"
-    return "differs" if binomtest(hits, n, 0.5, "less").pvalue <= SIGNIFICANCE else "inconclusive"
-
-
-def layer_verdict(layer: int, num_layers: int, votes: Mapping[int, int], gap: Interval | None) -> Verdict:
-    """Combine the votes with the published layer's distance to the best: reproduced also if it is near the best."""
-    by_votes = votes_verdict(layer, num_layers, votes)
-    by_distance = interval_verdict((-np.inf, NEAR_CORRELATION), gap)
-    if "reproduced" in (by_votes, by_distance):
-        return "reproduced"
-    return "differs" if by_votes == by_distance == "differs" else "inconclusive"
-
-
-def derived_verdict(accepted: Interval, exact: float, limit: float, accuracies: np.ndarray) -> Verdict:
-    """Compare a derived number with the published one. At least three seeds must confirm the limit that it implies."""
-    if not accepted[0] <= exact <= accepted[1]:
-        return "differs"
-    if not len(accuracies):
-        return "not run"
-    below = (accuracies <= limit + ROUNDING).all()
-    return "reproduced" if len(accuracies) >= MIN_SEEDS and below else "inconclusive"
 
 
 def _describe_cause(result: Result) -> str:
@@ -356,10 +260,3 @@ def missing_commands(results: Sequence[Result], paper: Paper, runs: Path) -> dic
         if result.verdict == "not run":
             commands.setdefault(paper.command(result.claim.make, runs) or result.cause, []).append(result)
     return commands
-
-
-def count_verdicts(verdicts: Iterable[str]) -> str:
-    """Counts of verdicts as text: ``16 reproduced, 2 differ, 19 not run``."""
-    counts = Counter(verdicts)
-    words = {verdict: "differ" if verdict == "differs" and counts[verdict] > 1 else verdict for verdict in VERDICTS}
-    return ", ".join(f"{counts[verdict]} {words[verdict]}" for verdict in VERDICTS if counts[verdict])

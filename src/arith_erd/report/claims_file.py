@@ -12,10 +12,9 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import yaml
 from matplotlib.figure import Figure
-from pydantic import BaseModel, Field, Strict, ValidationError, model_validator
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
 
-from .. import bundled
-from ..bundled import CONF, load_option
+from ..bundled import CONF, PAPER, load_option
 from ..checks import require_integer
 from ..config.hydra_conf import RECIPE_GROUPS, hydra_quoted
 from ..digits import ORDERS
@@ -26,14 +25,14 @@ from ..runs.identity import NAME_PATTERN, NAMED_GROUPS, flatten
 from ..runs.table import ORDER_KEYS
 from .collect import NUMBERS, OUR_RUNS
 from .measures import MEASURES, EpochsTo, Measure, Metrics, ProbeColumn, RunOptions, StrictModel, Summary
-from .own_code import named_in_file
+from .own_code import import_from_file
 
-CLAIMS = bundled.PAPER / "claims.yaml"
+CLAIMS = PAPER / "claims.yaml"
 BOUND_RANGES = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
 Model = TypeVar("Model", bound=BaseModel)
-Text: TypeAlias = Annotated[str, Field(min_length=1)]
-NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Percentage: TypeAlias = Annotated[str, Field(pattern=r"^(\d+\.?\d*|\.\d+)%$")]
 SETUP_GROUPS = ("all", *NAMED_GROUPS, "probe")
+Reference: TypeAlias = tuple[str, object, Collection[str], str]  # key, name, existing names, text of what is accepted
 Statistic: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "derived"]
 
 
@@ -43,11 +42,11 @@ class Claim(StrictModel):
     id: str
     section: str
     place: str = ""
-    statement: Text
-    value: Annotated[float, Strict(), Field(allow_inf_nan=False)]
+    statement: str = Field(min_length=1)
+    value: float = Field(strict=True, allow_inf_nan=False)
     unit: Literal[UNITS]  # type: ignore[valid-type]
     measure: Measure
-    tolerance: NonNegative | Annotated[str, Field(pattern=r"^(\d+\.?\d*|\.\d+)%$")] | None = None
+    tolerance: Annotated[FiniteFloat, Field(ge=0)] | Percentage | None = None
     bound: Literal["at_most", "at_least", "above"] | None = None
     mean_of: int = Field(default=0, ge=1)
     make: str = ""
@@ -126,7 +125,7 @@ class PaperFigure(StrictModel):
     data, the results by id, and ``options``.
     """
 
-    name: Annotated[str, Field(pattern=f"^(?:{NAME_PATTERN})$")]  # of its files
+    name: str = Field(pattern=f"^(?:{NAME_PATTERN})$")  # of its files
     title: str
     caption: str = ""
     make: tuple[str, ...] = ()
@@ -203,8 +202,8 @@ def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
     return paper
 
 
-def _references(paper: Paper) -> Iterator[tuple[str, object, Collection[str], str]]:
-    """Every name that refers to something: its key, the name, the existing names, and a text of what is accepted."""
+def _references(paper: Paper) -> Iterator[Reference]:
+    """Every name that refers to something."""
     ids = [claim.id for claim in paper.claims]
     counted_ids, figures = [claim.id for claim in paper.claims if claim.counted], [spec.name for spec in paper.figures]
     accepted_commands = f"a name under commands: {', '.join(paper.commands) or 'none'}"
@@ -222,13 +221,13 @@ def _references(paper: Paper) -> Iterator[tuple[str, object, Collection[str], st
             accepted = f"a column of numbers: {', '.join(columns)}"
             yield f"{where}measure.column", measure.column, columns, accepted
             yield f"{where}measure.minus_column", getattr(measure, "minus_column", ""), ["", *columns], accepted
-    listed = [(group, name) for group, options in paper.setup.items() if group != "all" for name in options]
-    has_own_classes = any(not load_option(group, name) for group, name in listed)  # whose keys we do not know
-    for group, name in (*listed, ("all", "")):
-        settings = paper.setup.get(group, {}) if group == "all" else paper.setup[group][name]
+    groups = {group: options for group, options in paper.setup.items() if group != "all"}
+    setup = {f"{group}.{name}": settings for group, options in groups.items() for name, settings in options.items()}
+    has_own_classes = any(not load_option(*option.split(".", 1)) for option in setup)  # whose keys we do not know
+    for option, settings in (setup | {"all": paper.setup.get("all")}).items():
         for key in settings or {}:
             known = {*_setting_keys(), *([key] if has_own_classes and "." in key else [])}
-            yield f"{paper.file}: setup.{group}.{name}".rstrip("."), key, known, "a setting's key, such as task.bits"
+            yield f"{paper.file}: setup.{option}", key, known, "a setting's key, such as task.bits"
     for figure in paper.figures:
         where = f"{paper.file}: figures.{figure.name}."
         yield from ((f"{where}make", command, paper.commands, accepted_commands) for command in figure.make)
@@ -248,7 +247,7 @@ def _setting_keys() -> frozenset[str]:
     return frozenset(keys)
 
 
-def _option_references(key: str, runs: RunOptions, paper: Paper) -> Iterator[tuple[str, object, Collection[str], str]]:
+def _option_references(key: str, runs: RunOptions, paper: Paper) -> Iterator[Reference]:
     for option, value in runs.items():
         yield key, option, (*NAMED_GROUPS, *ORDER_KEYS, "min_epochs"), ""
         if option == "min_epochs":
@@ -259,7 +258,7 @@ def _option_references(key: str, runs: RunOptions, paper: Paper) -> Iterator[tup
 
 def _accepted_names(group: str, paper: Paper) -> tuple[list[str], str]:
     """The names in ``setup``, since only their runs count, else those in ``conf/``; and a text of what is accepted."""
-    options, listed = sorted(path.stem for path in (bundled.CONF / group).glob("*.yaml")), [*paper.setup.get(group, {})]
+    options, listed = sorted(path.stem for path in (CONF / group).glob("*.yaml")), [*paper.setup.get(group, {})]
     names = listed if listed and group != "probe" else options + listed
     return names, f"{', '.join(names)}, or a name under setup.{group}"
 
@@ -267,7 +266,7 @@ def _accepted_names(group: str, paper: Paper) -> tuple[list[str], str]:
 def _read_figure(figure: Mapping[str, Any], path: Path, trust: bool) -> PaperFigure:
     where = f"{path.name}: figures.{figure['name']}"
     if "draw" in figure:
-        figure = {**figure, "draw": named_in_file(f"{where}.draw", str(figure["draw"]), path, trust)}
+        figure = {**figure, "draw": import_from_file(f"{where}.draw", str(figure["draw"]), path, trust)}
     return _checked(PaperFigure, figure, path.name, f"figures.{figure['name']}.")
 
 
@@ -275,11 +274,11 @@ def _read_claim(entry: Mapping[str, Any], path: Path, trust: bool) -> Claim:
     where = f"{path.name}: claim {entry.get('id', '?')}"
     if isinstance(measure := entry.get("measure"), Mapping):
         key, kind = f"{where}: measure.from", str(measure.get("from"))
-        made = MEASURES.get(kind) or named_in_file(key, kind, path, trust, f"{', '.join(MEASURES)}, or ")
-        if not (isinstance(made, type) and issubclass(made, Measure)):
+        measure_class = MEASURES.get(kind) or import_from_file(key, kind, path, trust, f"{', '.join(MEASURES)}, or ")
+        if not (isinstance(measure_class, type) and issubclass(measure_class, Measure)):
             raise bad_value(key, kind, "a subclass of arith_erd.report.measures.Measure")
         options = {key: value for key, value in measure.items() if key != "from"}
-        entry = {**entry, "measure": _checked(made, options, where, "measure.")}
+        entry = {**entry, "measure": _checked(measure_class, options, where, "measure.")}
     claim = _checked(Claim, entry, where)
     if isinstance(claim.measure, EpochsTo) and not claim.measure.planned:
         planned = math.ceil(claim.accepted_range[1]) if math.isfinite(claim.accepted_range[1]) else 1

@@ -84,14 +84,14 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
             if not holds_run:
                 folders.append((path, "", name))
                 continue
+            run = Run(path)
             try:
-                replica_rows, epochs = read_replicas(Run(path))
+                replica_rows, epochs = read_replicas(run)
                 first = replica_rows[0]
                 unpublished = ", ".join(unpublished_settings(first["settings"], setup))
-                picture = Run(path).curves_file
-                curves |= {f"{name}/curves": picture} if picture.is_file() else {}
+                curves |= {f"{name}/curves": run.curves_file} if run.curves_file.is_file() else {}
             except Exception as error:  # one bad run must not stop the report
-                problems[name] = describe_damage(Run(path), error)
+                problems[name] = describe_damage(run, error)
                 continue
             problems.pop(name, None)  # an earlier folder may have a damaged copy
             problems |= {name: first["problem"]} if first["problem"] else {}
@@ -99,7 +99,7 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
             shared = {"run": name, "folder_order": folder_order, "finished": first["state"] == FINISHED}
             rows += [row | shared | {"unpublished_settings": unpublished} for row in replica_rows]
             folders.append((path / "probes", name, f"{name}/probes"))
-    replicas, replica_ids = _replicas(rows)
+    replicas, replica_ids = _build_replicas(rows)
     ids = replicas.reset_index()[["run", "seed", "replica"]]
     epochs = pd.concat([*metrics.values()] or [_NO_METRICS], ignore_index=True).merge(ids, on=["run", "seed"])
     epochs = epochs[["replica", *METRIC_COLUMNS]].sort_values(["replica", "epoch"], ignore_index=True)
@@ -108,7 +108,7 @@ def collect(roots: Sequence[Path], setup: Mapping[str, Any]) -> RunData:
     return data
 
 
-def _replicas(rows: list[Row]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _build_replicas(rows: list[Row]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row for each replica, from the first folder that has it, and a table ``run, seed, replica`` of all copies."""
     table = pd.DataFrame(rows, columns=[*REPLICA_COLUMNS, "folder_order"]).astype(REPLICA_COLUMNS)
     order = ["finished", "folder_order", "epochs", "run"]

@@ -102,14 +102,6 @@ class Measure(StrictModel):
         """The number of epochs that a run needs to have a value; 0 if any length will do."""
         return self.planned
 
-    def metric_rows(self, data: RunData, replicas: pd.DataFrame) -> pd.DataFrame:
-        """Rows of the replicas that trained long enough.
-
-        With ``trainer.stop_at`` only seeds that learn late would, so none of such a run has a value at an epoch.
-        """
-        chosen = (replicas["epochs"] >= self.required_epochs) & replicas["stop_at"].isna()
-        return data.metrics[data.metrics["replica"].isin(replicas.index[chosen])]
-
 
 def describe_options(runs: RunOptions) -> str:
     """The options that differ from the defaults: ``mul, vs_v``."""
@@ -153,8 +145,10 @@ class Metrics(Measure):
         return self.until or self.epoch or 0
 
     def value(self, data: RunData, replicas: pd.DataFrame) -> pd.Series:
+        # With trainer.stop_at only seeds that learn late train so long, so none of such a run has a value at an epoch.
+        counted = replicas.index[(replicas["epochs"] >= self.required_epochs) & replicas["stop_at"].isna()]
         first = 1 if self.until else self.required_epochs + 1 - (TAIL_EPOCHS if self.tail else 1)
-        rows = self.metric_rows(data, replicas)
+        rows = data.metrics[data.metrics["replica"].isin(counted)]
         rows = rows[rows["epoch"].between(first, self.required_epochs)]
         column = rows[self.column]
         if self.minus_column:
@@ -206,7 +200,7 @@ class EpochsTo(Measure):
         return int(reached[0]) if complete and len(reached) else None
 
 
-def _numbers(table: pd.DataFrame, column: str, key: str = "column") -> pd.Series:
+def _numeric_column(table: pd.DataFrame, column: str, key: str = "column") -> pd.Series:
     """A column of a probe's rows; a `UserError` that starts with the key unless it has numbers."""
     known = [name for name in table if pd.api.types.is_numeric_dtype(table[name])]
     if column not in known:
@@ -283,19 +277,19 @@ class ProbeColumn(Measure):
         rows = rows[(rows["source"] == source) & (rows["task"] == task) & (rows["unpublished_settings"] == "")]
         for column, wanted in self.where.items():
             above = re.fullmatch(r">\s*(-?\d*\.?\d+)", wanted) if isinstance(wanted, str) else None
-            rows = rows[_numbers(rows, column, "where") > float(above[1]) if above else rows[column] == wanted]
+            rows = rows[_numeric_column(rows, column, "where") > float(above[1]) if above else rows[column] == wanted]
         return rows
 
     def _reduce(self, rows: pd.DataFrame) -> float:
-        column = _numbers(rows, self.column)
+        column = _numeric_column(rows, self.column)
         if self.reduce == "weighted":
-            weights = _numbers(rows, self.along, "along")
+            weights = _numeric_column(rows, self.along, "along")
             return float(np.average(column, weights=weights)) if weights.sum() else np.nan
         if not self.reduce:
             return float(column.iloc[0]) if len(column) == 1 else np.nan
         if self.reduce == "max":
             return float(column.max())
-        by_layer = rows.groupby(_numbers(rows, self.along, "along"))[self.column].mean().dropna()
+        by_layer = rows.groupby(_numeric_column(rows, self.along, "along"))[self.column].mean().dropna()
         return float(LAYER_REDUCTIONS[self.reduce](by_layer, self.at)) if len(by_layer) >= 3 else np.nan
 
 

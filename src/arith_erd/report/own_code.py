@@ -19,7 +19,7 @@ from ..errors import UserError, bad_value, first_line
 from ..system.signals import exits_are_errors
 
 
-def named_in_file(key: str, name: str, claims_file: Path, trust: bool, expected: str = "") -> Any:
+def import_from_file(key: str, name: str, claims_file: Path, trust: bool, expected: str = "") -> Any:
     """Import the class or function ``FILE.py:NAME`` from a file in the folder of ``claims_file``.
 
     Raises:
@@ -33,20 +33,20 @@ def named_in_file(key: str, name: str, claims_file: Path, trust: bool, expected:
     if not (trust or path.parent == bundled.PAPER.resolve()):
         raise UserError(f"{key}={name}: {file} is code that would run; --trust allows it")
     try:
-        return getattr(_module(path), attribute)
+        return getattr(_load_module(path), attribute)
     except Exception as error:
         accepted = f"a Python file that can be imported, and has {attribute}"
         raise UserError(f"{key}={name}: {first_line(error)}; expected {accepted}") from error
 
 
 @contextmanager
-def errors_of_own_code(made: object, where: str) -> Iterator[None]:
-    """Turn errors of code from `named_in_file` into a `UserError` that starts with ``where`` and names the line."""
+def errors_of_own_code(imported: object, where: str) -> Iterator[None]:
+    """Turn errors of code from `import_from_file` into a `UserError` that starts with ``where`` and names the line."""
     try:
         with exits_are_errors():
             yield
     except Exception as error:
-        file = getattr(made, "__module__", "")  # the path of the file, or the name of a module of the package
+        file = getattr(imported, "__module__", "")  # the path of the file, or the name of a module of the package
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
         if not (isinstance(error, UserError) or file.endswith(".py")):
             raise
@@ -54,7 +54,7 @@ def errors_of_own_code(made: object, where: str) -> Iterator[None]:
 
 
 @cache
-def _module(path: Path) -> ModuleType:
+def _load_module(path: Path) -> ModuleType:
     spec: Any = importlib.util.spec_from_file_location(str(path), path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # pydantic looks up annotations there

@@ -19,9 +19,10 @@ from ..plots.style import TASKS
 from ..plots.tables import format_digits, format_estimate, format_interval, format_mean, format_number
 from ..seeds import format_ranges
 from ..stats import EXACT_METHOD, clopper_pearson
-from .claims import VERDICTS, Result, count_verdicts, missing_commands
+from .claims import Result, missing_commands
 from .claims_file import Paper
 from .collect import AUTHORS_WEIGHTS, DEFAULT_OPTIONS, RunData
+from .verdicts import VERDICTS, count_verdicts
 
 FINAL_COLUMNS = {"training": ("train_seq_acc", "accuracy"), "validation": ("val_seq_acc", "accuracy")}
 FINAL_COLUMNS |= {"mean absolute error": ("val_mae", "value")}
@@ -200,16 +201,16 @@ def experiment_text(first: pd.Series, shared: Sequence[str] = ()) -> str:
     words += [first[key] for key in ("split", "ablation") if first[key] != DEFAULT_OPTIONS[key]]
     words += [f"plain {what}" for what in ("prompt", "completion") if first[f"{what}_order"] == "plain"]
     words += [] if pd.isna(first["stop_at"]) else [f"stop at {100 * first['stop_at']:g}%"]
-    own = ", ".join(setting for setting in _settings(first) if setting not in shared)
+    own = ", ".join(setting for setting in _split_settings(first) if setting not in shared)
     return ", ".join(map(str, words)) + (f" ({own})" if own else "")
 
 
 def shared_settings(replicas: pd.DataFrame) -> list[str]:
     """Unpublished settings that all experiments share, if there are several; the page lists them once."""
-    experiments = [_settings(first) for _, first in replicas.drop_duplicates("key").iterrows()]
+    experiments = [_split_settings(first) for _, first in replicas.drop_duplicates("key").iterrows()]
     return [x for x in experiments[0] if all(x in other for other in experiments)] if len(experiments) > 1 else []
 
 
-def _settings(replica: pd.Series) -> list[str]:
+def _split_settings(replica: pd.Series) -> list[str]:
     text = replica["unpublished_settings"]
     return re.split(r", (?=[\w.]+=)", text) if text else []  # not at a comma within a value

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from paper.studies import certificates
+from arith_erd.paper.studies import certificates
 
 
 @pytest.fixture

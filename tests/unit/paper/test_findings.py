@@ -1,4 +1,4 @@
-"""Sentences on what was found are of the network in the page."""
+"""Findings are about the network in the page."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from paper import findings
-from paper.findings import FINDINGS, finding_sentences, methods_sentence
+from arith_erd.paper import findings
+from arith_erd.paper.findings import FINDINGS, finding_sentences, methods_sentence
 
 
 def test_findings_are_of_the_network_in_the_page() -> None:

@@ -12,8 +12,8 @@ from arith_erd.catalog.scoring import SCORE_COLUMNS, name_algorithms, score_netw
 from arith_erd.catalog.zoo import zoo
 from arith_erd.errors import UserError
 from arith_erd.interp.patching import patched_runs
-from paper.studies import methods
-from paper.studies.methods import area_under_curve
+from arith_erd.paper.studies import methods
+from arith_erd.paper.studies.methods import area_under_curve
 from tests.unit.catalog.test_scoring import table
 from tests.unit.interp.toys import InDirections, OneNumber
 from tests.unit.probes.small import untrained
@@ -35,7 +35,7 @@ def test_area_of_one_algorithm_alone_is_refused():
 
 @pytest.fixture
 def one_layer(monkeypatch):
-    """The layer of the toys, which are written by hand, is their last. They need shorter searches."""
+    """Toys have a single layer, which has to be scored though it is the last. Short searches suffice for them."""
     monkeypatch.setattr(methods, "scored_sites", lambda model: ["dec.1"])
     monkeypatch.setattr(methods, "DAS_CONFIG", replace(methods.DAS_CONFIG, num_test=128, steps=8))
     monkeypatch.setattr(methods, "NON_LINEAR_STEPS", 40)

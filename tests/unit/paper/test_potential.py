@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 
 from arith_erd.models import NanoGPT
+from arith_erd.paper.studies import potential
 from arith_erd.tasks import Add, Add3, Task
-from paper.studies import potential
 from tests.unit.probes.small import untrained
 
 
 def rows_of(task: Task, noise: float) -> tuple[pd.DataFrame, dict[str, float]]:
-    """The rows of answers that round c with a noise, or that are random."""
+    """The rows of answers that round c plus noise, or that are random."""
     asked, rng = potential.questions(task), np.random.default_rng(0)
     if np.isinf(noise):
         margins = rng.standard_normal(len(asked))

@@ -1,11 +1,11 @@
-"""The count of the second preregistration: networks whose answers are made by an algorithm, and what they must get."""
+"""The second preregistration counts networks right whose answers an algorithm makes."""
 
 import pandas as pd
 import pytest
 
 from arith_erd.mechanism.certificate import Certificate, answered_by
+from arith_erd.paper.studies.preregistration_2 import measures, missed, verdict
 from arith_erd.tasks import Add
-from paper.studies.preregistration_2 import measures, missed, verdict
 
 SWAPS = {"swap_own": 1.0, "swap_earlier": 0.0}
 

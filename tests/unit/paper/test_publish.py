@@ -1,8 +1,8 @@
 """What `paper.publish` copies to the results."""
 
+from arith_erd.paper.publish import WEIGHTS, copy_runs
 from arith_erd.report.claims_file import load_paper
 from arith_erd.report.collect import collect
-from paper.publish import WEIGHTS, copy_runs
 from tests.unit.report.conftest import Synthetic
 
 

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from paper.mechanism_tables import read_profiles
-from paper.tables import fill, read_claims
+from arith_erd.paper.mechanism_tables import read_profiles
+from arith_erd.paper.tables import fill, read_claims
 
 
 def test_an_edited_cell_is_written_anew_and_an_unknown_table_refused() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from arith_erd.digits import Array
 from arith_erd.mechanism.certificate import RULE, PrefixBlock, answered_by
+from arith_erd.paper.studies import thousand
 from arith_erd.tasks import Add
-from paper.studies import thousand
 
 TASK = Add(bits=5)
 

@@ -29,7 +29,7 @@ class Own(Probe):
             yield {"seed": seed, "position": position, "site": site, "r2": position / 10 + seed}
 
 
-def test_course_of_an_own_probe_follows_its_first_measure_and_epochs_ever_sparser_get_a_logarithmic_axis() -> None:
+def test_curves_of_an_own_probe_follow_its_first_measure_and_sparser_epochs_get_a_logarithmic_axis() -> None:
     """A line for each value of the first column that varies, a mean over the others."""
     course = Own().epoch_curves(pd.DataFrame(Own().rows())[["seed", "site", "position", "r2"]])
     assert course.label == "r2"

@@ -16,6 +16,8 @@ from arith_erd.bundled import CONF
 from arith_erd.config.compose import compose
 from arith_erd.config.run_names import run_name
 from arith_erd.plots.tables import column_kinds
+from arith_erd.report.claims_file import Paper, load_paper
+from arith_erd.report.collect import RunData, collect
 from arith_erd.runs.directory import METRIC_COLUMNS, Run
 from arith_erd.seeds import parse_seeds
 from tests.values import put
@@ -114,6 +116,10 @@ class Synthetic:
         """The rows of a probe of the authors' weights, as if they were those of these seeds, with some other values."""
         (path,) = MEASURED.glob(f"{name.partition('-')[0]}-add-*/rows.csv")
         return self.probe(folder, name, pd.concat([pd.read_csv(path).assign(seed=seed, **values) for seed in seeds]))
+
+    def data(self, *others: Path, paper: Paper | None = None) -> RunData:
+        """These runs, and those of other folders, as a report reads them."""
+        return collect([self.root, *others], (paper or load_paper()).setup)
 
     def discontinuity(self, task: str = "add", options: dict[str, Any] | None = None) -> Path:
         """``probe=discontinuity`` of a task, which needs no run; the cell in the middle is as the paper prints it."""

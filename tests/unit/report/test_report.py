@@ -88,7 +88,7 @@ def test_half_finished_and_damaged_runs_are_reported_and_probes_linked(small) ->
     assert (small.report / link).resolve() == half.path / "probes" / "explorer" / "explorer.html"
 
 
-def test_page_loads_nothing_and_takes_nothing_in_a_run_for_html(small) -> None:
+def test_page_loads_nothing_and_escapes_html_of_runs(small) -> None:
     page = small.page
     addresses = re.findall(r'(?:\s(?:src|srcset|poster|data)|<link[^>]* href)="([^"]*)"', page)
     assert addresses

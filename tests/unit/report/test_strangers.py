@@ -23,7 +23,7 @@ def rewrite(path: Path, change: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
     change(pd.read_csv(path)).to_csv(path, index=False, errors="surrogatepass")
 
 
-def spoken(synthetic, text: str) -> None:
+def write_everywhere(synthetic, text: str) -> None:
     """Put a text into every place in which a run or a probe can say something of itself."""
     root, run, name = synthetic.root, synthetic.run(seeds="0", epochs=2), "n" + re.sub("[/\ud800]", "_", text)[:60]
     summary = run.summary() | {"device": text, "versions": {"torch": text}}
@@ -65,7 +65,7 @@ class Page(HTMLParser):
 def test_whatever_is_said_stays_text(synthetic, tmp_path: Path, text: str) -> None:
     """Nothing of a run acts in the page or in Markdown."""
     report = tmp_path / "report"
-    spoken(synthetic, text)
+    write_everywhere(synthetic, text)
     build([synthetic.root], report)
     page, markdown = ((report / name).read_text() for name in ("index.html", "claims.md"))
     assert Page(page).acting == ["script"]  # its own

@@ -31,7 +31,7 @@ PAPERS = ("fig1", "fig2", "fig3", "fig4", "table3", "appendixA", "figC6", "appen
 
 @pytest.fixture(scope="module")
 def whole_report(root: Path, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The report of ``results/`` and of what lacks there, and its figures as Matplotlib has them. For reading only."""
+    """The report of ``results/`` and of made-up runs for what is missing there, and its figures. For reading only."""
     out, made = tmp_path_factory.mktemp("report"), Synthetic(tmp_path_factory.mktemp("made") / "runs")
     made.run("task=random_output", seeds="0-2", epochs=1000, every=10, reach=None, final=0.004, train_final=0.3)
     made.run("task.prompt_order=plain", "task.completion_order=plain", epochs=150, reach=110.0)
@@ -70,7 +70,7 @@ def test_line_is_the_median_over_seeds_of_the_papers_settings(synthetic) -> None
     synthetic.run("split=vs_v", seeds="0")
     paper = load_paper()
     paper = paper.model_copy(update={"figures": [spec for spec in paper.figures if spec.name in ("fig1", "fig3")]})
-    found = collect([synthetic.root], paper.setup)
+    found = synthetic.data()
     figures = {spec.name: figure for spec, figure in paper_figures(paper, found, evaluate_claims(paper, found))}
     line = next(line for line in figures["fig1"].axes[0].lines if line.get_label() == "validation")
     assert line.get_ydata()[-1] == pytest.approx(0.98)
@@ -81,7 +81,7 @@ def test_line_is_the_median_over_seeds_of_the_papers_settings(synthetic) -> None
 def test_settings_of_all_experiments_are_said_once(synthetic) -> None:
     for seed, own in enumerate(({"model.net.num_layers": 2}, {"model.net.num_layers": 3}, {})):
         synthetic.run(seeds=str(seed), settings={"model.net.dropout": 0.5} | own)
-    replicas = collect([synthetic.root], load_paper().setup).replicas
+    replicas = synthetic.data().replicas
     assert shared_settings(replicas) == ["model.net.dropout=0.5"]
     texts = {experiment_text(row, shared_settings(replicas)) for _, row in replicas.iterrows()}
     layers = (" (model.net.num_layers=2)", " (model.net.num_layers=3)", "")
@@ -94,7 +94,7 @@ def test_curves_come_from_finished_runs_that_got_there_and_keep_their_ends(synth
     synthetic.run(seeds="2", epochs=20, reach=None, final=0.3)
     synthetic.run(seeds="3", epochs=40, reach=None, final=0.3, finished=False)
     synthetic.run(seeds="4", epochs=1000)
-    found = collect([synthetic.root], load_paper().setup)
+    found = synthetic.data()
     rows = curve_rows(found, 50, task="add")
     assert sorted(set(rows["seed"])) == [0, 1, 4]
     assert rows["epoch"].max() == 50

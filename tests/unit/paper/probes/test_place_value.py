@@ -29,10 +29,9 @@ COLUMNS = ColumnSums(TASK)
 
 
 class Rule(nn.Module):
-    """Answers bit t by a rule of Inputs. At ``dec.1`` position j holds column j and the carry into it, as ``computed``.
+    """Answers bit t by a rule, which position t of ``dec.1`` computes from the prompt and the prefix.
 
-    ``passed`` takes the carry into t from what position t - 1 holds, its own column and carry; otherwise position t
-    reads it off the prompt itself.
+    If carries are ``passed``, position j of ``dec.1`` holds the carry out of column j, and the next position reads it.
     """
 
     def __init__(self, rule: Callable[[PrefixedExamples], np.ndarray], passed: bool = False) -> None:
@@ -121,7 +120,7 @@ def test_a_swap_finds_who_computes_the_carry() -> None:
         assert whole.mean()["swap_earlier"] == flips["earlier"]
 
 
-def test_a_course_over_epochs_follows_the_agreements() -> None:
+def test_curves_over_epochs_follow_the_agreements() -> None:
     rows = pd.DataFrame(
         [
             ("slope_prefix", 2, 1.0, np.nan, 9.0),
