@@ -59,7 +59,7 @@ def explorer() -> str:
     """The page in which networks compute: both trained on addition, the authors' if given, and two written by hand."""
     from arith_erd.catalog.loading import load_authors_weights, load_handcoded, load_pretrained
     from arith_erd.explorer import export_network, write_page
-    from arith_erd.paper.findings import SECTIONS, finding_sentences
+    from arith_erd.paper.explorer_sentences import SECTIONS, finding_sentences
     from arith_erd.tasks import Add
 
     handcoded = [one for name in ("erd", "prefix_carry") for one in load_handcoded(name, [0], Add())]
@@ -72,7 +72,7 @@ def explorer() -> str:
 def find() -> str:
     """The page that hides a network and asks for its algorithm."""
     from arith_erd.explorer.find import KINDS, find_page
-    from arith_erd.paper.findings import methods_sentence
+    from arith_erd.paper.explorer_sentences import methods_sentence
 
     return find_page(docs="./", notes={name: methods_sentence(name) for name in KINDS})
 

@@ -1,4 +1,4 @@
-"""Tables of ``found/mechanism.md`` and its appendix, for `paper.tables`; ``profile-tables.yaml`` describes most.
+"""Tables of ``found/mechanism.md`` and its appendix, for `paper.tables`; ``mechanism-tables.yaml`` describes most.
 
     python -m paper.mechanism_tables authors=FOLDER transformer=FOLDER nanogpt=FOLDER
 
@@ -19,7 +19,7 @@ from .studies.certificates import replace_rows
 
 PROFILES = RESULTS / "response-profiles.csv"
 COLUMNS = ["network", "seed", "test", "component", "control", "dose", "site", "position", "value"]
-SPECIFICATIONS = yaml.safe_load((PAPER / "profile-tables.yaml").read_text(encoding="utf-8"))
+SPECIFICATIONS = yaml.safe_load((PAPER / "mechanism-tables.yaml").read_text(encoding="utf-8"))
 ATTENTIONS = {
     f"dec.{n}.{site}": f"{n}, {kind}"
     for n in range(1, 7)
@@ -45,14 +45,14 @@ def read_profiles() -> pd.DataFrame:
 
 
 def cell(rows: pd.DataFrame, form: str, together: str = "", **wanted: str) -> str:
-    """A cell of a table of ``profile-tables.yaml``."""
+    """A cell of a table of ``mechanism-tables.yaml``."""
     for column, value in ({"component": "", "control": "", "dose": ""} | wanted).items():
         rows = rows if value == "*" else rows[rows[column].isin(value.split() or [""])]
     return format_range(rows.groupby("seed")["value"].agg(together) if together else rows["value"], form)
 
 
 def profile_tables(rows: pd.DataFrame) -> dict[str, str]:
-    """The tables of ``profile-tables.yaml``."""
+    """The tables of ``mechanism-tables.yaml``."""
     found = {}
     for name, table in SPECIFICATIONS.items():
         lines = [[table["head"], *table["columns"]]]

@@ -26,7 +26,7 @@ def test_making_the_tables_anew_changes_no_page(cli) -> None:
 def test_own_claims_are_those_of_the_profiles(root) -> None:
     """They are by bit where a component belongs to no site, else by site, in the decoder after cross-attention."""
     rows = read_profiles()
-    for claim in yaml.safe_load((root / "paper" / "results" / "found.yaml").read_text())["claims"]:
+    for claim in yaml.safe_load((root / "paper" / "results" / "own-claims.yaml").read_text())["claims"]:
         profile = rows[(rows["network"] == claim["network"]) & (rows["seed"] == claim["seed"])]
         profile = profile[(profile["test"] == claim["test"]) & (profile["component"] == claim["component"])]
         if claim["test"] == "signature":

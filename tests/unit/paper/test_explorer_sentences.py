@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from arith_erd.paper import findings
-from arith_erd.paper.findings import FINDINGS, finding_sentences, methods_sentence
+from arith_erd.paper import explorer_sentences
+from arith_erd.paper.explorer_sentences import FINDINGS, finding_sentences, methods_sentence
 
 
 def test_findings_are_of_the_network_in_the_page() -> None:
@@ -31,7 +31,7 @@ def test_methods_are_counted_by_kind(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         "right": [1, 1, 0, 0, 1, None],
     }
     pd.DataFrame(table).to_csv(tmp_path / "methods.csv")
-    monkeypatch.setattr(findings, "METHODS", tmp_path / "methods.csv")
+    monkeypatch.setattr(explorer_sentences, "METHODS", tmp_path / "methods.csv")
     said = "Methods gave 4 verdicts on networks of this kind: 2 right, 1 wrong, 1 abstained. Always right: DAS."
     assert methods_sentence("erd") == said
     assert methods_sentence("mine").startswith("Methods gave 1 verdicts on networks of this kind: 1 right")

@@ -13,7 +13,7 @@ from .formats import MODELS
 
 HERE = Path(__file__).parent
 TABLES = [HERE / "results" / name for name in ("response-profiles.csv", "older-profiles.csv")]
-FINDINGS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "findings.yaml").read_text(encoding="utf-8"))
+FINDINGS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "explorer_sentences.yaml").read_text(encoding="utf-8"))
 SECTIONS = {intervention: finding["section"] for intervention, finding in FINDINGS.items()}
 METHODS = HERE / "results" / "methods.csv"
 
