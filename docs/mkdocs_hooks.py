@@ -24,10 +24,11 @@ OUTSIDE = [  # of docs/; on the site under the same path
     "SECURITY.md",
     "benchmarks/README.md",
     "paper/article.md",
-    "paper/preregistration-*.md",
+    "paper/preregistrations/*.md",
     "paper/found/*.md",
     "paper/results/*.png",
-    *(f"paper/results/{page}.md" for page in ("preregistration", "verdict-rules", "claims")),
+    "paper/results/verdict-rules.md",
+    "paper/results/claims.md",
 ]
 
 EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)

@@ -23,7 +23,7 @@ from arith_erd.stats import LEARNING_ACCURACY
 
 from . import mechanism_tables
 from .formats import MODELS, format_range, grid, markdown
-from .studies import angles, certificates, methods, one_sentence, potential, preregistration_2, thousand, zoo
+from .studies import angles, certificates, fresh, methods, one_sentence, potential, thousand, zoo
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "verdicts.md", *sorted((ROOT / "paper" / "found").glob("*.md"))]
@@ -177,7 +177,7 @@ def tables() -> dict[str, str]:
     found |= {"methods": methods.table(scored), "gaps": methods.gaps(scored)}
     found |= {"zoo": zoo.table(), "angles": angles.table()} | certificates.tables()
     found |= {"thousand": thousand.table(), "thousand_ranges": thousand.ranges()}
-    found |= {"fresh": preregistration_2.table(), "potential": potential.table(), "slips": potential.slip_table()}
+    found |= {"fresh": fresh.table(), "potential": potential.table(), "slips": potential.slip_table()}
     return verdicts() | found | mechanism_tables.tables() | one_sentence.tables()
 
 

@@ -7,7 +7,7 @@ Each function of `METHODS` gives the method's evidence for the sum and for carri
 such; the score is their difference. The sites are the residual stream of the decoder after attention to the prompt and
 after each layer, except for the last layer; `middle` is the decoder's middle layer, as in the paper. Thresholds and
 bars: `catalog.scoring.name_algorithms`. Stored measurements are kept if they have both terms, and names are given
-anew. `METHODS`, and what they find in null networks (`preregistration-nulls.md`), were committed before anything was
+anew. `METHODS`, and what they find in null networks (`preregistrations/nulls.md`), were committed before anything was
 counted.
 """
 
@@ -65,7 +65,7 @@ NUM_AXES = (1, 2, 4, 8)  # so many of them it may take
 EPSILON = 0.03  # of its transport, in mean costs
 ROUNDS = 200  # in which the transport's rows and columns are normalised
 COLUMNS = [*SCORE_COLUMNS[:6], "named", "right", *SCORE_COLUMNS[6:11], "flips", *SCORE_COLUMNS[11:]]
-PREDICTIONS = Path(__file__).parents[1] / "preregistration-nulls.md"
+PREDICTIONS = Path(__file__).parents[1] / "preregistrations" / "nulls.md"
 DIFFERENCES = ("distances", "probes", "DAS, rank 1", "DAS, rank 2", "steering", "prefixes", "profile")
 """Methods whose score is the evidence for the sum minus that for carries, so that 0 has a meaning."""
 

@@ -1,4 +1,4 @@
-"""Count the prediction of paper/results/preregistration.md: one sentence about how trained networks add.
+"""Count the prediction of paper/preregistrations/1-one-sentence.md: one sentence about how trained networks add.
 
     python -m paper.studies.one_sentence paper/results/one-sentence.csv runs/add-random-* AUTHORS handcoded:erd:0
 

@@ -1,4 +1,4 @@
-"""Is c a carry potential? What ``paper/preregistration-4.md`` predicts, counted.
+"""Is c a carry potential? What ``paper/preregistrations/4-potential.md`` predicts, counted.
 
     python -m paper.studies.potential 'runs/add*-seed2000-2004-*'
 

@@ -1,4 +1,4 @@
-"""A thousand small networks: is there one kind of them, or are there several? See ``paper/preregistration-3.md``.
+"""A thousand small networks, of one kind or of several? ``paper/preregistrations/3-thousand.md`` predicts one.
 
     python -m paper.studies.thousand 'runs/add-random-nanogpt-none-bits5-*' [--weights FILE]
 

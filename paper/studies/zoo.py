@@ -4,9 +4,9 @@
     python -m paper.studies.zoo paper/results/zoo.csv zoo/add-*
 
 A row is a network: its class, its bits, the variables that it was trained to compute by ("none": the task alone), the
-share of pairs that it answers right, the criteria of ``paper/results/preregistration.md``, the least share, over answer
-tokens, that follow an interchange of a variable between held-out pairs after the last epoch, ``others``, its `leakage`,
-and the beginning of the SHA-256 of its file of weights. Two minutes of one core a network.
+share of pairs that it answers right, the criteria of ``paper/preregistrations/1-one-sentence.md``, the least share,
+over answer tokens, that follow an interchange of a variable between held-out pairs after the last epoch, ``others``,
+its `leakage`, and the beginning of the SHA-256 of its file of weights. Two minutes of one core a network.
 """
 
 import argparse

@@ -91,11 +91,11 @@ def test_package_of_ones_own_is_used_when_the_command_line_says_so(extended: Pat
 def commands(program: str) -> list[str]:
     """Every command line for a program in the code blocks of the documentation, without the pages' own examples.
 
-    The preregistration stays as it was, with the options of its day.
+    A preregistration stays as it was, with the options of its day.
     """
     found = []
     for page in PAGES:
-        if page.name in ("extend.md", "preregistration-2.md"):
+        if page.name in ("extend.md", "2-fresh.md"):
             continue
         for block in re.findall(r"^ *```\w*\n(.*?)^ *```", page.read_text(), re.S | re.M):
             joined = re.sub(r"\\\n\s*", "", block)

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from arith_erd.mechanism.certificate import Certificate, answered_by
-from arith_erd.paper.studies.preregistration_2 import measures, missed, verdict
+from arith_erd.paper.studies.fresh import measures, missed, verdict
 from arith_erd.tasks import Add
 
 SWAPS = {"swap_own": 1.0, "swap_earlier": 0.0}

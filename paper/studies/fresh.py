@@ -1,7 +1,7 @@
-"""Count the second preregistration: ``python -m paper.studies.preregistration_2 RUNS...``
+"""Count the second preregistration: ``python -m paper.studies.fresh RUNS...``
 
 RUNS are run directories with the rows of ``probe=certificate``, and of ``probe=place_value`` for Transformers. The
-count is printed, and kept in ``results/preregistration-2.csv``.
+count is printed, and kept in ``results/fresh.csv``.
 ``--controls FOLDER`` checks the rows of hand-coded networks, FOLDER/NAME/rows.csv, instead.
 """
 
@@ -31,7 +31,7 @@ AT_LEAST = {
     "transformer": {"clear": 0.99, "swap_own": 0.99, **{f"against_{name}": 0.8 for name in RIVALS}},
     "nanogpt": {"clear": 0.985, "against_prefix_carry": 0.6},
 }
-FILE = RESULTS / "preregistration-2.csv"
+FILE = RESULTS / "fresh.csv"
 AT_MOST = {"transformer": {"swap_earlier": 0.01}, "nanogpt": {"rule": 0.005}}
 
 
