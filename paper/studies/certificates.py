@@ -1,17 +1,17 @@
-"""Which rule gives a network's answers, after every prefix of every pair? Tables of ``probe=certificate``, collected.
+"""Which rule gives a network's answers, after every prefix of every pair? Answers of ``probe=certificate``, counted.
 
     python -m paper.studies.certificates authors=FOLDER transformer=FOLDER control,erd=FOLDER ..
 
-puts what the probe wrote into FOLDER into ``certificates.csv`` (shares and contrasts, by distances rounded down to
-`STEP`) and ``certificate-precision.csv``, in place of the rows of the same network and seed, and draws
-``certificates.png``. Of multiplications it also keeps how many answers are 1, by the running sum
-(``certificate-curves.csv``), and draws ``certificate-curves.png``. All answers of each network are kept in
-``certificates/``; ``--recount`` makes the tables from them, in about a minute for each network.
+copies the answers that the probe wrote into FOLDER to ``certificates/``, and counts them in about a minute for each
+network: into ``certificates.csv`` (shares and contrasts, by distances rounded down to `STEP`) and
+``certificate-precision.csv``, in place of the rows of the same network and seed; of multiplications also how many
+answers are 1, by the running sum (``certificate-curves.csv``). It draws ``certificates.png`` and
+``certificate-curves.png``. ``--recount`` counts all answers in ``certificates/`` anew.
 """
 
 import shutil
 import sys
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,46 +70,38 @@ COLUMNS = {
 FORMS = dict.fromkeys(COLUMNS, ".1%") | {"clear": ".2%", "sigma": ".2f"}
 
 
-def collect(network: str, folder: Path) -> dict[Path, pd.DataFrame]:
-    """The rows that the networks of one folder have in each file; their answers go into `ANSWERS`."""
-    for path in folder.glob("answers-seed=*.bin"):
-        ANSWERS.mkdir(exist_ok=True)
-        shutil.copyfile(path, ANSWERS / path.name.replace("answers", network))
-    return _rows(network, lambda name: pd.read_csv(folder / f"{name}.csv"))
+def collect(network: str, folder: Path) -> list[Path]:
+    """Copies of the answers of all networks of one folder."""
+    ANSWERS.mkdir(exist_ok=True)
+    found = sorted(folder.glob("answers-seed=*.bin"))
+    return [shutil.copyfile(path, ANSWERS / path.name.replace("answers", network)) for path in found]
 
 
 def recount(path: Path) -> dict[Path, pd.DataFrame]:
-    """The same rows of one network, from its stored answers."""
+    """The rows that one network has in each file, from its stored answers."""
     network, seed = path.stem.split("-seed=")
     task: Task = Add()
     completions = None
     if network in MULTIPLICATIONS:
         task, completions = Mul(), certificate.random_completions(Mul(), NUM_COMPLETIONS)
-    return _certificate_rows(network, int(seed), Certificate.from_bytes(task, path.read_bytes(), completions))
+    return count(network, int(seed), Certificate.from_bytes(task, path.read_bytes(), completions))
 
 
 def control() -> dict[Path, pd.DataFrame]:
     """The rows of a function that multiplies and ignores the prefix, after the prefixes that networks get."""
     task, completions = Mul(), certificate.random_completions(Mul(), NUM_COMPLETIONS)
-    found = certificate.answered_by(lambda block: block.predicted("erd"), task, completions)
-    return _certificate_rows("mul_erd", 0, found)
+    return count("mul_erd", 0, certificate.answered_by(lambda block: block.predicted("erd"), task, completions))
 
 
-def _certificate_rows(network: str, seed: int, found: Certificate) -> dict[Path, pd.DataFrame]:
-    tables = {"rows": found.shares, "contrasts": found.contrasts, "precision": found.precision, "curve": found.curve}
-    return _rows(network, lambda name: tables[name]().assign(seed=seed))
-
-
-def _rows(network: str, read: Callable[[str], pd.DataFrame]) -> dict[Path, pd.DataFrame]:
-    shares = pd.concat([read("rows").assign(against=""), read("contrasts")])
-    shares = shares.assign(network=network, distance=np.floor(shares["distance"] / STEP + 1e-9) * STEP)
+def count(network: str, seed: int, found: Certificate) -> dict[Path, pd.DataFrame]:
+    named: dict[str, Any] = {"network": network, "seed": seed}
+    shares = pd.concat([found.shares().assign(against=""), found.contrasts()])
+    shares = shares.assign(**named, distance=np.floor(shares["distance"] / STEP + 1e-9) * STEP)
     shares["right"] *= shares["n"]  # answers, so that they add up
     shares = shares.groupby(BY, as_index=False)[["right", "n"]].sum()
     shares["right"] /= shares["n"]
-    found = {SHARES: shares, PRECISION: read("precision").assign(network=network)[["network", "seed", *FIT]]}
-    if network in MULTIPLICATIONS:
-        found[CURVES] = read("curve").assign(network=network)[["network", "seed", *CURVE]]
-    return found
+    tables = {SHARES: shares, PRECISION: found.precision().assign(**named)[[*named, *FIT]]}
+    return tables | ({CURVES: found.curve().assign(**named)[[*named, *CURVE]]} if network in MULTIPLICATIONS else {})
 
 
 def replace_rows(path: Path, new: pd.DataFrame) -> pd.DataFrame:
@@ -246,18 +238,19 @@ def draw_curves(curves: pd.DataFrame) -> Figure:
 
 
 def main() -> None:
-    found: list[dict[Path, pd.DataFrame]] = []
-    if sys.argv[1:] == ["--recount"]:
-        found = [control(), *map(recount, sorted(ANSWERS.glob("*.bin")))]
+    answers: list[Path] = []
+    if again := sys.argv[1:] == ["--recount"]:
+        answers = sorted(ANSWERS.glob("*.bin"))
     else:
         for argument in sys.argv[1:]:
             name, _, folder = argument.partition("=")
-            if name not in LABELS or name == "mul_erd" or not (Path(folder) / "rows.csv").is_file():
+            if name not in LABELS or name == "mul_erd" or not (copied := collect(name, Path(folder))):
                 accepted = f"--recount, or NAME=FOLDER with a folder of the probe: {', '.join(LABELS)}"
                 raise SystemExit(f"received {argument!r}; expected {accepted}")
-            found.append(collect(name, Path(folder)))
-    for path, rows in (item for one in found for item in one.items()):
-        replace_rows(path, rows)
+            answers += copied
+    for tables in ([control()] if again else []) + [recount(path) for path in answers]:
+        for path, rows in tables.items():
+            replace_rows(path, rows)
     style.save_png(draw(read(LABELS)[0]), SHARES.with_suffix(".png"))
     style.save_png(draw_curves(pd.read_csv(CURVES)), CURVES.with_suffix(".png"))
     print(table(), multiplication_table(), sep="\n\n")

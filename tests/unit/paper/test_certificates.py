@@ -1,4 +1,7 @@
-"""The table of certificates adds up what probes wrote, and replaces a network's rows by new ones."""
+"""The table of certificates adds up what networks answered, and replaces a network's rows by new ones."""
+
+from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -6,28 +9,27 @@ import pytest
 from arith_erd.paper.studies import certificates
 
 
-@pytest.fixture
-def folder(tmp_path):
-    rows = {"seed": 0, "algorithm": "local_remainder", "bit": 3, "distance": [0.25, 0.3, 0.375], "right": [1, 0.5, 0.0]}
-    pd.DataFrame(rows | {"n": [30, 10, 60]}).to_csv(tmp_path / "rows.csv")
-    pd.DataFrame(rows | {"against": "graded_carry", "n": [1, 1, 1]}).to_csv(tmp_path / "contrasts.csv")
-    precision = {"seed": [0], "bit": [3], "threshold": [0.5], "sigma": [0.1]}
-    pd.DataFrame(precision).to_csv(tmp_path / "precision.csv")
-    return tmp_path
+def made() -> Any:
+    """A certificate of few answers to bit 3."""
+    rows = {"algorithm": "local_remainder", "bit": 3, "distance": [0.25, 0.3, 0.375], "right": [1, 0.5, 0.0]}
+    shares = pd.DataFrame(rows | {"n": [30, 10, 60]})
+    contrasts = pd.DataFrame(rows | {"against": "graded_carry", "n": [1, 1, 1]})
+    precision = pd.DataFrame({"bit": [3], "threshold": [0.5], "sigma": [0.1]})
+    return SimpleNamespace(shares=lambda: shares, contrasts=lambda: contrasts, precision=lambda: precision)
 
 
-def test_shares_within_a_step_of_distance_are_weighted_by_their_answers(folder):
-    shares, precision = certificates.collect("nanogpt", folder).values()
+def test_shares_within_a_step_of_distance_are_weighted_by_their_answers():
+    shares, precision = certificates.count("nanogpt", 0, made()).values()
     own = shares[shares["against"] == ""].set_index("distance")
     assert own["n"].tolist() == [30, 10, 60]  # 0.25, 0.3 and 0.35: the bounds of the preregistration are ends of a step
     assert own["right"].tolist() == [1, 0.5, 0]
     assert precision["sigma"].tolist() == [0.1]
 
 
-def test_rows_of_a_network_are_replaced_and_those_of_others_stay(folder, tmp_path):
+def test_rows_of_a_network_are_replaced_and_those_of_others_stay(tmp_path):
     path = tmp_path / "certificates.csv"
     for network in ("nanogpt", "authors", "nanogpt"):
-        table = certificates.replace_rows(path, certificates.collect(network, folder)[certificates.SHARES])
+        table = certificates.replace_rows(path, certificates.count(network, 0, made())[certificates.SHARES])
     assert table["network"].value_counts().to_dict() == {"authors": 6, "nanogpt": 6}
     pd.testing.assert_frame_equal(pd.read_csv(path, keep_default_na=False), table.reset_index(drop=True))
 
