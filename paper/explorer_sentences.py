@@ -1,21 +1,20 @@
 """Sentences on what was found about each network, for the explorer's page in the documentation."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import yaml
 
+from arith_erd.bundled import PAPER, RESULTS
 from arith_erd.interp.hooked import Hooked
 
 from .formats import MODELS
 
-HERE = Path(__file__).parent
-TABLES = [HERE / "results" / name for name in ("response-profiles.csv", "older-profiles.csv")]
-FINDINGS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "explorer_sentences.yaml").read_text(encoding="utf-8"))
+TABLES = [RESULTS / name for name in ("response-profiles.csv", "older-profiles.csv")]
+FINDINGS: dict[str, dict[str, Any]] = yaml.safe_load((PAPER / "explorer_sentences.yaml").read_text("utf-8"))
 SECTIONS = {intervention: finding["section"] for intervention, finding in FINDINGS.items()}
-METHODS = HERE / "results" / "methods.csv"
+METHODS = RESULTS / "methods.csv"
 
 
 def finding_sentences(model: Hooked) -> dict[str, str]:

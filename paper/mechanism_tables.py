@@ -79,9 +79,8 @@ def first_sites(rows: pd.DataFrame) -> str:
 def training_table() -> str:
     """Effects in small networks that come before they reach 95%."""
     small = pd.read_csv(RESULTS / "mechanism-training.csv").query("reaches_95 == reaches_95")
-    counts = ((label, (small[what] < small["reaches_95"]).sum()) for what, label in IN_TRAINING.items())
-    lines = ((label, f"{count} of {len(small)}") for label, count in counts)
-    return markdown(["before 95% is reached", "networks"], *lines)
+    earlier = ((label, (small[what] < small["reaches_95"]).sum()) for what, label in IN_TRAINING.items())
+    return markdown(["before 95% is reached", "networks"], *([label, f"{n} of {len(small)}"] for label, n in earlier))
 
 
 def head_table() -> str:
@@ -123,8 +122,7 @@ def tables() -> dict[str, str]:
 
 
 def main() -> None:
-    for argument in sys.argv[1:]:
-        name, _, folder = argument.partition("=")
+    for name, _, folder in (argument.partition("=") for argument in sys.argv[1:]):
         new = read_tables(Path(folder) / "rows.csv").assign(network=name)
         replace_rows(PROFILES, new.drop(columns=["control", "dose"]))
 

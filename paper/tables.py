@@ -8,6 +8,7 @@ the exit status is 1.
 import argparse
 import re
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from .studies import angles, certificates, fresh, methods, one_sentence, potenti
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "verdicts.md", *sorted((ROOT / "paper" / "found").glob("*.md"))]
 TABLE = re.compile(r"<!-- ([^:]+):begin -->\n.*?<!-- \1:end -->", re.S)
+TASKS = {"add": "addition", "mul": "multiplication"}
 HEADLINES = "fig1-add fig1-mul fig3-add-vs_t fig3-add-vs_v appD-after figE7-mul"  # claims of README
 CLAIM_HEADINGS = {"statement": "result", "paper_text": "paper", "ours_text": "ours [interval]"}
 CLAIM_HEADINGS |= {"n": "seeds", "verdict": "verdict"}  # columns of claims.csv, with their headings
@@ -94,11 +96,8 @@ def nullspace() -> str:
 
 def distances() -> str:
     """The best layer's correlation of distances with distances between values."""
-    networks = {
-        "authors": "the authors' network, addition",
-        "add-random-transformer-none": "our Transformers, addition",
-    }
-    networks |= {"mul-random-transformer-none": "our Transformers, multiplication"}
+    networks = {"authors": "the authors' network, addition"}
+    networks |= {f"{task}-random-transformer-none": f"our Transformers, {name}" for task, name in TASKS.items()}
     stacks = {"dec": "trained, decoder", "untrained dec": "untrained, decoder", "scaled bits": "bits by place value"}
 
     def best(network: str, stack: str) -> str:
@@ -112,13 +111,13 @@ def distances() -> str:
 def regions() -> str:
     """How many seeds learn with a region held out, and the accuracies of these and of the others after training."""
     lines = [["task", "held out", "network", "seeds that learned", "their region", "region of the others"]]
-    for task, region, model in ((a, b, c) for a in ("add", "mul") for b in ("vs_t", "vs_v") for c in MODELS):
+    for task, region, model in product(TASKS, ("vs_t", "vs_v"), MODELS):
         runs = (pd.read_csv(path) for path in RESULTS.glob(f"runs/{task}-{region}-{model}-none-*/metrics.csv"))
         ends = pd.concat(runs).query("epoch == @last", local_dict={"last": {"add": 50, "mul": 250}[task]})
         learned = ends["train_seq_acc"] >= LEARNING_ACCURACY
         cells = (format_range(ends.loc[chosen, "val_seq_acc"], ".1%") for chosen in (learned, ~learned))
-        name = {"add": "addition", "mul": "multiplication"}[task]
-        lines.append([name, region.replace("vs", "VS"), MODELS[model], f"{learned.sum()} of {len(ends)}", *cells])
+        count = f"{learned.sum()} of {len(ends)}"
+        lines.append([TASKS[task], region.replace("vs", "VS"), MODELS[model], count, *cells])
     return markdown(*lines)
 
 
@@ -176,7 +175,7 @@ def tables() -> dict[str, str]:
     scored = methods.read_results(RESULTS / "methods.csv")
     found |= {"methods": methods.table(scored), "gaps": methods.gaps(scored)}
     found |= {"zoo": zoo.table(), "angles": angles.table()} | certificates.tables()
-    found |= {"thousand": thousand.table(), "thousand_ranges": thousand.ranges()}
+    found |= {"thousand": thousand.predictions(pd.read_csv(thousand.FILE)), "thousand_ranges": thousand.ranges()}
     found |= {"fresh": fresh.table(), "potential": potential.table(), "slips": potential.slip_table()}
     return verdicts() | found | mechanism_tables.tables() | one_sentence.tables()
 

@@ -11,21 +11,18 @@ from arith_erd.plots.style import INK
 from arith_erd.probes.amnesic import MARK_STYLES, Amnesic
 
 PUBLISHED = 0.0013  # after two INLP iterations on the value at dec.3 of addition
-PUBLISHED_MARK = ("published: 0.13%", {"color": INK, "marker": "x"})
-NOTE = (
-    "the paper (appendix D) reports that two INLP iterations on the value at dec.3 of addition leave an accuracy of "
-    "0.13%; the authors' own released weights give 100% (paper/found/amnesic.md)"
-)
+MARK = {"published": ("published: 0.13%", {"color": INK, "marker": "x"})}
+NOTE = "the paper (appendix D) reports that two INLP iterations on the value at dec.3 of addition leave an accuracy of "
+NOTE += "0.13%; the authors' own released weights give 100% (paper/found/amnesic.md)"
 
 
 class PaperAmnesic(Amnesic):
     """`Amnesic`, with a note on the published accuracy, and a mark at it if network and options are the paper's."""
 
-    picture = replace(Amnesic.picture, marks=MARK_STYLES | {"published": PUBLISHED_MARK})
+    picture = replace(Amnesic.picture, marks=MARK_STYLES | MARK)
 
     def notes(self) -> list[str]:
-        of_paper = "value" in self.concepts and is_handcoded_task(self.task)
-        return [*super().notes(), *[NOTE] * of_paper]
+        return [*super().notes(), *[NOTE] * ("value" in self.concepts and is_handcoded_task(self.task))]
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         networks = all(isinstance(model.network, Transformer) for model in self.models)

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from arith_erd.stats import Estimate, Interval, Moments
 
@@ -20,9 +19,7 @@ from ..formats import markdown
 SEEDS = (3, 5, 8, 20)
 SHARE, OTHER_SHARE = 0.7, 0.9  # of seeds that learn, in two kinds of runs
 TWO_MODES = "two modes"
-Sample = npt.NDArray[np.floating]
-Sampler = Callable[[np.random.Generator, int], Sample]
-DISTRIBUTIONS: dict[str, tuple[Sampler, float, float]] = {  # with mean and median
+DISTRIBUTIONS: dict[str, tuple[Callable[[np.random.Generator, int], np.ndarray], float, float]] = {  # mean, median
     "normal": (lambda rng, n: 10 + rng.normal(size=n), 10.0, 10.0),
     "exponential": (lambda rng, n: 1 + rng.exponential(size=n), 2.0, 1 + float(np.log(2))),
     "skewed integers": (lambda rng, n: 20.0 + rng.geometric(0.15, n), 20 + 1 / 0.15, 25.0),
@@ -40,13 +37,11 @@ def coverage(samples: int, seeds: int) -> dict[tuple[str, str], float]:
     for name, (draw, mean, median) in DISTRIBUTIONS.items():
         for _ in range(samples):
             one, other, further = draw(rng, seeds), draw(rng, seeds), float(draw(rng, 5).mean())
+            moments, less = Moments.from_values(one), Moments.from_values(other, -1.0)
             intervals = {  # from two samples, with what each should hold
-                "mean": (Estimate.of_means([Moments.from_values(one)]).interval, mean),
-                "mean of five more": (Estimate.of_prediction(Moments.from_values(one)).interval, further),
-                "difference of means": (
-                    Estimate.of_means([Moments.from_values(one), Moments.from_values(other, -1.0)]).interval,
-                    0.0,
-                ),
+                "mean": (Estimate.of_means([moments]).interval, mean),
+                "mean of five more": (Estimate.of_prediction(moments).interval, further),
+                "difference of means": (Estimate.of_means([moments, less]).interval, 0.0),
                 "median": (Estimate.of_median((one, one)).interval, median),
                 "ratio": (Estimate.of_ratio((2 * one, 2 * one), (other, other)).interval, 2.0),
             }

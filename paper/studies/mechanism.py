@@ -102,8 +102,7 @@ def main() -> None:
     parser.add_argument("--random-output", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows = pd.read_csv(options.out) if options.out.is_file() else pd.DataFrame(columns=COLUMNS)
-    rows = rows.reindex(columns=COLUMNS)
+    rows = (pd.read_csv(options.out) if options.out.is_file() else pd.DataFrame()).reindex(columns=COLUMNS)
     known = set(zip(rows["network"], rows["seed"], strict=True))
     expected = signature.expected_signatures(Add())
     for name, seed, right in labelled_networks(options):

@@ -44,7 +44,7 @@ from arith_erd.interp.das_controls import ControlledDAS
 from arith_erd.interp.erasure import probe_predictions, whiten
 from arith_erd.interp.interchange_accuracy import PairEvaluation
 from arith_erd.interp.sites import enclosing_layer, layers, residual_stream
-from arith_erd.mechanism.signature import Signature, expected_signatures, measure_signature
+from arith_erd.mechanism.signature import expected_signatures, measure_signature
 from arith_erd.mechanism.verdict import classify
 from arith_erd.plots.style import GREY, heat_map, save_png, set_panel_title, subplots
 from arith_erd.probes.patching import change_digit
@@ -58,8 +58,7 @@ DAS_CONFIG = DASConfig(num_train=128, num_validation=64, num_test=256, steps=20,
 SEARCHED = ("sum", "carry")
 NON_LINEAR_STEPS = 100
 MAX_LEARNED_RANK = 4
-SEARCHES = ("DAS, rank 1", "DAS, rank 2", "DAS, learned rank", "DAS, non-linear", "PLOT")
-MIN_ACCURACY = dict.fromkeys(SEARCHES, 0.75)
+MIN_ACCURACY = dict.fromkeys(("DAS, rank 1", "DAS, rank 2", "DAS, learned rank", "DAS, non-linear", "PLOT"), 0.75)
 MAX_AXES = 32  # of a site, by variance, between which PLOT chooses
 NUM_AXES = (1, 2, 4, 8)  # so many of them it may take
 EPSILON = 0.03  # of its transport, in mean costs
@@ -76,24 +75,21 @@ def scored_sites(model: ae.Hooked) -> list[str]:
     return [s for s in decoder if enclosing_layer(decoder, s) != last and f"{s}_cross" not in decoder]
 
 
-Evidence = tuple[float | np.ndarray, ...]
-
-
-def score_distances(model: ae.Hooked) -> Evidence:
+def score_distances(model: ae.Hooked) -> ae.Evidence:
     """The paper's section 4.5: does the decoder's middle follow the value of the output more than its tokens?"""
     rows = ae.probe("distance_correlation", model).rows
     rows = rows.query("stack == 'dec' and level == 'out' and method == 'pearson'")
     table = rows.pivot_table(index="layer", columns="space", values="correlation")
     best = (table["value"] - table["token"]).iloc[:-1].fillna(-np.inf).argmax()
-    return float(table["value"].iloc[best]), float(table["token"].iloc[best])
+    return ae.Evidence(*(float(table[space].iloc[best]) for space in ("value", "token")))
 
 
-def score_erasure(model: ae.Hooked, method: str) -> Evidence:
+def score_erasure(model: ae.Hooked, method: str) -> ae.Evidence:
     """The paper's appendix D: right answers after the erasure of a random concept, and after that of the value."""
     row = run_erasures(model).loc[method]
     every = np.arange(model.task.size)
-    of_random, of_value = (np.clip(row[x] * len(every) - every, 0, 1) for x in ("control_signs_mean", "seq_acc_after"))
-    return of_random, of_value
+    shares = row["control_signs_mean"], row["seq_acc_after"]
+    return ae.Evidence(*(np.clip(share * len(every) - every, 0, 1) for share in shares))
 
 
 @lru_cache(maxsize=1)
@@ -104,7 +100,7 @@ def run_erasures(model: ae.Hooked) -> pd.DataFrame:
     return ae.probe("amnesic", model, **options).rows.set_index("method")
 
 
-def score_probes(model: ae.Hooked) -> Evidence:
+def score_probes(model: ae.Hooked) -> ae.Evidence:
     """R² of linear probes at a position t: of the sum, and the mean of carry and xor; each at its best site."""
     examples, by_site = model.task.examples().sample(1024, seed=0), []
     values = ae.CausalModel(model.task).values(examples)
@@ -118,7 +114,7 @@ def score_probes(model: ae.Hooked) -> Evidence:
         by_site.append(np.mean(shares, axis=0))
     best = np.argmax(np.mean(by_site, axis=1), axis=0)
     of_sum, carry, xor = (by_site[site][:, i] for i, site in enumerate(best))
-    return of_sum, (carry + xor) / 2
+    return ae.Evidence(of_sum, (carry + xor) / 2)
 
 
 def score_patching(model: ae.Hooked) -> float:
@@ -167,14 +163,13 @@ def attributed_effects(
     return torch.stack(effects, dim=-1).detach(), before.detach()
 
 
-def score_cka(model: ae.Hooked) -> Evidence:
+def score_cka(model: ae.Hooked) -> ae.Evidence:
     """Linear CKA (Kornblith et al., 2019) of the answer's activations with the sum, and with all carries and xors."""
     examples = model.task.examples().sample(1024, seed=0)
     values = ae.CausalModel(model.task).values(examples)
     sums, carries = values["sum"][:, None], np.concatenate([values["carry"], values["xor"]], axis=1)
     activations = [x.flatten(1).numpy() for x in model.run_with_cache(examples, scored_sites(model))[1].values()]
-    best_sum, best_carries = (max(linear_cka(x, z) for x in activations) for z in (sums, carries))
-    return best_sum, best_carries
+    return ae.Evidence(*(max(linear_cka(x, z) for x in activations) for z in (sums, carries)))
 
 
 def linear_cka(x: np.ndarray, z: np.ndarray) -> float:
@@ -196,7 +191,7 @@ LinearSearch = tuple[ControlledDAS, ae.Subspace]  # at a site, and what was foun
 Search = LinearSearch | tuple[ControlledDAS, ae.Features]
 
 
-def score_search(model: ae.Hooked, find: Callable[[ae.Hooked, str], Search]) -> Evidence:
+def score_search(model: ae.Hooked, find: Callable[[ae.Hooked, str], Search]) -> ae.Evidence:
     """Interchange accuracy of the sum at all positions, and of a middle bit's carry, each in the space that is found.
 
     Outcomes (n,) on pairs with other operands, then accuracies on the pairs that the search learned from.
@@ -207,7 +202,7 @@ def score_search(model: ae.Hooked, find: Callable[[ae.Hooked, str], Search]) -> 
         train, _, test = search.sample_pairs(variable)
         outcomes.append(search.evaluation(test, variable).outcomes(space).numpy())
         accuracies.append(search.evaluation(train, variable).accuracy(space))
-    return *outcomes, *accuracies
+    return ae.Evidence(*outcomes, *accuracies)
 
 
 @lru_cache(maxsize=len(SEARCHED))
@@ -223,11 +218,8 @@ def find_by_das(model: ae.Hooked, variable: str, *, rank: int) -> LinearSearch:
     """DAS at each site. If activations vary along fewer directions everywhere, their number is the rank."""
     searches = searches_at_sites(model, variable)
     rank = min(rank, max(search.whitened.rank for search in searches))
-    found = []
-    for search in searches:
-        if search.whitened.rank >= rank:
-            train, validation, _ = search.sample_pairs(variable)
-            found.append((search, search.fit(train, validation, variable, rank)))
+    pairs = ((search, search.sample_pairs(variable)) for search in searches if search.whitened.rank >= rank)
+    found = [(search, search.fit(train, validation, variable, rank)) for search, (train, validation, _) in pairs]
     return best_search(found, variable)
 
 
@@ -271,9 +263,7 @@ def find_by_plot(model: ae.Hooked, variable: str) -> Search:
     answers = [searches[0].evaluation(train, name) for name in names]
     abstract = [((x.expected == ONE).float() - (x.base_tokens == ONE).float()).flatten() for x in answers]
     axes = [search.whitened.axes[:, :MAX_AXES].float() for search in searches]
-    effects = [
-        axis_effects(search.evaluation(train, variable), own) for search, own in zip(searches, axes, strict=True)
-    ]
+    effects = [axis_effects(x.evaluation(train, variable), own) for x, own in zip(searches, axes, strict=True)]
     kinds, index = torch.stack(abstract).unique(dim=0, return_inverse=True)  # some variables do the same
     shares = transport(torch.cdist(kinds, torch.cat(effects)) ** 2)[index[names.index(variable)]]
     by_site = zip(searches, axes, shares.split([len(part) for part in effects]), strict=True)
@@ -302,32 +292,28 @@ def transport(costs: torch.Tensor) -> torch.Tensor:
     return scaled.exp()
 
 
-def score_steering(model: ae.Hooked) -> Evidence:
+def score_steering(model: ae.Hooked) -> ae.Evidence:
     """How well bits follow a shifted sum, and how well they follow an inverted carry, each at its best site."""
     found = measure_signature(model, 64, 128).components
     sums = np.fmax(found["value"], found["value_of_remainder"])
-    return float(np.nanmean(sums)), float(np.nanmean(found["carry"]))
+    return ae.Evidence(float(np.nanmean(sums)), float(np.nanmean(found["carry"])))
 
 
-def score_prefixes(model: ae.Hooked) -> Evidence:
+def score_prefixes(model: ae.Hooked) -> ae.Evidence:
     """After random prefixes, answers that ignore them, and those that take the carry from the last token."""
     found = measure_signature(model, 256, 16).components
-    return float(np.nanmean(found["erd_of_all"])), float(np.nanmean(found["prefix_carry_of_all"]))
+    return ae.Evidence(*(float(np.nanmean(found[name])) for name in ("erd_of_all", "prefix_carry_of_all")))
 
 
-def score_profile(model: ae.Hooked) -> Evidence:
+def score_profile(model: ae.Hooked) -> ae.Evidence:
     """`probe=mechanism`: minus the distance to the nearest algorithm by a sum, and by carries."""
-    classification = classify(measure_signature(model, 128, 128), cached_signatures(model.task.bits))
+    classification = classify(measure_signature(model, 128, 128), cached_signatures(model.task))
     every = classification.distances | classification.post_hoc
-    of_sum, of_carries = (
-        -float(np.nanmin([every[name] for name in every if algorithm_kind(name) == kind])) for kind in ALGORITHM_KINDS
-    )
-    return of_sum, of_carries
+    of_kinds = ([every[name] for name in every if algorithm_kind(name) == kind] for kind in ALGORITHM_KINDS)
+    return ae.Evidence(*(-float(np.nanmin(distances)) for distances in of_kinds))
 
 
-@cache
-def cached_signatures(bits: int) -> dict[str, Signature]:
-    return expected_signatures(ae.Add(bits))
+cached_signatures = cache(expected_signatures)
 
 
 METHODS: dict[str, Method] = {
@@ -379,16 +365,10 @@ def table(found: pd.DataFrame) -> str:
         by_origin = [f"{part.sum()} of {len(part)}" for part in (answers[written], answers[~written])]
         at_zero = ((known["score"] > 0) == (known["algorithm"] == "sum")).sum()
         natural = f"{at_zero} of {n}" if name in DIFFERENCES else ""
-        area, least, most = area_under_curve(known)
-        line = [
-            str(name),
-            format_share(int(answers.sum()), n),
-            *by_origin,
-            natural,
-            f"{area:.2f} [{least:.2f}, {most:.2f}]",
-        ]
+        area = "{:.2f} [{:.2f}, {:.2f}]".format(*area_under_curve(known))
         rest = map(str, with_abstention.loc[name]) if name in with_abstention.index else [""] * 4
-        lines.append([*line, *rest, predicted.get(str(name), "")])
+        share, promised = format_share(int(answers.sum()), n), predicted.get(str(name), "")
+        lines.append([str(name), share, *by_origin, natural, area, *rest, promised])
     return markdown(*lines)
 
 
@@ -441,16 +421,14 @@ def main() -> None:
     parser.add_argument("runs", nargs="*", help="directories of trained networks, or globs")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows = read_results(options.out) if options.out.is_file() else pd.DataFrame(columns=SCORE_COLUMNS)
-    rows = rows[SCORE_COLUMNS]
+    rows = (read_results(options.out) if options.out.is_file() else pd.DataFrame()).reindex(columns=SCORE_COLUMNS)
     for network in sorted(ae.zoo(*options.runs, nulls=True), key=lambda x: (bits_of(x.name), x.seed % 100)):
         own = (rows["network"] == network.name) & (rows["seed"] == network.seed)
         done = {*rows.loc[own & rows["sum"].notna(), "method"]}
         if missing := {name: method for name, method in METHODS.items() if name not in done}:
             model = network.load()
-            new = pd.DataFrame(
-                [score_network(*item, network, model) for item in missing.items()], columns=SCORE_COLUMNS
-            )
+            scores = [score_network(*item, network, model) for item in missing.items()]
+            new = pd.DataFrame(scores, columns=SCORE_COLUMNS)
             rows = pd.concat([rows[~(own & rows["method"].isin(missing))], new], ignore_index=True)
             rows.to_csv(options.out, index=False, float_format="%.4g")
             print(network.name, network.seed, f"{new['seconds'].sum():.0f} s", flush=True)

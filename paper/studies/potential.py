@@ -197,8 +197,9 @@ def measure(run: Run) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.concat(rows), pd.DataFrame(mended)
 
 
-def predictions(rows: pd.DataFrame, mended: pd.DataFrame) -> str:
-    """A table: what was predicted, what came, and whether it holds."""
+def table() -> str:
+    """What was predicted, what came, and whether it holds."""
+    rows, mended = pd.read_csv(FILE), pd.read_csv(SLIPS)
     ratios = rows.groupby(BY)[["distance", "wrong", "n"]].apply(ratio)
     networks = rows.groupby(BY).first().assign(ratio=ratios).reset_index()
     untrained, last = (networks[networks["epoch"] == epoch] for epoch in (-1, networks["epoch"].max()))
@@ -232,10 +233,6 @@ def predictions(rows: pd.DataFrame, mended: pd.DataFrame) -> str:
     line("control: ratio before training", times, format_range(times), bool(times.between(*NULL_RATIO).all()))
     line("control: correlation before training", null, format_range(null), bool(null.abs().le(NULL_CORRELATION).all()))
     return markdown(["prediction", "counted", "what came", "verdict"], *lines)
-
-
-def table() -> str:
-    return predictions(pd.read_csv(FILE), pd.read_csv(SLIPS))
 
 
 def slip_table() -> str:

@@ -30,9 +30,9 @@ from arith_erd.stats import clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
 
 from ..formats import markdown
+from .certificates import RIVAL
 
 FILE = RESULTS / "thousand.csv"
-RIVAL = "graded_carry"  # the algorithm nearest to RULE
 LEARNED = 0.985  # share of pairs with the bit right, after a right prefix
 BITS = range(2, 5)
 FINGERPRINTS = ("threshold", "log_sigma", "slope")
@@ -149,20 +149,14 @@ def predictions(rows: pd.DataFrame) -> str:
     )
 
 
-def table() -> str:
-    return predictions(pd.read_csv(FILE))
-
-
 def ranges() -> str:
     """Fingerprints of learned bits: median, and the middle 90% of the networks."""
     rows = pd.read_csv(FILE)
     rows = rows[rows["right"] >= LEARNED]
     lines = [["bit", "networks", *(names := ("threshold", "sigma", "slope", "rule", "clear_rule"))]]
     for bit, of_bit in rows[rows["bit"] >= BITS.start].groupby("bit"):
-        cells = []
-        for name in names:
-            low, median, high = of_bit[name].quantile([0.05, 0.5, 0.95])
-            cells.append("" if np.isnan(median) else f"{median:.2f} [{low:.2f}, {high:.2f}]")
+        quantiles = of_bit[[*names]].quantile([0.05, 0.5, 0.95]).T.values
+        cells = ("" if np.isnan(median) else f"{median:.2f} [{low:.2f}, {high:.2f}]" for low, median, high in quantiles)
         lines.append([str(bit), str(len(of_bit)), *cells])
     return markdown(*lines)
 

@@ -72,9 +72,9 @@ def test_transport_gives_each_variable_the_axes_with_its_own_effect():
 
 
 def test_cka_is_higher_with_the_values_that_a_network_holds(one_layer):
-    of_sum, of_carries = methods.score_cka(ae.Hooked(OneNumber(TASK), task=TASK))
+    of_sum, of_carries, *_ = methods.score_cka(ae.Hooked(OneNumber(TASK), task=TASK))
     assert of_sum > 0.9 > of_carries
-    of_sum, of_carries = methods.score_cka(ae.Hooked(InDirections(TASK), task=TASK))
+    of_sum, of_carries, *_ = methods.score_cka(ae.Hooked(InDirections(TASK), task=TASK))
     assert of_carries > of_sum
     x, noise = np.random.default_rng(0).normal(size=(2, 2000, 3))
     assert methods.linear_cka(x, 3 * x @ np.linalg.qr(x[:3])[0]) == pytest.approx(1)
