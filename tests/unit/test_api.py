@@ -283,6 +283,8 @@ PAIRS = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=8)
         (lambda: ae.load_run(None), "^path=null: expected a path; "),
         (lambda: ae.load_run(b"runs"), "^path=b'runs': expected a path; "),
         (lambda: ae.load_run("a\0b"), "^path=.*: expected a path; "),
+        (lambda: ae.load_weights("none", ae.Add(3), Narrow), "^path=none: No such file or directory; expected a state"),
+        (lambda: ae.load_authors_weights("none", ae.Add(3)), "^path=none: No such file or directory; expected a state"),
         (lambda: ae.load_table(3), "^runs=3: expected a path; "),
         (lambda: ae.load_table([]), r"^\[\]: no run there"),
         (lambda: ae.train("add"), "^train: job: received str; expected Job"),

@@ -133,7 +133,8 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
         raise UserError(f"{folder / CONFIG_FILE}: {first_line(error)}; expected a file from save_pretrained") from error
     if seed not in (None, job.seeds[0]):
         raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
-    network = weights.network_from_file(job.network, folder / WEIGHTS_FILE, str(folder), CONFIG_FILE)
+    file = folder / WEIGHTS_FILE
+    network = weights.network_from_file(job.network, file, str(file), CONFIG_FILE)
     return _hooked(network, job, name, job.seeds[0], epoch)
 
 
@@ -184,15 +185,11 @@ def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
     return [load_run(path, seed, epoch) for seed in job_of_run(Run(user_path(path))).seeds]
 
 
-@isolated()
 def load_authors_weights(path: Path | str, task: Task) -> Hooked:
     """Load a network from a state dict of the paper's authors. Its training examples are unknown."""
-    network = weights.load_authors_network(path, task)
-    untrained = partial(Transformer, task.prompt_length, task.width)  # the released models have the default size
-    return Hooked(network, task=task, name=Path(path).name, provenance=Provenance(make_network=untrained))
+    return load_checkpoint(path, task, key="path")
 
 
-@isolated()
 def load_weights(path: Path | str, task: Task, make_network: Callable[[], Network]) -> Hooked:
     """Load a network from a state dict with our own names, a file of safetensors or PyTorch. No code in it runs.
 
@@ -204,8 +201,21 @@ def load_weights(path: Path | str, task: Task, make_network: Callable[[], Networ
     Raises:
         UserError: if the file is missing or damaged, or names or shapes differ from those of the network.
     """
-    file = user_path(path, "checkpoint")
-    network = weights.network_from_file(make_network, file, f"checkpoint={path}", "model= and task=")
+    return load_checkpoint(path, task, make_network, "path")
+
+
+@isolated()
+def load_checkpoint(
+    path: Path | str, task: Task, make_network: Callable[[], Network] | None = None, key: str = "checkpoint"
+) -> Hooked:
+    """Load a network from a state dict, the authors' if there is no ``make_network``. Errors call the path ``key``."""
+    file = user_path(path, key)
+    source = f"{key}={file}"
+    if make_network is None:
+        network: Network = weights.load_authors_network(file, task, source)
+        make_network = partial(Transformer, task.prompt_length, task.width)  # the released models have the default size
+    else:
+        network = weights.network_from_file(make_network, file, source, "this network and task")
     return Hooked(network, task=task, name=file.name, provenance=Provenance(make_network=make_network))
 
 
