@@ -1,6 +1,7 @@
 """The public API: training from Python is the training of the command line, and needs no class of ours."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -263,7 +264,13 @@ def test_a_probe_of_a_trained_network_gives_rows_and_a_figure(tmp_path, monkeypa
     assert len(ae.probe("dataset", task=ae.Add(bits=3)).rows)
     assert ae.probe(LogitLens, model, num_examples=16).rows.equals(answer.rows)
     assert list(tmp_path.iterdir()) == []  # nothing is kept without a folder
+    (tmp_path / "lens").mkdir()
+    unfinished = [tmp_path / "lens" / f".partial-{name}" for name in ("of_a_killed_process", "of_one_that_writes")]
+    for path in unfinished:
+        path.touch()
+    os.utime(unfinished[0], (0, 0))
     assert answer.save(tmp_path / "lens") == ["rows.csv", "probe.json", "figure.png"]
+    assert [path.exists() for path in unfinished] == [False, True]
     assert pd.read_csv(tmp_path / "lens" / "rows.csv").columns.tolist() == list(answer.rows)
     described = json.loads((tmp_path / "lens" / "probe.json").read_text())
     assert (described["name"], described["settings"]["probe"]["num_examples"]) == ("logit_lens", 16)
