@@ -18,7 +18,7 @@ from ..bundled import RESULTS
 from ..checks import as_python, require_integer, require_type, user_path
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
-from ..errors import UserError, bad_value, counted, first_line, may_be_whole, unknown_name, warn
+from ..errors import UserError, bad_value, counted, file_may_be_intact, first_line, unknown_name, warn
 from ..interp.hooked import Hooked, Provenance
 from ..models import weights
 from ..models.handcoded import PROGRAMS, is_handcoded_task, write_network
@@ -128,7 +128,7 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
         if epoch is not None:
             require_integer("epoch", epoch, 0)
     except Exception as error:
-        if may_be_whole(error):
+        if file_may_be_intact(error):
             raise
         raise UserError(f"{folder / CONFIG_FILE}: {first_line(error)}; expected a file from save_pretrained") from error
     if seed not in (None, job.seeds[0]):
@@ -270,7 +270,7 @@ def _load_state(
             state = {name: stack[job.seeds.index(seed)].clone() for name, stack in stacks.items()}
             return state, weights.epochs_done(saved)  # not those in metrics.csv
     except Exception as error:  # damaged bytes can make an unpickler raise anything
-        if isinstance(error, UserError) or may_be_whole(error):
+        if isinstance(error, UserError) or file_may_be_intact(error):
             raise
         cure = "if it is damaged, delete it and give the command that trained the run again"
         raise UserError(f"{file}: cannot be read ({first_line(error).partition('. ')[0]}); {cure}") from error

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..errors import excerpt, may_be_whole
+from ..errors import excerpt, file_may_be_intact
 from ..plots.tables import INTEGER, TEXT
 from ..runs.directory import FINISHED, METRIC_COLUMNS, Row, Run, is_run
 from ..runs.identity import DEFAULT_POSITIONS, LEGACY_VALUES, NAMED_GROUPS, flat_settings, flatten
@@ -131,7 +131,7 @@ def _add_probes(
             except Exception as error:
                 where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
                 what = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
-                data.problems[where] = str(error.strerror) if may_be_whole(error) else what
+                data.problems[where] = str(error.strerror) if file_may_be_intact(error) else what
                 continue
             parts = tables.setdefault(probe, [])
             ids = [column for column in rows if rows[column].dtype.kind != "f"]  # what identifies a row

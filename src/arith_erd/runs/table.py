@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..checks import user_path
-from ..errors import UserError, counted, excerpt, first_line, may_be_whole, warn
+from ..errors import UserError, counted, excerpt, file_may_be_intact, first_line, warn
 from ..seeds import format_ranges, parse_seeds
 from ..stats import Estimate, Moments
 from ..system.files import is_locked, run_path
@@ -51,7 +51,7 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
             last_epochs = metrics.groupby("seed")["epoch"].last()
             summaries, state = _summary_columns(run.summary(), seeds, last_epochs), FINISHED
         except Exception as error:
-            if may_be_whole(error):
+            if file_may_be_intact(error):
                 raise
             state, problem = "damaged", f"summary.json: not that of a finished run ({excerpt(str(error))})"
     columns |= {"state": "training" if state != FINISHED and is_locked(run.path) else state, "problem": problem}
