@@ -74,8 +74,8 @@ def _config_columns(config: Mapping[str, Any]) -> Row:
         **{key: require_name(f"task.{key}", settings.get(f"task.{key}", "reverse")) for key in ORDER_KEYS},
         "max_epochs": np.int64(settings["trainer.max_epochs"]),
         "stop_at": float("nan" if (stop_at := settings["trainer.stop_at"]) is None else stop_at),
-        "key": short_hash(hashed, 12),
-        "trajectory": short_hash(trajectory, 12),
+        "config_hash": short_hash(hashed, 12),
+        "trajectory_hash": short_hash(trajectory, 12),
         "settings": settings,
     }
 
