@@ -59,7 +59,7 @@ def counted(number: int, noun: str) -> str:
 def nearest(name: str, known: Iterable[str], group: str = "") -> str:
     """The known name, dotted or not, that an unknown one most likely means, by its last part; "" if none is near.
 
-    Of names outside a ``group``, such as ``data``, only those whose last part is the same word count.
+    With a ``group``, such as ``data``, a name outside it counts only if its last part is the same word.
 
     >>> nearest("layers", ["task.bits", "model.net.num_layers"]), nearest("patch", ["dose", "patching"])
     ('model.net.num_layers', 'patching')

@@ -306,7 +306,7 @@ PAIRS = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=8)
         (lambda: ae.load_run("add-nanogpt"), r"^add-nanogpt: no such folder; load_pretrained\('add-nanogpt'\) loads"),
         (lambda: ae.compose("train", ["--task=add"]), "^--task=add: expected KEY=VALUE, without dashes"),
         (lambda: ae.load_handcoded("erd", task="add"), "^task: received str; expected Task"),
-        (lambda: ae.score_method(max, 3), "^score_method: received a int; expected networks from"),
+        (lambda: ae.score_method(max, 3), "^score_method: networks: received int; expected Label"),
         (lambda: ae.compare_methods([3]), "^rows: received list; expected DataFrame"),
         (lambda: MODEL.greedy_tokens(3), "^greedy_tokens: examples: received int; expected Examples"),
         (lambda: ae.probe("errors", MODEL, foo=1), "probe.foo: no such key; none is accepted"),
