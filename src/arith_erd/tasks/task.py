@@ -139,9 +139,14 @@ class Task(ABC):
         return math.prod(self.shape)
 
     @property
+    def digit_word(self) -> str:
+        """The word for a digit in this base: ``bit`` or ``digit``."""
+        return "bit" if self.base == 2 else "digit"
+
+    @property
     def digit_noun(self) -> str:
-        """The word for digits in this base: ``bits`` or ``digits``."""
-        return "bits" if self.base == 2 else "digits"
+        """The plural of `digit_word`."""
+        return f"{self.digit_word}s"
 
     @property
     def vocab_size(self) -> int:
