@@ -37,13 +37,13 @@ def __getattr__(name: str) -> Any:
 
 def _refusing_unknown_arguments(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The same function, but unknown arguments raise a `UserError` that suggests the nearest one."""
-    signed = signature(function)
+    signed, old_names = signature(function), vars(function).get("old_names", {})
     taken = [parameter for parameter in signed.parameters if parameter != "self"]
 
     @wraps(function)
     def checked(*args: Any, **named: Any) -> Any:
         try:
-            signed.bind(*args, **named)
+            signed.bind(*args, **{old_names.get(key, key): value for key, value in named.items()})
         except TypeError as error:
             from .config.compose import arguments_error
 
