@@ -27,24 +27,27 @@ def __getattr__(name: str) -> Any:
     value = _load(name)
     random.setstate(state)  # rich draws numbers as it loads
     if name in _names and not isinstance(value, type):
-        value = _refusing_unknown_arguments(value)
+        value = _refusing_unknown_arguments(value, name)
+        value.__module__ = __name__  # pickle finds it there
+    elif name in _names and getattr(value.__init__, "__module__", "").startswith(f"{__name__}."):  # else not ours
+        value.__init__ = _refusing_unknown_arguments(value.__init__, name)
     globals()[name] = value
     return value
 
 
-def _refusing_unknown_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+def _refusing_unknown_arguments(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The same function, but unknown arguments raise a `UserError` that suggests the nearest one."""
-    taken = signature(function)
+    signed, old_names = signature(function), vars(function).get("old_names", {})
+    taken = [parameter for parameter in signed.parameters if parameter != "self"]
 
     @wraps(function)
     def checked(*args: Any, **named: Any) -> Any:
         try:
-            taken.bind(*args, **named)
+            signed.bind(*args, **{old_names.get(key, key): value for key, value in named.items()})
         except TypeError as error:
             from .config.compose import arguments_error
 
-            raise arguments_error(function.__name__, [*taken.parameters], named, str(error)) from None
+            raise arguments_error(name, taken, named, str(error)) from None
         return function(*args, **named)
 
-    checked.__module__ = __name__  # pickle finds it there
     return checked

@@ -2,19 +2,21 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from .errors import UserError, bad_value, no_such_key
+from .errors import UserError, bad_value, no_such_key, warn
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 NO_FIELDS: Mapping[str, Any] = {}
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def require_integer(key: str, value: object, low: int, high: int | None = None) -> None:
@@ -30,6 +32,23 @@ def require_type(what: str, value: object, kind: type) -> None:
     if not isinstance(value, kind):
         received = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
         raise UserError(f"{what}: received {received}; expected {kind.__name__}")
+
+
+def renamed(old: str, new: str, since: str) -> Callable[[Function], Function]:
+    """Decorate a function so that an argument may have its old name, too, with a `FutureWarning`, until 2.0."""
+
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def taking_both(*arguments: Any, **named: Any) -> Any:
+            if old in named and new not in named:
+                warn(f"{function.__name__}: {old}= is {new}= since {since}", FutureWarning)
+                named[new] = named.pop(old)
+            return function(*arguments, **named)
+
+        taking_both.__dict__["old_names"] = {**vars(function).get("old_names", {}), old: new}
+        return cast(Function, taking_both)
+
+    return decorate
 
 
 def user_path(path: Path | str, key: str = "path") -> Path:

@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 MAX_MESSAGE_LENGTH = 1000
 EXCERPT_LENGTH = 200
-NOT_OF_THE_FILE = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE)
+ERRNOS_OF_THE_SYSTEM = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE)
 MIN_SIMILARITY = 0.6  # least similarity of two names, measured by `difflib`
 SYNONYMS = {  # our name -> words for it in other programs
     "num_layers": "depth blocks num_blocks n_blocks",
@@ -59,7 +59,7 @@ def counted(number: int, noun: str) -> str:
 def nearest(name: str, known: Iterable[str], group: str = "") -> str:
     """The known name, dotted or not, that an unknown one most likely means, by its last part; "" if none is near.
 
-    Of names outside a ``group``, such as ``data``, only those whose last part is the same word count.
+    With a ``group``, such as ``data``, a name outside it counts only if its last part is the same word.
 
     >>> nearest("layers", ["task.bits", "model.net.num_layers"]), nearest("patch", ["dose", "patching"])
     ('model.net.num_layers', 'patching')
@@ -116,9 +116,9 @@ def first_line(error: BaseException) -> str:
     return f"{name}{first} {more}".strip().removesuffix(":")
 
 
-def may_be_whole(error: BaseException) -> TypeGuard[OSError]:
+def file_may_be_intact(error: BaseException) -> TypeGuard[OSError]:
     """Whether an unreadable file may be intact: no permission, too many open files, or a fault of the disk."""
-    return isinstance(error, OSError) and error.errno in NOT_OF_THE_FILE
+    return isinstance(error, OSError) and error.errno in ERRNOS_OF_THE_SYSTEM
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

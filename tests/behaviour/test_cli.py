@@ -52,6 +52,7 @@ BAD_COMMANDS = {
     "probe.py probe=distance_correlation": "run=DIR, checkpoint=FILE",
     "probe.py probe=errors run=runs/none task=mul": "task=mul: not accepted with run=",
     "probe.py probe=errors checkpoint=none.pt": "checkpoint=none.pt: also needs task=",
+    "probe.py probe=errors checkpoint=none.pt task=add": "checkpoint=none.pt: No such file or directory; expected a st",
     "probe.py probe=errors handcoded=magic": "handcoded=magic: expected .*erd, prefix_carry",
     "probe.py probe=errors handcoded=erd task.bits=5": r"handcoded=erd: received Add\(bits=5\); expected task=add",
     "probe.py probe=errors handcoded=erd run=runs/none": "expected one of run=DIR",

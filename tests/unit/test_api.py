@@ -1,6 +1,7 @@
 """The public API: training from Python is the training of the command line, and needs no class of ours."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -263,7 +264,13 @@ def test_a_probe_of_a_trained_network_gives_rows_and_a_figure(tmp_path, monkeypa
     assert len(ae.probe("dataset", task=ae.Add(bits=3)).rows)
     assert ae.probe(LogitLens, model, num_examples=16).rows.equals(answer.rows)
     assert list(tmp_path.iterdir()) == []  # nothing is kept without a folder
+    (tmp_path / "lens").mkdir()
+    unfinished = [tmp_path / "lens" / f".partial-{name}" for name in ("of_a_killed_process", "of_one_that_writes")]
+    for path in unfinished:
+        path.touch()
+    os.utime(unfinished[0], (0, 0))
     assert answer.save(tmp_path / "lens") == ["rows.csv", "probe.json", "figure.png"]
+    assert [path.exists() for path in unfinished] == [False, True]
     assert pd.read_csv(tmp_path / "lens" / "rows.csv").columns.tolist() == list(answer.rows)
     described = json.loads((tmp_path / "lens" / "probe.json").read_text())
     assert (described["name"], described["settings"]["probe"]["num_examples"]) == ("logit_lens", 16)
@@ -283,6 +290,8 @@ PAIRS = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=8)
         (lambda: ae.load_run(None), "^path=null: expected a path; "),
         (lambda: ae.load_run(b"runs"), "^path=b'runs': expected a path; "),
         (lambda: ae.load_run("a\0b"), "^path=.*: expected a path; "),
+        (lambda: ae.load_weights("none", ae.Add(3), Narrow), "^path=none: No such file or directory; expected a state"),
+        (lambda: ae.load_authors_weights("none", ae.Add(3)), "^path=none: No such file or directory; expected a state"),
         (lambda: ae.load_table(3), "^runs=3: expected a path; "),
         (lambda: ae.load_table([]), r"^\[\]: no run there"),
         (lambda: ae.train("add"), "^train: job: received str; expected Job"),
@@ -297,7 +306,7 @@ PAIRS = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=8)
         (lambda: ae.load_run("add-nanogpt"), r"^add-nanogpt: no such folder; load_pretrained\('add-nanogpt'\) loads"),
         (lambda: ae.compose("train", ["--task=add"]), "^--task=add: expected KEY=VALUE, without dashes"),
         (lambda: ae.load_handcoded("erd", task="add"), "^task: received str; expected Task"),
-        (lambda: ae.score_method(max, 3), "^score_method: received a int; expected networks from"),
+        (lambda: ae.score_method(max, 3), "^score_method: networks: received int; expected Label"),
         (lambda: ae.compare_methods([3]), "^rows: received list; expected DataFrame"),
         (lambda: MODEL.greedy_tokens(3), "^greedy_tokens: examples: received int; expected Examples"),
         (lambda: ae.probe("errors", MODEL, foo=1), "probe.foo: no such key; none is accepted"),
@@ -330,6 +339,11 @@ PAIRS = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=8)
         (lambda: ae.fit(ae.Add(bits=3), layers=2), r"did you mean overrides=\{'model\.net\.num_layers': 2\}"),
         (lambda: ae.fit(ae.Add(bits=3), seed=2), "did you mean seeds"),
         (lambda: ae.fit(bits=2), r"^fit: .*'task'|did you mean bits of your task"),
+        (lambda: ae.Add(digits=5), r"^Add: got an unexpected keyword argument 'digits'; did you mean bits\?$"),
+        (lambda: Largest(bit=5), r"^Task: got an unexpected keyword argument 'bit'; did you mean bits\?$"),
+        (lambda: ae.LengthSplit(fraction=0.5), "^LengthSplit: missing a required argument: .trained.; expected"),
+        (lambda: ae.Erase("dec.1", eraser=None), "^Erase: missing a required argument: 'position'; expected site"),
+        (lambda: ae.NanoGPT(15, 8, layers=2), r"^NanoGPT: .*'layers'; did you mean num_layers\?$"),
         (lambda: ae.leace(3, 4, 5), "^leace: too many positional arguments; expected x, z$"),
         (lambda: ae.load_pretrained("add-nanogtp"), r"^name=add-nanogtp: .*; did you mean add-nanogpt\?$"),
         (lambda: ae.load_pretrained("add-nanogpt", sed=0), r"'sed'; did you mean seed\?$"),

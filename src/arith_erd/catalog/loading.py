@@ -18,7 +18,7 @@ from ..bundled import RESULTS
 from ..checks import as_python, require_integer, require_type, user_path
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
-from ..errors import UserError, bad_value, counted, first_line, may_be_whole, unknown_name, warn
+from ..errors import UserError, bad_value, counted, file_may_be_intact, first_line, unknown_name, warn
 from ..interp.hooked import Hooked, Provenance
 from ..models import weights
 from ..models.handcoded import PROGRAMS, is_handcoded_task, write_network
@@ -128,12 +128,13 @@ def _load_saved(folder: Path, name: str, seed: int | None) -> Hooked:
         if epoch is not None:
             require_integer("epoch", epoch, 0)
     except Exception as error:
-        if may_be_whole(error):
+        if file_may_be_intact(error):
             raise
         raise UserError(f"{folder / CONFIG_FILE}: {first_line(error)}; expected a file from save_pretrained") from error
     if seed not in (None, job.seeds[0]):
         raise bad_value("seed", seed, f"{job.seeds[0]} for {name}")
-    network = weights.network_from_file(job.network, folder / WEIGHTS_FILE, str(folder), CONFIG_FILE)
+    file = folder / WEIGHTS_FILE
+    network = weights.network_from_file(job.network, file, str(file), CONFIG_FILE)
     return _hooked(network, job, name, job.seeds[0], epoch)
 
 
@@ -184,15 +185,11 @@ def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
     return [load_run(path, seed, epoch) for seed in job_of_run(Run(user_path(path))).seeds]
 
 
-@isolated()
 def load_authors_weights(path: Path | str, task: Task) -> Hooked:
     """Load a network from a state dict of the paper's authors. Its training examples are unknown."""
-    network = weights.load_authors_network(path, task)
-    untrained = partial(Transformer, task.prompt_length, task.width)  # the released models have the default size
-    return Hooked(network, task=task, name=Path(path).name, provenance=Provenance(make_network=untrained))
+    return load_checkpoint(path, task, key="path")
 
 
-@isolated()
 def load_weights(path: Path | str, task: Task, make_network: Callable[[], Network]) -> Hooked:
     """Load a network from a state dict with our own names, a file of safetensors or PyTorch. No code in it runs.
 
@@ -204,8 +201,21 @@ def load_weights(path: Path | str, task: Task, make_network: Callable[[], Networ
     Raises:
         UserError: if the file is missing or damaged, or names or shapes differ from those of the network.
     """
-    file = user_path(path, "checkpoint")
-    network = weights.network_from_file(make_network, file, f"checkpoint={path}", "model= and task=")
+    return load_checkpoint(path, task, make_network, "path")
+
+
+@isolated()
+def load_checkpoint(
+    path: Path | str, task: Task, make_network: Callable[[], Network] | None = None, key: str = "checkpoint"
+) -> Hooked:
+    """Load a network from a state dict, the authors' if there is no ``make_network``. Errors call the path ``key``."""
+    file = user_path(path, key)
+    source = f"{key}={file}"
+    if make_network is None:
+        network: Network = weights.load_authors_network(file, task, source)
+        make_network = partial(Transformer, task.prompt_length, task.width)  # the released models have the default size
+    else:
+        network = weights.network_from_file(make_network, file, source, "this network and task")
     return Hooked(network, task=task, name=file.name, provenance=Provenance(make_network=make_network))
 
 
@@ -260,7 +270,7 @@ def _load_state(
             state = {name: stack[job.seeds.index(seed)].clone() for name, stack in stacks.items()}
             return state, weights.epochs_done(saved)  # not those in metrics.csv
     except Exception as error:  # damaged bytes can make an unpickler raise anything
-        if isinstance(error, UserError) or may_be_whole(error):
+        if isinstance(error, UserError) or file_may_be_intact(error):
             raise
         cure = "if it is damaged, delete it and give the command that trained the run again"
         raise UserError(f"{file}: cannot be read ({first_line(error).partition('. ')[0]}); {cure}") from error

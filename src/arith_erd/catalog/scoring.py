@@ -68,8 +68,8 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
     if networks is None:
         networks = zoo(nulls=True)
     networks = [*networks] if isinstance(networks, Iterable) else [networks]
-    if others := [network for network in networks if not isinstance(network, LabelledNetwork)]:
-        raise UserError(f"score_method: received a {type(others[0]).__name__}; expected networks from zoo()")
+    for network in networks:
+        require_type("score_method: networks", network, LabelledNetwork)
     if not networks:
         raise UserError("score_method: received no networks; expected at least one from zoo()")
     name = getattr(method, "__name__", "method")

@@ -30,7 +30,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..bundled import CONF, load_option
-from ..errors import UserError, bad_value, first_line, no_such_key, unknown_name
+from ..errors import UserError, bad_value, excerpt, first_line, no_such_key, unknown_name
 from ..runs.identity import flatten
 from ..system.files import MAX_YAML_DEPTH, require_plain_yaml
 from ..system.isolation import HYDRA
@@ -280,7 +280,8 @@ def hydra_message(error: Exception, config_name: str, overrides: Sequence[str]) 
         hint = f'"{key}={hydra_quoted(os.path.expanduser(value))}", since Hydra reads some characters only in quotes'
         return f"{error.override}: expected KEY=VALUE, such as {hint if value else 'task=add'}"
     if isinstance(error, RecursionError):
-        return f"{' '.join(overrides)}: expected files of YAML without loops, at most {MAX_YAML_DEPTH} levels deep"
+        limits = f"at most {MAX_YAML_DEPTH} levels, also in files of YAML, without loops"
+        return f"{excerpt(' '.join(overrides))}: nested too deeply; expected {limits}"
     if isinstance(error, UnicodeDecodeError):
         return f"{' '.join(overrides)}: expected files of UTF-8; one of them has an {error.reason} at {error.start}"
     if again := re.match(r"(?:Multiple values for )?([\w/]+)(?:\.| appears more than once)", text):

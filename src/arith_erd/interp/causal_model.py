@@ -68,7 +68,7 @@ class CausalModel:
         if not (named and all(map(callable, functions.values()))):
             raise UserError(f"{model}: variables: received {variables!r}; expected a function for each name")
         self.task = task
-        self.roots = tuple(f"{name}_{task.digit_noun.removesuffix('s')}" for name in task.operand_names)
+        self.roots = tuple(f"{name}_{task.digit_word}" for name in task.operand_names)
         self.variables = (*self.roots, *(name for name in functions if name != "answer"))
         derived = {name: (root,) for name, root in zip(task.operand_names, self.roots, strict=True)}
         arguments = {name: _argument_names(name, function) for name, function in functions.items()}

@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
-from ..checks import require_integer, require_type
+from ..checks import renamed, require_integer, require_type
 from ..digits import Array
 from ..errors import UserError
 from ..interp.algorithms import ALGORITHMS, ColumnSums
@@ -67,7 +67,7 @@ class Certificate:
 
     task: Task
     answers: list[Digits]
-    user_model: CausalModel | None = None
+    causal_model: CausalModel | None = None
     completions: Array | None = None
 
     def shares(self) -> pd.DataFrame:
@@ -137,7 +137,7 @@ class Certificate:
 
     def _blocks(self) -> Iterator[tuple[PrefixBlock, Array]]:
         """All blocks, each with the network's answers (N,)."""
-        for block in blocks(self.task, self.user_model, self.completions):
+        for block in blocks(self.task, self.causal_model, self.completions):
             yield block, self.answers[block.inputs.t][block.pairs].ravel().astype(np.int64)
 
     @cached_property
@@ -161,12 +161,14 @@ class Certificate:
         return pd.DataFrame(rows, columns=["algorithm", "against", "bit", "distance", "right", "n"])
 
 
+@renamed("user_model", "causal_model", since="1.1")
 def certificate(
-    model: Hooked, user_model: CausalModel | None = None, num_completions: int | None = None
+    model: Hooked, causal_model: CausalModel | None = None, num_completions: int | None = None
 ) -> Certificate:
     """Ask a network that adds or multiplies for every bit of every pair after every prefix: `answers_after_prefixes`.
 
     Args:
+        causal_model: your own, counted beside the algorithms as ``user_model``.
         num_completions: take this many random completions of each pair in place of every prefix. They are uniform and
             the same for every network. Bit t is asked after their first t bits.
 
@@ -176,21 +178,21 @@ def certificate(
     """
     require_type("certificate: model", model, Hooked)
     ColumnSums(task := model.task)
-    if user_model is not None:
-        require_type("certificate: user_model", user_model, CausalModel)
-        if not user_model.task.same_as(task):
-            raise UserError(f"certificate: user_model: received one for {user_model.task}; expected one for {task}")
+    if causal_model is not None:
+        require_type("certificate: causal_model", causal_model, CausalModel)
+        if not causal_model.task.same_as(task):
+            raise UserError(f"certificate: causal_model: received one for {causal_model.task}; expected one for {task}")
     task.require_enumerable("a certificate")
     if num_completions is None:
-        return Certificate(task, answers_after_prefixes(model, task.examples()), user_model)
+        return Certificate(task, answers_after_prefixes(model, task.examples()), causal_model)
     require_integer("num_completions", num_completions, 1)
     completions = random_completions(task, num_completions)
-    return Certificate(task, answers_along(model, task.examples(), completions), user_model, completions)
+    return Certificate(task, answers_along(model, task.examples(), completions), causal_model, completions)
 
 
-def random_completions(task: Task, count: int) -> Array:
-    """Random numbers (N, count) that an answer can spell; every call returns the same ones."""
-    return np.random.default_rng(0).integers(0, 2**task.width, (task.size, count))
+def random_completions(task: Task, num_completions: int) -> Array:
+    """Random numbers (N, num_completions) that an answer can spell; every call returns the same ones."""
+    return np.random.default_rng(0).integers(0, 2**task.width, (task.size, num_completions))
 
 
 def answered_by(answer: Callable[[PrefixBlock], Array], task: Task, completions: Array | None = None) -> Certificate:

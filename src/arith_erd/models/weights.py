@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
-from ..checks import user_path
 from ..errors import UserError, first_line
 from ..tasks import Task
 from .network import Network, initialise
@@ -54,8 +53,8 @@ def load_tensors(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def read_state(path: Path) -> dict[str, Tensor]:
-    """Read a state dict, name -> tensor, by `load_tensors`; a `UserError` if the file holds none."""
+def read_state(path: Path, source: str) -> dict[str, Tensor]:
+    """Read a state dict, name -> tensor, by `load_tensors`; a `UserError` names ``source`` if the file holds none."""
     try:
         state: dict[str, Tensor] = dict(load_tensors(path))
         if not all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in state.items()):
@@ -63,7 +62,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
     except Exception as error:  # damaged bytes can make an unpickler raise anything
         damaged = "damaged, or more than tensors (none of it was run)"
         what = error.strerror or first_line(error) if isinstance(error, OSError) else damaged
-        raise UserError(f"checkpoint={path}: {what}; expected a state dict, tensors by name") from error
+        raise UserError(f"{source}: {what}; expected a state dict, tensors by name") from error
     return state
 
 
@@ -85,21 +84,21 @@ def checked_state(
 
 def network_from_file(make: Callable[[], Network], path: Path, source: str, wanted: str) -> Network:
     """Make a network and load a state dict after `checked_state`, in the precision of the file."""
-    state = checked_state(read_state(path), state_shapes(make), source, wanted)
+    state = checked_state(read_state(path, source), state_shapes(make), source, wanted)
     network = initialise(make, 0)
     network.load_state_dict(state, assign=True)
     return network
 
 
-def load_authors_network(path: str | Path, task: Task) -> Transformer:
+def load_authors_network(path: Path, task: Task, source: str = "the file") -> Transformer:
     """Load a model of the authors, in evaluation mode on the CPU. Its width and depth follow from the shapes.
 
     Their buffers (positions and causal mask) have fixed values, which our network computes itself. Only the shapes of
     the positions are used: they show the model's lengths of prompt and answer. Nothing else about the task can be
     checked, so addition and random output are indistinguishable. The file is read as tensors only, so no code in it can
-    run. A `UserError` names the keys that are missing, unknown or of the wrong shape.
+    run. A `UserError` names ``source``, and the keys that are missing, unknown or of the wrong shape.
     """
-    state = read_state(user_path(path, "checkpoint"))
+    state = read_state(path, source)
     state.pop("nopeak_mask", None)
     width = [tensor.shape[-1] for name, tensor in state.items() if name == "fc.weight" and tensor.dim()]
     # A file without a width is taken for one of the default size, so that the error lists what is missing.
@@ -115,7 +114,7 @@ def load_authors_network(path: str | Path, task: Task) -> Transformer:
     }
     expected = {authors_name(name): shape for name, shape in shapes.items()} | positions
     wanted = f"the authors' state dict for task={task.name} at task.bits={task.bits}"
-    state = checked_state(state, expected, f"checkpoint={path}", wanted)
+    state = checked_state(state, expected, source, wanted)
     network = initialise(make, 0)
     network.load_state_dict({name: state[authors_name(name)] for name in shapes})
     return network.eval()

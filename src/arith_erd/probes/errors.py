@@ -129,7 +129,7 @@ class Errors(NetworkProbe):
         return figure
 
     def notes(self) -> list[str]:
-        bit = self.task.digit_noun.removesuffix("s")
+        bit = self.task.digit_word
         tokens = self.shares.query("by == 'token'")
         training = tokens[tokens["subset"] == "train"].set_index(["seed", "name"])["share"].to_dict()
         return [

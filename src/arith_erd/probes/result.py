@@ -17,13 +17,14 @@ from ..errors import UserError, counted
 from ..plots.curves import EpochCurves
 from ..plots.style import own_style, save_png
 from ..plots.tables import column_kinds, print_table
-from ..system.files import atomic_file, require_writable, write_atomically
+from ..system.files import atomic_file, remove_partial_files, require_writable, write_atomically
 from ..system.signals import exits_are_errors
 from ..tasks import SAMPLE_SIZE
 from .probe import Probe
 
 MAX_PRINTED_ROWS = 40
 PROGRESS_INTERVAL = 30.0  # seconds between progress lines without a terminal
+MAX_WRITE_TIME = 3600.0  # seconds after which an unfinished file is that of a killed process
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class ProbeResult:
         folder = user_path(folder, "folder")
         require_writable("folder", folder)
         folder.mkdir(parents=True, exist_ok=True)
+        remove_partial_files(folder, MAX_WRITE_TIME)
         columns = column_kinds(self.rows, self.probe.units)
         description = {"name": self.name, "columns": columns, "across": self.probe.across, "settings": self.settings}
         files: dict[str, str | bytes] = {"rows.csv": self.rows.to_csv(index=False, float_format="%.9g")}

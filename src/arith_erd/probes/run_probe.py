@@ -210,7 +210,7 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
 
 
 def _target_of_weights(job: ProbeJob) -> ProbeTarget:
-    from ..catalog.loading import load_authors_weights, load_handcoded, load_weights
+    from ..catalog.loading import load_checkpoint, load_handcoded
 
     unused_key = "model" if job.handcoded is not None else "seed"
     if unused := [override for override in job.overrides if override.startswith(unused_key)]:
@@ -221,11 +221,9 @@ def _target_of_weights(job: ProbeJob) -> ProbeTarget:
         weights = {"handcoded": job.handcoded, "seeds": format_ranges(job.seeds)}
     elif not any(override.startswith("task") for override in job.overrides):
         raise UserError(f"checkpoint={job.checkpoint}: also needs task=, such as task=add")
-    elif job.model is None:
-        models = [load_authors_weights(str(job.checkpoint), job.task)]
     else:
-        models = [load_weights(str(job.checkpoint), job.task, job.network)]
-        weights = {"checkpoint": Path(str(job.checkpoint)).name, "model": job.model.name}
+        models = [load_checkpoint(str(job.checkpoint), job.task, job.network if job.model else None)]
+        weights = {"checkpoint": models[0].name, "model": job.model.name} if job.model else {}
     folder = _folder_without_run(job, ["task"] if job.handcoded is None else [])
     return ProbeTarget(job.probe.build(Probe, models=models), folder, models, weights=weights)
 

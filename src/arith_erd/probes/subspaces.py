@@ -106,7 +106,7 @@ class Subspaces(NetworkProbe):
                     yield scores | {"site": site, "position": position, "variable": variable}
 
     def notes(self) -> list[str]:
-        digit, value = self.task.digit_noun.removesuffix("s"), self.hypothesis.answer_variable
+        digit, value = self.task.digit_word, self.hypothesis.answer_variable
         also = f"a layer that holds just {digit} t also scores high for the {value} at rank 1; " if value else ""
         return [
             f"only linear subspaces are searched; {also}if span is no larger than rank, every variable scores high, "

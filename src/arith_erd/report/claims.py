@@ -99,7 +99,7 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
                 result.samples, result.source = authors_samples, AUTHORS_WEIGHTS
     if measure.source != TASK_ALONE:
         replicas = (data.select(runs).query("not finished") for runs in run_options)
-        result.num_unfinished = sum(len(one.drop_duplicates(["trajectory", "seed"])) for one in replicas)
+        result.num_unfinished = sum(len(one.drop_duplicates(["trajectory_hash", "seed"])) for one in replicas)
     if result.num_seeds == 0 and claim.statistic != "derived":
         runs_without_value = [runs for runs, sample in zip(run_options, result.samples, strict=True) if sample.empty]
         result.cause = "; ".join(dict.fromkeys(measure.missing_reason(data, runs) for runs in runs_without_value))
@@ -124,7 +124,7 @@ def _describe_pooling(result: Result, data: RunData) -> str:
     """Names the runs of the first sample in which settings differ; empty if there is none."""
     for sample in result.samples:
         used = data.replicas.loc[sample.loc[sample["replica"] >= 0, "replica"]]
-        if used["trajectory"].nunique() > 1:
+        if used["trajectory_hash"].nunique() > 1:
             return f"averaged over runs with other settings: {', '.join(used['run'].drop_duplicates())}"
     return ""
 

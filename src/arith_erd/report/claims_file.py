@@ -18,7 +18,7 @@ from ..bundled import CONF, PAPER, load_option
 from ..checks import require_integer
 from ..config.hydra_conf import RECIPE_GROUPS, hydra_quoted
 from ..digits import ORDERS
-from ..errors import UserError, bad_value, excerpt, first_line, may_be_whole, unknown_name
+from ..errors import UserError, bad_value, excerpt, file_may_be_intact, first_line, unknown_name
 from ..plots.tables import UNITS, format_number
 from ..runs.directory import METRIC_COLUMNS
 from ..runs.identity import NAME_PATTERN, NAMED_GROUPS, flatten
@@ -186,7 +186,7 @@ def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
         figures = [{"name": name, **figure} for name, figure in raw.pop("figures", {}).items()]
         places = {section["title"]: section.get("where", "") for section in sections}
     except (OSError, UnicodeError, yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError) as error:
-        if may_be_whole(error):
+        if file_may_be_intact(error):
             raise
         reason = f"lacks {error}" if isinstance(error, KeyError) else first_line(error)
         raise UserError(f"{path}: {reason}; expected a claims file: a title, and sections with claims") from error

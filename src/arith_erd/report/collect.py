@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..errors import excerpt, may_be_whole
+from ..errors import excerpt, file_may_be_intact
 from ..plots.tables import INTEGER, TEXT
 from ..runs.directory import FINISHED, METRIC_COLUMNS, Row, Run, is_run
 from ..runs.identity import DEFAULT_POSITIONS, LEGACY_VALUES, NAMED_GROUPS, flat_settings, flatten
@@ -25,7 +25,7 @@ REPLICA_COLUMNS = {  # column -> type
     "finished": "bool",
     **dict.fromkeys(("epochs", "max_epochs"), "int64"),
     "stop_at": "float64",
-    **dict.fromkeys(("unpublished_settings", "key", "trajectory"), "object"),
+    **dict.fromkeys(("unpublished_settings", "config_hash", "trajectory_hash"), "object"),
     **dict.fromkeys(SUMMARY_COLUMNS, "float64"),
     **dict.fromkeys(("never_learnt", "device", *VERSIONS), "object"),
     **dict.fromkeys(("train_loss", "train_token_acc"), "float64"),
@@ -42,7 +42,7 @@ class RunData:
 
     ``replicas`` has a row of `REPLICA_COLUMNS` for each replica, finished or not. A replica that is in several packs
     counts once. Replicas that differ only in the seed have the same ``key``. Replicas that differ only in seed and
-    length have the same ``trajectory``: with the same seed they agree up to the end of the shorter one.
+    length have the same ``trajectory_hash``: with the same seed they agree up to the end of the shorter one.
     ``unpublished_settings`` are settings that differ from the published ones.
 
     ``metrics`` has ``replica``, the index of that table, and the columns of ``metrics.csv``. ``problems`` maps paths to
@@ -113,7 +113,7 @@ def _build_replicas(rows: list[Row]) -> tuple[pd.DataFrame, pd.DataFrame]:
     table = pd.DataFrame(rows, columns=[*REPLICA_COLUMNS, "folder_order"]).astype(REPLICA_COLUMNS)
     order = ["finished", "folder_order", "epochs", "run"]
     table = table.sort_values(order, ascending=[False, True, False, True], kind="stable")
-    table["replica"] = table.groupby(["key", "seed"], sort=False).ngroup()
+    table["replica"] = table.groupby(["config_hash", "seed"], sort=False).ngroup()
     replicas = table.drop_duplicates("replica").set_index("replica").sort_values(["run", "seed"])
     return replicas.drop(columns="folder_order"), table[["run", "seed", "replica"]]
 
@@ -131,7 +131,7 @@ def _add_probes(
             except Exception as error:
                 where = f"{name}/{excerpt(path.parent.name)}/rows.csv"
                 what = f"not the table of a probe ({excerpt(' '.join(str(error).split()))})"
-                data.problems[where] = str(error.strerror) if may_be_whole(error) else what
+                data.problems[where] = str(error.strerror) if file_may_be_intact(error) else what
                 continue
             parts = tables.setdefault(probe, [])
             ids = [column for column in rows if rows[column].dtype.kind != "f"]  # what identifies a row

@@ -63,7 +63,7 @@ def curve_rows(data: RunData, last: int, **runs: str) -> pd.DataFrame:
     replicas = data.select(runs, finished=True)
     longest = replicas["max_epochs"].clip(upper=last)  # a seed that stopped at an accuracy keeps its last value
     replicas = replicas[longest == longest.max()].sort_values("epochs", kind="stable")
-    replicas = replicas.drop_duplicates(["trajectory", "seed"])
+    replicas = replicas.drop_duplicates(["trajectory_hash", "seed"])
     rows = data.metrics[data.metrics["replica"].isin(replicas.index) & (data.metrics["epoch"] <= last)]
     end = rows["epoch"].max()
     # Keep at most 400 epochs, with the first and the last: more would only enlarge the SVG.

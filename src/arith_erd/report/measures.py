@@ -60,9 +60,10 @@ class Measure(StrictModel):
         if replicas.empty:
             return _single_value(np.nan)
         low, high = self.bounds(data, replicas)
-        table = replicas[["seed", "trajectory", "epochs"]].join(pd.DataFrame({"low": low, "high": high}), how="inner")
-        table = table.dropna().sort_values("epochs", ascending=self.prefers_shortest, kind="stable")
-        table = table.drop_duplicates(["trajectory", "seed"]).sort_values(["seed", "trajectory"])
+        table = replicas[["seed", "trajectory_hash", "epochs"]]
+        table = table.join(pd.DataFrame({"low": low, "high": high}), how="inner").dropna()
+        table = table.sort_values("epochs", ascending=self.prefers_shortest, kind="stable")
+        table = table.drop_duplicates(["trajectory_hash", "seed"]).sort_values(["seed", "trajectory_hash"])
         return table.reset_index(names="replica")[["replica", "seed", "low", "high"]]
 
     def bounds(self, data: RunData, replicas: pd.DataFrame) -> SeedBounds:

@@ -43,7 +43,7 @@ def render(
         runs,
         data=data,
         images={name: b64encode(svg.encode()).decode() for name, svg in svgs.items()},
-        experiments=data.replicas.groupby("key", sort=False),
+        experiments=data.replicas.groupby("config_hash", sort=False),
         shared=shared_settings(data.replicas),
         unfinished=unfinished(data),
         pictures={name: quote(os.fsencode(os.path.relpath(path, out))) for name, path in data.pictures.items()},
@@ -134,7 +134,7 @@ def claims_table(results: Sequence[Result], data: RunData, paper: Paper, runs: P
 
 
 def replicas_table(data: RunData) -> pd.DataFrame:
-    return data.replicas.drop(columns=["key", "trajectory"])
+    return data.replicas.drop(columns=["config_hash", "trajectory_hash"])
 
 
 def summary(results: Sequence[Result]) -> str:
@@ -207,7 +207,7 @@ def experiment_text(first: pd.Series, shared: Sequence[str] = ()) -> str:
 
 def shared_settings(replicas: pd.DataFrame) -> list[str]:
     """Unpublished settings that all experiments share, if there are several; the page lists them once."""
-    experiments = [_split_settings(first) for _, first in replicas.drop_duplicates("key").iterrows()]
+    experiments = [_split_settings(first) for _, first in replicas.drop_duplicates("config_hash").iterrows()]
     return [x for x in experiments[0] if all(x in other for other in experiments)] if len(experiments) > 1 else []
 
 

@@ -35,7 +35,7 @@ from typing import Any
 import yaml
 
 from ..checks import user_path
-from ..errors import UserError, excerpt, first_line, may_be_whole
+from ..errors import UserError, excerpt, file_may_be_intact, first_line
 from ..seeds import parse_seeds
 from ..system.files import locked, oserrors_naming, remove_partial_files, run_path, write_atomically
 from ..system.machine import git_commit
@@ -209,7 +209,7 @@ class Run:
                     raise ValueError(f"an alias, a tag, or more than {MAX_DEPTH} levels")
             config = yaml.load(text, YAML_LOADER)
         except (OSError, ValueError, yaml.YAMLError) as error:
-            if may_be_whole(error):
+            if file_may_be_intact(error):
                 raise
             reason = getattr(error, "strerror", "") or first_line(error)
             raise UserError(f"{self.path}: not a run directory (its config.yaml cannot be read: {reason})") from error

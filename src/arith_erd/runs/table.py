@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..checks import user_path
-from ..errors import UserError, counted, excerpt, first_line, may_be_whole, warn
+from ..errors import UserError, counted, excerpt, file_may_be_intact, first_line, warn
 from ..seeds import format_ranges, parse_seeds
 from ..stats import Estimate, Moments
 from ..system.files import is_locked, run_path
@@ -51,7 +51,7 @@ def read_replicas(run: Run) -> tuple[list[Row], pd.DataFrame]:
             last_epochs = metrics.groupby("seed")["epoch"].last()
             summaries, state = _summary_columns(run.summary(), seeds, last_epochs), FINISHED
         except Exception as error:
-            if may_be_whole(error):
+            if file_may_be_intact(error):
                 raise
             state, problem = "damaged", f"summary.json: not that of a finished run ({excerpt(str(error))})"
     columns |= {"state": "training" if state != FINISHED and is_locked(run.path) else state, "problem": problem}
@@ -74,8 +74,8 @@ def _config_columns(config: Mapping[str, Any]) -> Row:
         **{key: require_name(f"task.{key}", settings.get(f"task.{key}", "reverse")) for key in ORDER_KEYS},
         "max_epochs": np.int64(settings["trainer.max_epochs"]),
         "stop_at": float("nan" if (stop_at := settings["trainer.stop_at"]) is None else stop_at),
-        "key": short_hash(hashed, 12),
-        "trajectory": short_hash(trajectory, 12),
+        "config_hash": short_hash(hashed, 12),
+        "trajectory_hash": short_hash(trajectory, 12),
         "settings": settings,
     }
 

@@ -1,7 +1,7 @@
 """The splits. The files in ``conf/split/`` name them in ``_target_``.
 
-A split is an object with ``split(examples) -> (N,) bool``, True for held-out examples. Call it on the whole table, or
-on all drawn examples: on a part it can give other answers. The paper's splits are in its sections 3.2 and 4.4.
+A split is called with examples, and returns a mask (N,), True where held out. Call it on the whole table, or on all
+drawn examples: on a part it can give other answers. The paper's splits are in its sections 3.2 and 4.4.
 """
 
 from dataclasses import dataclass
@@ -83,9 +83,9 @@ def _require_one_length(split: str, examples: Examples) -> None:
         raise bad_value("split", split, "random or length, for operands of several lengths")
 
 
-def _mask(rows: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.bool_]:
-    """A mask (count,) that is True in ``rows``."""
-    return np.isin(np.arange(count), rows)
+def _mask(rows: npt.NDArray[np.intp], num_examples: int) -> npt.NDArray[np.bool_]:
+    """A mask (num_examples,) that is True in ``rows``."""
+    return np.isin(np.arange(num_examples), rows)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import secrets
 import socket
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -89,10 +90,15 @@ def oserrors_naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
 
 
-def remove_partial_files(folder: Path) -> None:
-    """Remove the files that a killed `atomic_file` left in a folder. Only the caller may write there."""
+def remove_partial_files(folder: Path, min_age: float = -math.inf) -> None:
+    """Remove the files that a killed `atomic_file` left in a folder. Only the caller may write there.
+
+    Others may too with a ``min_age``, of the seconds since something was written to a file.
+    """
     for path in folder.glob(f"{PARTIAL_PREFIX}*"):
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # removed by another process, or not a file
+            if time.time() - path.lstat().st_mtime >= min_age:
+                path.unlink()
 
 
 def require_plain_yaml(path: Path) -> None:

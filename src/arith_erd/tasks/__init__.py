@@ -1,4 +1,4 @@
-"""The tasks, one file each. The files in ``conf/task/`` name them in ``_target_``."""
+"""The tasks, those like addition in one file. The files in ``conf/task/`` name them in ``_target_``."""
 
 from .add import Add, Add3, AddScratchpad, Sub
 from .examples import Examples, Layout

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import require_integer
+from ..checks import renamed, require_integer
 from ..digits import Array
 
 
@@ -51,17 +51,18 @@ class Examples:
         taken: Any = {name: np.ascontiguousarray(getattr(self, name)[chosen]) for name in names}  # contiguous for torch
         return replace(self, **taken)
 
-    def sample(self, count: int | None, seed: int | np.random.Generator = 0) -> "Examples":
-        """Draw ``count`` examples in random order; if it is None or there are fewer, all in their own order."""
-        if count is not None:
-            require_integer("count", count, 1)
+    @renamed("count", "n", since="1.1")
+    def sample(self, n: int | None, seed: int | np.random.Generator = 0) -> "Examples":
+        """Draw n examples in random order; if it is None or there are fewer, all in their own order."""
+        if n is not None:
+            require_integer("n", n, 1)
         if not isinstance(seed, np.random.Generator):
             require_integer("seed", seed, 0)
-        if count is None or count >= len(self):
+        if n is None or n >= len(self):
             return self
         # Not default_rng(seed): `RandomSplit` draws from that, and every sample would consist of held-out examples.
         rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng([seed, 3])
-        return self[rng.permutation(len(self))[:count]]
+        return self[rng.permutation(len(self))[:n]]
 
     @property
     def a(self) -> Array:

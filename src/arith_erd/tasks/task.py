@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..bundled import load_option
-from ..checks import require_integer
+from ..checks import renamed, require_integer
 from ..digits import MAX_BASE, OPERATOR, ORDERS, PAD, ZERO, Array, Order, from_digits, reorder, to_digits
 from ..errors import UserError, bad_value, excerpt
 from .examples import Examples, Layout
@@ -139,9 +139,14 @@ class Task(ABC):
         return math.prod(self.shape)
 
     @property
+    def digit_word(self) -> str:
+        """The word for a digit in this base: ``bit`` or ``digit``."""
+        return "bit" if self.base == 2 else "digit"
+
+    @property
     def digit_noun(self) -> str:
-        """The word for digits in this base: ``bits`` or ``digits``."""
-        return "bits" if self.base == 2 else "digits"
+        """The plural of `digit_word`."""
+        return f"{self.digit_word}s"
 
     @property
     def vocab_size(self) -> int:
@@ -327,18 +332,19 @@ class Task(ABC):
         """Digits (N, k), lowest first -> tokens in the order of the answer."""
         return reorder(digits, self.completion_order) + ZERO
 
-    def sample(self, count: int, seed: int = 0) -> Examples:
-        """Draw ``count`` distinct examples in order of length, in equal shares: one per length or more, at most all."""
-        require_integer("count", count, 1)
+    @renamed("count", "n", since="1.1")
+    def sample(self, n: int, seed: int = 0) -> Examples:
+        """Draw n distinct examples, as many of each length, shortest first; at least one of each, at most all."""
+        require_integer("n", n, 1)
         require_integer("seed", seed, 0)
         lengths = range(self.min_bits or self.bits, self.bits + 1)
         draw, parts = random.Random(int(seed)), []
-        for n in lengths:
-            shape = (min(self.limit, self.base**n),) * self.num_operands
-            rows = draw.sample(range(math.prod(shape)), min(math.prod(shape), max(1, count // len(lengths))))
-            parts.append([np.full(len(rows), n), *np.unravel_index(rows, shape)])
-        length, *columns = np.concatenate(parts, axis=1)
-        return self.examples(*columns, length=length)
+        for length in lengths:
+            shape = (min(self.limit, self.base**length),) * self.num_operands
+            rows = draw.sample(range(math.prod(shape)), min(math.prod(shape), max(1, n // len(lengths))))
+            parts.append([np.full(len(rows), length), *np.unravel_index(rows, shape)])
+        written, *columns = np.concatenate(parts, axis=1)
+        return self.examples(*columns, length=written)
 
     def slices(self, examples: Examples) -> dict[str, Array]:
         """Kinds of examples to measure separately if examples are drawn: name -> kind of each example (N,)."""

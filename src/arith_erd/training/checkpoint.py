@@ -19,7 +19,7 @@ from lightning.pytorch.callbacks import Checkpoint
 from safetensors.torch import save
 
 from ..config.job import Job
-from ..errors import UserError, first_line, may_be_whole
+from ..errors import UserError, file_may_be_intact, first_line
 from ..models.weights import epochs_done, is_float_tensor, load_tensors
 from ..runs.directory import TEMPORARY_PREFIX, Run
 from ..runs.identity import short_hash, weights_config
@@ -100,7 +100,7 @@ def find_checkpoint(run: Run, module: LitPack) -> Path | None:
             raise ValueError("weights of another network")
         epochs = epochs_done(saved)
     except Exception as error:  # damaged bytes can make an unpickler raise anything
-        if may_be_whole(error):
+        if file_may_be_intact(error):
             raise
         hint = "if it is damaged, or of another version, delete it to start again"
         raise UserError(f"{path}: cannot be read ({first_line(error).partition('. ')[0]}); {hint}") from error

@@ -45,7 +45,7 @@ class TrainBatches:
 
 
 class TaskData(L.LightningDataModule):
-    """A task's table, or ``sample_size`` examples of it, divided by a split into ``train`` and ``validation``.
+    """A task's table, or ``num_examples`` of it, divided by a split into ``train`` and ``validation``.
 
     For drawn examples ``slices`` has the kinds of each validation example, by name, as in `Task.slices`.
     """
@@ -56,11 +56,11 @@ class TaskData(L.LightningDataModule):
         split: Split,
         seeds: Sequence[int],
         batch_size: int,
-        sample_size: int | None = None,
+        num_examples: int | None = None,
     ) -> None:
         super().__init__()
         self.task, self.seeds, self.batch_size = task, tuple(seeds), batch_size
-        self.examples = examples = task.examples() if sample_size is None else task.sample(sample_size)
+        self.examples = examples = task.examples() if num_examples is None else task.sample(num_examples)
         held_out = np.asarray(split(examples))
         if held_out.dtype != bool or held_out.shape != (len(examples),):
             received = f"returned {held_out.dtype} of shape {held_out.shape}"

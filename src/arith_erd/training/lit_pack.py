@@ -104,14 +104,8 @@ class LitPack(L.LightningModule):
         return losses.sum()
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
-        """Clip each replica's gradient by its own norm, as `torch.nn.utils.clip_grad_norm_` would."""
-        if self.gradient_clip is None:
-            return
-        gradients = [p.grad for p in self.pack.parameters() if p.grad is not None]
-        norms = torch.stack([g.reshape(len(g), -1).norm(dim=1) for g in gradients]).norm(dim=0)  # (R,)
-        scale = (self.gradient_clip / (norms + 1e-6)).clamp(max=1.0)
-        for gradient in gradients:
-            gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
+        if self.gradient_clip is not None:
+            self.pack.clip_gradients(self.gradient_clip)
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
         with naming_user_code(f"step {self.global_step + 1}", getattr(optimizer, "optimizer", optimizer)):

@@ -117,6 +117,14 @@ class Pack(nn.Module):
         with functorch_config.patch(aggressive_recomputation=self.replica_keys.device.type == "cpu"):
             return self._train(self._stacks(), keys, prompt, completion, *targets)
 
+    def clip_gradients(self, max_norm: float) -> None:
+        """Clip each replica's gradient by its own norm, as `torch.nn.utils.clip_grad_norm_` would."""
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        norms = torch.stack([g.reshape(len(g), -1).norm(dim=1) for g in gradients]).norm(dim=0)  # (R,)
+        scale = (max_norm / (norms + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
+
     def dry_run(self, prompt: Tensor, completion: Tensor, *targets: Tensor, loss: bool = False) -> Tensor:
         """Logits (R, B, m, V) or losses (R,) of the first step, always by vmap and without compilation."""
         self._skeleton[0].train()

@@ -100,6 +100,7 @@ NAMING = (
     ("=3", "=3: expected KEY=VALUE"),
     *((f"{typed}", f"{typed}: expected -m too") for typed in ("wait=false", "fail_fast=true", "job_index=0")),
     ("data={x:1}", "data={...}"),
+    pytest.param(f"seed={'[' * 500}{']' * 500}", "[ ...: nested too deeply; expected at most 50 levels", id="nested"),
     ("epochs=3 trainer.stop_at=0.5", "trainer.max_epochs=3"),
     *((f"split._target_={target}", target) for target in ("arith_erd.models.Transformer", "torch.optim.Adam")),
     *((f"split._target_={target}", target) for target in ("arith_erd.nowhere.Add", "torch.os.system")),

@@ -126,8 +126,8 @@ def test_a_multiplication_has_no_carries_and_other_tasks_are_refused() -> None:
             certificate(Hooked(NanoGPT(other.prompt_length, other.answer_length, d_model=16, num_heads=2), task=other))
     model = Hooked(NanoGPT(7, 4, d_model=16, num_heads=2), task=Add(bits=3))
     for given, problem in (
-        ((model, CausalModel(Add(bits=4))), "user_model: received one for Add"),
-        ((model, "erd"), "user_model: received str; expected Ca"),
+        ((model, CausalModel(Add(bits=4))), "causal_model: received one for Add"),
+        ((model, "erd"), "causal_model: received str; expected Ca"),
         ((3,), "model: received int; expected Hooked"),
     ):
         with pytest.raises(UserError, match=f"^certificate: {problem}"):

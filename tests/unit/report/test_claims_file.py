@@ -189,7 +189,7 @@ def test_settings_that_are_pooled_are_named(synthetic, tmp_path: Path) -> None:
     data = synthetic.data(paper=paper)
     (result,) = evaluate_claims(paper, data)
     assert "averaged over" not in result.cause
-    data.replicas.loc[data.replicas.index[0], ["trajectory", "run"]] = ["another", "its-name"]
+    data.replicas.loc[data.replicas.index[0], ["trajectory_hash", "run"]] = ["another", "its-name"]
     (result,) = evaluate_claims(paper, data)
     assert "averaged over runs with other settings: " in result.cause
     assert "its-name" in result.cause

@@ -283,7 +283,7 @@ def test_sample_has_different_examples_an_equal_share_of_each_length_or_all_that
 @pytest.mark.parametrize("draw", [Add(3).sample, Add(3).examples().sample], ids=["task", "examples"])
 def test_bad_counts_and_seeds_are_refused(draw):
     for arguments, message in (
-        *(((count, 0), f"^count={count}: expected an integer of at least 1") for count in (0, -1, 2.5)),
+        *(((n, 0), f"^n={n}: expected an integer of at least 1") for n in (0, -1, 2.5)),
         *(((10, seed), f"^seed={seed}: expected an integer of at least 0") for seed in ("a", -1)),
     ):
         with pytest.raises(UserError, match=message):
