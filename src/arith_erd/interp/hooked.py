@@ -33,7 +33,7 @@ from ..models.network import (
 from ..splits import Split
 from ..system.isolation import isolated
 from ..tasks import Examples, Task
-from .hooks import cache_outputs, edit_outputs, record_outputs, replay_outputs
+from .hooks import PURE_PARTS, cache_outputs, edit_outputs, record_outputs, replay_outputs
 from .interventions import Intervention, InterventionContext, Position, as_interventions
 from .sites import OWNED_BY_NAME, SitePositions, enclosing_layer, expand_sites, layers, require_sites
 
@@ -422,11 +422,34 @@ def positions_in_run(model: Hooked, site: str, x: Tensor, inputs: Sequence[Tenso
     return SitePositions.from_lengths(site, length, prompt, answer, declared)
 
 
+def replays_exactly(model: Hooked, stored: Sequence[str], batch: Batch) -> bool:
+    """Whether stored outputs of layers give the logits of a whole run, up to rounding.
+
+    They do not if a layer also acts in another way, as on a cache that is handed on or an attribute that another layer
+    reads. So eight examples run whole, then other inputs, and then from the stored outputs, twice.
+    """
+    if all(type(part).__module__.startswith(PURE_PARTS) for part in model.network.modules()):
+        return True
+    few = batch._replace(inputs=[x[:8] for x in batch.inputs])
+    with isolated(False, model.network):
+        try:
+            with record_outputs(model.sites, stored) as outputs:
+                logits = run_batch(model, (), few)
+            run_batch(model, (), few._replace(inputs=[torch.zeros_like(x) for x in few.inputs]))
+            replay = few._replace(stored={layer: outputs[layer][0] for layer in stored})
+            found = [run_batch(model, (), replay) for _ in range(2)]
+        except Exception:  # whatever a network raises if a part of it has not run
+            return False
+    rounding = torch.finfo(logits.dtype).eps ** 0.5 * float(logits[logits.isfinite()].abs().max())
+    return all(torch.allclose(x, logits, rtol=0.0, atol=rounding, equal_nan=True) for x in found)
+
+
 class ResumedRun:
     """The forward pass from ``site`` on; see `Hooked.resume_from`.
 
     Layers that finish before the site, and the site itself if it is a layer, run once: their outputs are stored and
-    used again. A layer that runs more than once in a forward pass is run every time.
+    used again. A layer that runs more than once in a forward pass is run every time, and so are all layers if the
+    stored outputs do not give the logits of a whole run (`replays_exactly`).
     """
 
     def __init__(self, model: Hooked, site: str, recorded: Sequence[tuple[Batch, dict[str, list[Any]]]]) -> None:
@@ -434,6 +457,8 @@ class ResumedRun:
         names, replayable = [*recorded[0][1]], layers(model.sites) or [*model.sites]
         before = names[: names.index(site) + 1] if site in names else []
         replayed = [x for x in before if x in replayable and all(len(ran.get(x, ())) == 1 for _, ran in recorded)]
+        if replayed and not replays_exactly(model, replayed, recorded[0][0]):
+            replayed = []
         last = max(map(names.index, replayed), default=0)
         self.finished = {*replayed, *(name for name in names[:last] if enclosing_layer(model.sites, name) is None)}
         self.batches = [batch._replace(stored={name: x[name][0] for name in replayed}) for batch, x in recorded]

@@ -14,6 +14,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from ..errors import UserError
 from ..models.network import position_axis
 
+PURE_PARTS = ("arith_erd.models.", "torch.nn.")  # packages of modules that do nothing but return their output
+
 
 @contextmanager
 def edit_outputs(

@@ -23,11 +23,11 @@ from ..models.positions import DigitPlaceEmbedding, IndexEmbedding, Rotary
 from ..system.isolation import isolated
 from ..tasks import Examples, Task
 from .hooked import Hooked
+from .hooks import PURE_PARTS
 
 LEVELS = 4
 MAX_PREFIXES = 2**22  # for all examples together: 16,384 pairs of seven-bit operands have 4.2 million
 PATHS_PER_BATCH = 128
-KNOWN_PARTS = ("arith_erd.models.", "torch.nn.")
 Digits = npt.NDArray[np.uint8]
 
 
@@ -43,7 +43,7 @@ def answers_after_prefixes(model: Hooked, examples: Examples) -> list[Digits]:
     """
     task, network = model.task, model.network
     # Any other part may compute from a token's index, which is not its place in a tree.
-    parts = [part for part in network.modules() if not type(part).__module__.startswith(KNOWN_PARTS)]
+    parts = [part for part in network.modules() if not type(part).__module__.startswith(PURE_PARTS)]
     if other := [*parts, *([] if type(network) in (NanoGPT, Transformer) else [network])]:
         accepted = "our Transformer or nanoGPT as it is, or num_completions=, which asks any network"
         raise UserError(f"{model.name}: has a {type(other[0]).__name__}; expected {accepted}")

@@ -218,6 +218,53 @@ def test_a_resumed_run_equals_a_whole_one_whatever_the_order_of_layers(order: Se
     assert equal(model.resume_from("dec.2", CLEAN)(patch), model.run(CLEAN, patch))
 
 
+class Shared:
+    """A cache that blocks hand on, which PyTorch cannot look into."""
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+
+
+class Recurring(nn.Module):
+    """Three blocks that do more than return an output: with ``cache`` they add to one that each hands on.
+
+    With ``attribute`` the first block's output is read after the last block, with ``in_place`` none is read.
+    """
+
+    class Block(nn.Module):
+        def __init__(self, kind: str) -> None:
+            super().__init__()
+            self.kind, self.linear, self.output = kind, nn.Linear(8, 8), ZEROS
+
+        def forward(self, x: Tensor, seen: Shared) -> tuple[Tensor, Shared]:
+            y = self.output = x + self.linear(sum(seen.tensors, x)).tanh()
+            seen.tensors += [x] if self.kind == "cache" else []
+            return (x.copy_(y) if self.kind == "in_place" else y), seen
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.embed, self.blocks = kind, nn.Embedding(5, 8), nn.ModuleList(map(self.Block, [kind] * 3))
+
+    def forward(self, prompt: Tensor, answer_in: Tensor) -> Tensor:
+        x, seen = self.embed(answer_in), Shared()
+        for block in self.blocks:
+            y, seen = block(x, seen)
+            x = x if self.kind == "in_place" else y
+        x = x + self.blocks[0].output if self.kind == "attribute" else x
+        return x @ self.embed.weight.T
+
+
+@pytest.mark.parametrize("kind", ["cache", "attribute", "in_place"])
+def test_a_resumed_run_equals_a_whole_one_though_layers_do_more_than_return(kind: str) -> None:
+    torch.manual_seed(0)
+    network = Recurring(kind)
+    model = Hooked(network, {f"dec.{i}": block for i, block in enumerate(network.blocks, 1)}, task=TASK)
+    resumed, step = model.resume_from("dec.1", CLEAN), [Steer("dec.2", 1, torch.ones(8))]
+    model.run(OTHER)
+    for _ in range(2):
+        assert equal(resumed(step), model.run(CLEAN, step))
+
+
 class Plain(nn.Module):
     """Not one of ours: one argument, a block that gives a tuple."""
 
