@@ -13,7 +13,7 @@ from arith_erd.report import __main__ as report
 from arith_erd.system import signals
 from arith_erd.system.cli_errors import EXIT_FAILED, EXIT_INTERNAL, USER_CODE_NOTE, line_and_status
 from arith_erd.system.signals import Interrupted, catch_signals, defer_signals, raise_pending
-from arith_erd.system.slurm import requeue
+from arith_erd.system.slurm_commands import requeue
 from tests.behaviour.interruption import Listener
 
 

@@ -10,10 +10,10 @@ from collections import Counter
 import pytest
 
 from arith_erd.config.compose import compose
-from arith_erd.launch.processes import _gpus
+from arith_erd.launch.gpus import _gpus
+from arith_erd.launch.task_folder import log_file, start_command, write_tasks
 from arith_erd.runs.directory import Run
 from arith_erd.system.machine import visible_gpus
-from arith_erd.system.start import log_file, start_command, write_tasks
 from arith_erd.training.train import say_unused_gpus
 from tests.behaviour.interruption import assert_same
 from tests.tiny import TINY
