@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import arith_erd as ae
 from arith_erd.digits import VOCAB_SIZE, ZERO
+from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import ColumnSums
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.prefixes import PrefixedExamples
@@ -21,7 +22,7 @@ from arith_erd.paper.probes.place_value import (
     measure_swaps,
     same_prefix_pairs,
 )
-from arith_erd.tasks import Add, Mul, Task
+from arith_erd.tasks import Add, Mul, Sub, Task
 from tests.unit.probes.small import untrained
 
 TASK = Add(bits=5)
@@ -118,6 +119,18 @@ def test_a_swap_finds_who_computes_the_carry() -> None:
         whole = rows[rows["site"] == "dec.2"].groupby("measure")["value"]
         assert whole.agg(["min", "max"]).loc["swap_own"].tolist() == [flips["own"]] * 2
         assert whole.mean()["swap_earlier"] == flips["earlier"]
+
+
+@pytest.mark.parametrize(
+    ("task", "site", "said"),
+    [
+        (Add(3), "all", r"^probe\.site=enc\.1: expected sites of the decoder"),
+        (Sub(3), "dec.1", "^task=sub: has no columns"),
+    ],
+)
+def test_sites_of_the_encoder_and_tasks_without_columns_are_refused(task: Task, site: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        PlaceValue([untrained(task)], site=site)
 
 
 def test_curves_over_epochs_follow_the_agreements() -> None:
