@@ -151,7 +151,7 @@ def test_configuration_can_be_printed(main):
 
 
 @pytest.mark.slow
-def test_sweep_of_two_packs_from_end_to_end(cli, folder, tmp_path, light):
+def test_sweep_trains_each_pack_and_again_changes_nothing(cli, folder, tmp_path, light):
     """W&B, which was not chosen, is never imported."""
     without_wandb = without(tmp_path / "without", "wandb")
     result = cli("train.py", "-m", "task=add,mul", "seed=0-1", *TINY, cwd=folder, PYTHONPATH=without_wandb)
@@ -182,7 +182,7 @@ def test_sweep_of_two_packs_from_end_to_end(cli, folder, tmp_path, light):
 
 
 @pytest.mark.slow
-def test_dataset_probe_from_end_to_end(cli, folder):
+def test_dataset_probe_writes_each_example_with_its_subset(cli, folder):
     arguments = ("probe=dataset", "split=vs_v", "task=mul", "task.bits=3", "out=here")
     result = cli("probe.py", *arguments, cwd=folder, MPLBACKEND="nonsense")
     assert result.returncode == 0, result.stderr
@@ -196,7 +196,7 @@ def test_dataset_probe_from_end_to_end(cli, folder):
     assert {path.name for path in folder.iterdir()} == {"file", "here"}
 
 
-def test_dataset_probe_without_out(main, folder):
+def test_probe_of_a_task_writes_below_runs_unless_told_where(main, folder):
     assert main("probe.py", "task.bits=2", cwd=folder).returncode == 0
     (rows,) = (folder / "runs").rglob("rows.csv")
     assert rows.parent.parent == folder / "runs" / "probes"

@@ -43,7 +43,7 @@ def test_answer_names_the_algorithm_of_a_hand_written_network(name: str):
     assert bool(fits_later) == profile.summary()[0].startswith("Verdict: none;") == post_hoc
 
 
-def test_no_file_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_command_overwrites_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert unused_paths("arith-erd") == (Path("arith-erd.png"), Path("arith-erd.html"))
     Path("arith-erd.html").symlink_to("nowhere")

@@ -20,7 +20,7 @@ from arith_erd.launch import slurm
 from arith_erd.launch.cli import entry_point
 from arith_erd.launch.sweep import SweepJob
 from arith_erd.stats import Estimate, Moments
-from arith_erd.system import signals, slurm_commands
+from arith_erd.system import signals
 from arith_erd.system.cli_errors import EXIT_BUSY, EXIT_FAILED
 from arith_erd.system.files import InUseError
 from arith_erd.system.signals import Interrupted
@@ -338,27 +338,6 @@ def test_job_that_the_queue_omits_is_under_way_while_the_accounting_says_so(comm
     assert command(finish, "-m", "hydra/launcher=slurm", "seed=0") == EXIT_FAILED
     assert fake_slurm.accounted == []
     assert "job 0: CANCELLED; log: " in capsys.readouterr().out
-
-
-def test_queue_may_hold_jobs_whose_arguments_break_a_line(monkeypatch):
-    array, other = "17|3|RUNNING|None|/runs/.slurm-1000/a/sweep.sh", "9|N/A|RUNNING|None|/job.sh first\nsecond | line"
-    monkeypatch.setattr(slurm_commands, "_output", lambda *words, timeout: f"{array}\n{other}\nCLUSTER: x")
-    assert slurm_commands.array_tasks() == {(Path("/runs/.slurm-1000/a"), "3"): ArrayTask("17_3", "RUNNING", "None")}
-
-
-def test_slurm_is_asked_without_filters_and_formats_of_the_caller(monkeypatch, tmp_path):
-    (tmp_path / "squeue").write_text("#!/bin/sh\nenv | grep -E '^S(LURM|QUEUE)_' | sort | tr '\\n' ' '\n")
-    (tmp_path / "squeue").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    for name in ("SQUEUE_PARTITION", "SLURM_TIME_FORMAT", "SLURM_MEM_PER_CPU", "SLURM_CONF"):
-        monkeypatch.setenv(name, "x")
-    assert slurm_commands._output("squeue", timeout=60).strip() == "SLURM_CONF=x"
-
-
-def test_state_of_a_task_that_was_never_seen_is_unknown(monkeypatch):
-    monkeypatch.setattr(slurm_commands, "_output", lambda *words, timeout: "COMPLETED\n")  # of other jobs
-    assert slurm_commands.accounted_state("") == "unknown"
-    assert slurm_commands.accounted_state("17_3") == "COMPLETED"
 
 
 def test_job_of_a_probe_is_that_of_its_folder_whether_the_command_waits_or_not(monkeypatch, tmp_path):

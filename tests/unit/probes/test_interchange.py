@@ -22,7 +22,7 @@ ADD = Add(3)
     [(Transformer, Add(2)), (Transformer, Add(1, base=10)), (NanoGPT, Mul(2)), (NanoGPT, ModAdd(2, modulus=3))],
     ids=lambda x: getattr(x, "__name__", type(x).__name__),
 )
-def test_interchange_on_every_network_and_task(kind: type[Network], task: Task) -> None:
+def test_rows_of_every_network_and_task_are_distinct_and_hold_shares(kind: type[Network], task: Task) -> None:
     rows = measured(InterchangeProbe([untrained(task, kind, seed=5)], num_examples=4))
     assert set(rows["seed"]) == {5}
     assert set(rows["site"]) == {"dec.1", "dec.2"} | ({"enc.1", "enc.2"} if kind is Transformer else set())

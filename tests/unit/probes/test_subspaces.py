@@ -21,7 +21,7 @@ def test_subspaces_are_searched_in_the_middle_of_the_decoder(num_layers: int, mi
 
 
 @pytest.mark.slow
-def test_subspaces_of_products_and_of_all_positions() -> None:
+def test_variables_are_those_of_the_task_and_all_positions_have_its_value() -> None:
     rows = measured(Subspaces([untrained(Mul(3))], "dec.1", 2, rank=1, **SMALL))
     assert list(rows["variable"]) == ["a_bit", "b_bit", "column_sum", "carry", "product"]
     rows = measured(Subspaces([untrained(Add(3))], "enc.1", "all", rank=1, **SMALL))

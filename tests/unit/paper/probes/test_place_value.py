@@ -147,5 +147,5 @@ def test_curves_over_epochs_follow_the_agreements() -> None:
 
 
 @pytest.mark.parametrize("num_examples", [1, 2])
-def test_few_examples_have_a_figure(num_examples: int) -> None:
+def test_figure_can_be_drawn_of_few_examples(num_examples: int) -> None:
     assert ae.probe("place_value", untrained(Add(3)), num_examples=num_examples, num_pairs=8).figure().axes
