@@ -25,8 +25,6 @@ from arith_erd.tasks import Add, Add3, AddScratchpad, Mul, RandomOutput, Sub, Ta
 from tests.unit.probes.small import measured, own_model, untrained
 
 ADD, RANDOM = Add(3), RandomOutput(3)
-
-
 OWN = partial(InterchangeProbe, causal_model=own_model)
 
 
