@@ -121,16 +121,11 @@ def test_a_swap_finds_who_computes_the_carry() -> None:
         assert whole.mean()["swap_earlier"] == flips["earlier"]
 
 
-@pytest.mark.parametrize(
-    ("task", "site", "said"),
-    [
-        (Add(3), "all", r"^probe\.site=enc\.1: expected sites of the decoder"),
-        (Sub(3), "dec.1", "^task=sub: has no columns"),
-    ],
-)
-def test_sites_of_the_encoder_and_tasks_without_columns_are_refused(task: Task, site: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        PlaceValue([untrained(task)], site=site)
+def test_sites_of_the_encoder_and_tasks_without_columns_are_refused() -> None:
+    encoder = r"^probe\.site=enc\.1: expected sites of the decoder"
+    for task, site, said in ((Add(3), "all", encoder), (Sub(3), "dec.1", "^task=sub: has no columns")):
+        with pytest.raises(UserError, match=said):
+            PlaceValue([untrained(task)], site=site)
 
 
 def test_curves_over_epochs_follow_the_agreements() -> None:
