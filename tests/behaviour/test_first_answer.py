@@ -16,8 +16,8 @@ def test_interchanges_tell_hand_written_networks_apart():
     """Each network writes every bit as its own algorithm predicts, and some bits otherwise than each other one."""
     table = first_answer.follow_interchanges(load_handcoded("prefix_carry")[0])
     assert table.iloc[0].idxmax() == "prefix_carry"
-    controls = [name.removeprefix(first_answer.HANDCODED_LABEL) for name in table.index[1:]]
-    assert controls == [name.split(" or ")[0] for name in table]
+    by_hand = [name.removeprefix(first_answer.HANDCODED_LABEL) for name in table.index[1:]]
+    assert by_hand == [name.split(" or ")[0] for name in table]
     controls = table.iloc[1:].to_numpy()
     assert (np.diag(controls) == 1).all()
     assert (controls[~np.eye(len(controls), dtype=bool)] < 0.97).all()
