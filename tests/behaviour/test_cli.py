@@ -35,7 +35,6 @@ BAD_COMMANDS = {
     "train.py -m task.bits=interval(2,4)": r"^error: task.bits=interval\(2,4\): expected values, since nothing",
     "train.py hydra.searchpath=[none]": "^error: hydra.searchpath=none: expected a folder",
     "train.py -m job_index=1": "^error: job_index=1: expected 0, the only job",
-    "train.py data.num_workers=4": r"^error: data.num_workers: no such key; expected one of data\.batch_size, ",
     "train.py ablation=null": "^error: ablation=null: expected one of the options of ablation",
     "train.py -m hydra.sweeper.params.seed=0,1": "^error: hydra.sweeper.params.seed=0,1: expected .*",
     "train.py hydra.sweeper.params.seed=1": "^error: hydra.sweeper.params.seed=1: expected the key itself, seed=1",
@@ -53,7 +52,6 @@ BAD_COMMANDS = {
     "probe.py probe=errors run=runs/none task=mul": "task=mul: not accepted with run=",
     "probe.py probe=errors checkpoint=none.pt": "checkpoint=none.pt: also needs task=",
     "probe.py probe=errors checkpoint=none.pt task=add": "checkpoint=none.pt: No such file or directory; expected a st",
-    "probe.py probe=errors handcoded=magic": "handcoded=magic: expected .*erd, prefix_carry",
     "probe.py probe=errors handcoded=erd task.bits=5": r"handcoded=erd: received Add\(bits=5\); expected task=add",
     "probe.py probe=errors handcoded=erd run=runs/none": "expected one of run=DIR",
 }
@@ -152,7 +150,7 @@ def test_configuration_can_be_printed(main):
 
 
 @pytest.mark.slow
-def test_sweep_of_two_packs_from_end_to_end(cli, folder, tmp_path, light):
+def test_sweep_trains_each_pack_and_again_changes_nothing(cli, folder, tmp_path, light):
     """W&B, which was not chosen, is never imported."""
     without_wandb = without(tmp_path / "without", "wandb")
     result = cli("train.py", "-m", "task=add,mul", "seed=0-1", *TINY, cwd=folder, PYTHONPATH=without_wandb)
@@ -183,7 +181,7 @@ def test_sweep_of_two_packs_from_end_to_end(cli, folder, tmp_path, light):
 
 
 @pytest.mark.slow
-def test_dataset_probe_from_end_to_end(cli, folder):
+def test_dataset_probe_writes_each_example_with_its_subset(cli, folder):
     arguments = ("probe=dataset", "split=vs_v", "task=mul", "task.bits=3", "out=here")
     result = cli("probe.py", *arguments, cwd=folder, MPLBACKEND="nonsense")
     assert result.returncode == 0, result.stderr
@@ -197,7 +195,7 @@ def test_dataset_probe_from_end_to_end(cli, folder):
     assert {path.name for path in folder.iterdir()} == {"file", "here"}
 
 
-def test_dataset_probe_without_out(main, folder):
+def test_probe_of_a_task_writes_below_runs_unless_told_where(main, folder):
     assert main("probe.py", "task.bits=2", cwd=folder).returncode == 0
     (rows,) = (folder / "runs").rglob("rows.csv")
     assert rows.parent.parent == folder / "runs" / "probes"

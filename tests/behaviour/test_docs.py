@@ -63,7 +63,7 @@ def run(folder: Path, *command: str) -> str:
 
 
 @pytest.mark.slow
-def test_task_split_model_recipe_probe_and_figure_work(extended: Path) -> None:
+def test_pages_own_task_split_model_recipe_probe_and_figure_work(extended: Path) -> None:
     recipe = ("optimizer=rprop", "scheduler=restarts", "seed=0-1", *TINY)
     run(extended, "train.py", "task=max", "split=band", "split.distance=3", "model=prompt_mlp", *recipe)
     (trained,) = (extended / "runs").glob("max-band-prompt_mlp-*")
@@ -189,7 +189,7 @@ def test_every_public_name_is_documented_and_a_function_names_its_parameters(nam
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_of_a_module(name, tmp_path, monkeypatch):
+def test_examples_in_docstrings_print_what_they_show(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # an example that trains writes to runs/
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0

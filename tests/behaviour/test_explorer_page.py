@@ -223,7 +223,7 @@ def test_interventions_are_tried_on_the_same_random_pairs(browser: Browser, tiny
 
 
 @pytest.mark.parametrize("width", [360, 1400])
-def test_no_sideways_scrolling(width: int, browser: Browser, tiny: str) -> None:
+def test_page_never_scrolls_sideways(width: int, browser: Browser, tiny: str) -> None:
     browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
     browser.open(f"{tiny}#do=tokens", READY)
     assert browser("document.documentElement.scrollWidth") <= width

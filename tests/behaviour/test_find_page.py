@@ -136,7 +136,7 @@ def test_address_takes_a_seed_and_numbers_only(browser, page):
 
 
 @pytest.mark.parametrize("width", [390, 1100])
-def test_no_sideways_scrolling(width, browser, page):
+def test_page_never_scrolls_sideways(width, browser, page):
     browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
     player = Player(browser, page, 0)
     for opened in (False, True):

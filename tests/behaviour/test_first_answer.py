@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 import arith_erd as ae
-from arith_erd import UserError, load_handcoded
-from arith_erd.__main__ import BY_HAND, IN_WORDS, explain, follow_interchanges, load, measure_profile, unused_paths
+from arith_erd import UserError, first_answer, load_handcoded
 from arith_erd.interp.algorithms import ALGORITHMS
 from tests.conftest import Cli
 
 
 def test_interchanges_tell_hand_written_networks_apart():
     """Each network writes every bit as its own algorithm predicts, and some bits otherwise than each other one."""
-    table = follow_interchanges(load_handcoded("prefix_carry")[0])
+    table = first_answer.follow_interchanges(load_handcoded("prefix_carry")[0])
     assert table.iloc[0].idxmax() == "prefix_carry"
-    assert [name.removeprefix(BY_HAND) for name in table.index[1:]] == [name.split(" or ")[0] for name in table]
+    by_hand = [name.removeprefix(first_answer.HANDCODED_LABEL) for name in table.index[1:]]
+    assert by_hand == [name.split(" or ")[0] for name in table]
     controls = table.iloc[1:].to_numpy()
     assert (np.diag(controls) == 1).all()
     assert (controls[~np.eye(len(controls), dtype=bool)] < 0.97).all()
@@ -26,20 +26,20 @@ def test_interchanges_tell_hand_written_networks_apart():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_answer_names_the_algorithm_of_a_hand_written_network(name: str):
-    model, post_hoc = load(name), ALGORITHMS[name].post_hoc
-    profile = measure_profile(model)
-    first, *others = explain(profile, follow_interchanges(model))
-    assert first.endswith(f"{name}. That is, {IN_WORDS[name]}.")
+    model, post_hoc = first_answer.load_adder(name), ALGORITHMS[name].post_hoc
+    profile = first_answer.measure_profile(model)
+    first, *others = first_answer.explain(profile, first_answer.follow_interchanges(model))
+    assert first.endswith(f"{name}. That is, {first_answer.ALGORITHM_DESCRIPTIONS[name]}.")
     assert any("may fit by design" in line for line in others) == post_hoc
     fits_later = re.search(rf"^It fits only post-hoc algorithms, .*: {name} \(", profile.summary()[1])
     assert bool(fits_later) == profile.summary()[0].startswith("Verdict: none;") == post_hoc
 
 
-def test_no_file_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_command_overwrites_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert unused_paths("arith-erd") == (Path("arith-erd.png"), Path("arith-erd.html"))
+    assert first_answer.unused_paths("arith-erd") == (Path("arith-erd.png"), Path("arith-erd.html"))
     Path("arith-erd.html").symlink_to("nowhere")
-    assert unused_paths("arith-erd") == (Path("arith-erd-2.png"), Path("arith-erd-2.html"))
+    assert first_answer.unused_paths("arith-erd") == (Path("arith-erd-2.png"), Path("arith-erd-2.html"))
 
 
 @pytest.mark.slow
@@ -62,9 +62,9 @@ def test_a_wrong_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("mul-nanogpt", "^network=mul-nanogpt: its task is mul; expected a network that adds two numbers$"),
     ):
         with pytest.raises(UserError, match=said):
-            load(name)
+            first_answer.load_adder(name)
     task = ae.Add(bits=10)
     large = ae.Hooked(ae.NanoGPT(task.prompt_length, task.answer_length, d_model=16, num_heads=2), task=task)
     monkeypatch.setattr("arith_erd.catalog.loading.load_handcoded", lambda name: [large])
     with pytest.raises(UserError, match=r"^task=add: 1,048,576 examples; arith needs"):
-        load("erd")
+        first_answer.load_adder("erd")

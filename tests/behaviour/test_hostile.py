@@ -1,6 +1,6 @@
 """What comes from somebody else runs no code, reveals nothing and is read or refused in one line: see ``SECURITY.md``.
 
-What a report passes on is in ``tests/unit/report/test_strangers.py``.
+What a report passes on is in ``tests/unit/report/test_untrusted_text.py``.
 """
 
 import contextlib

@@ -25,6 +25,8 @@ OVERRIDES = [one for one in TINY if not one.startswith(("task", "trainer.max"))]
 @contextlib.contextmanager
 def settings_of_a_notebook():
     """All that a first cell may set, in one mode of autograd."""
+    for seed in (random.seed, np.random.seed, torch.manual_seed):
+        seed(1)
     torch.set_default_dtype(torch.float64)
     torch.set_float32_matmul_precision("medium")
     before = np.seterr(all="raise")

@@ -22,8 +22,8 @@ LAYERS = (
     {"config", "explorer"},
     {"launch", "loggers", "catalog", "mechanism", "losses"},
     {"training", "probes"},
-    {"report"},
-    {"__init__", "__main__", "commands"},  # the public names, the first answer, and the other commands
+    {"report", "first_answer"},
+    {"__init__", "__main__", "commands"},  # the public names, and the entry points of the commands
 )
 LAYER = {package: number for number, packages in enumerate(LAYERS) for package in packages}
 WITH_TORCH = {"models", "losses", "interp", "explorer", "catalog", "mechanism", "training", "probes"}

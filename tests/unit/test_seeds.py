@@ -22,7 +22,7 @@ SEED_SETS = st.sets(st.integers(0, 60) | st.integers(0, MAX_SEED), min_size=1, m
         (f"0-{MAX_SEEDS - 1}", tuple(range(MAX_SEEDS))),
     ],
 )
-def test_seeds_of_a_spec(spec, seeds):
+def test_spec_stands_for_the_seeds_that_it_names(spec, seeds):
     assert parse_seeds(spec) == seeds
 
 

@@ -92,7 +92,7 @@ def test_intervals_are_clipped_to_the_range_of_their_measure() -> None:
     assert Estimate.of_prediction(Moments.from_values([0.9, 0.95, 1.0]), 5, (0, 1)).interval[1] == 1
 
 
-def test_every_interval_in_use_covers_at_least_92_percent() -> None:
+def test_every_interval_in_use_covers_about_92_percent_or_more_with_five_seeds() -> None:
     """Two standard errors of 700 samples are 2%; ``paper/results/verdict-rules.md`` has 10,000 samples."""
     found = coverage(samples=700, seeds=5)
     assert {what for what, _ in found} >= {"mean of five more", "median", "share that learns", "difference of shares"}

@@ -21,9 +21,9 @@ from omegaconf import DictConfig, OmegaConf
 from ..checks import require_integer
 from ..errors import UserError, bad_value, counted
 from ..system.files import lock, run_path
-from ..system.slurm import accounted_state, array_tasks, max_array_size, submit
-from ..system.start import log_file, start_command, task_keys, write_tasks
+from ..system.slurm_commands import accounted_state, array_tasks, max_array_size, submit
 from .sweep import SweepJob, old_runs_renamed
+from .task_folder import log_file, start_command, task_keys, write_tasks
 
 Place = tuple[Path, str]  # the folder of `write_tasks`, and the index of a task
 POLL_SECONDS = 15  # at most; gentle on Slurm's controller

@@ -30,7 +30,7 @@ from ..system.files import run_path
 from ..system.signals import catch_signals
 
 Program = Callable[[Any], Any]  # takes a `Job` or a `ProbeJob`
-LAUNCHERS = {"slurm": ".slurm", "gpus": ".processes", "ray_gpus": ".processes"}
+LAUNCHERS = {"slurm": ".slurm", "gpus": ".gpus", "ray_gpus": ".gpus"}
 ACCEPTED_HYDRA_KEYS = r"hydra/launcher=|\+*hydra\.launcher\.|hydra\.searchpath="
 
 

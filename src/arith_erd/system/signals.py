@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from ..errors import UserError, first_line
-from .slurm import requeue
+from .slurm_commands import requeue
 
 SIGNALS = [s for s in signal.Signals if s.name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT")]
 """Windows has only SIGTERM and SIGINT."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from arith_erd.launch.task_folder import log_file, task_keys
 from arith_erd.runs.directory import Run
-from arith_erd.system.start import log_file, task_keys
 from tests.behaviour.interruption import assert_same
 from tests.clusters.slurm.cluster import NODES, Cluster, NoSlurmError, slurm
 from tests.tiny import TINY

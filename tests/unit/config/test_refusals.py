@@ -152,7 +152,7 @@ def test_any_wrong_value_is_refused_by_its_key(typed, key):
         ("probe=errors probe.limit=[]", ""),
     ],
 )
-def test_bad_values_of_a_probe(override, accepted):
+def test_bad_values_of_a_probe_are_refused_by_key(override, accepted):
     with pytest.raises(UserError, match=rf"^{override.split()[-1].partition('=')[0]}.*: (expected {accepted}|no such)"):
         compose("probe", override.split())
 

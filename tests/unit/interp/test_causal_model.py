@@ -38,7 +38,7 @@ def test_interchange_with_itself_keeps_the_answer_and_the_whole_value_of_a_sourc
         assert (digit == to_digits(task.answer(first, *base[:, 1:].T), task.width, task.base)).all()
 
 
-def test_variables_of_3_plus_5_and_what_its_carries_predict_with_those_of_1_plus_4() -> None:
+def test_3_plus_5_has_the_variables_found_by_hand_and_is_answered_with_carries_of_1_plus_4() -> None:
     model = CausalModel(Add(3))
     values = {name: x[0].tolist() for name, x in model.values([[3, 5]]).items()}
     expected = {"a_bit": [1, 1, 0, 0], "b_bit": [1, 0, 1, 0], "xor": [0, 1, 1, 0], "generate": [0, 1, 0, 0]}
@@ -161,7 +161,7 @@ def test_an_operand_that_is_set_sets_its_bits() -> None:
     assert from_digits(adder.interchange([[3, 5]], [[1, 4]], "a")).tolist() == [6]
 
 
-def test_families_and_variables_that_a_model_suggests() -> None:
+def test_model_suggests_families_and_variables_that_change_the_answer() -> None:
     assert list(default_families(ADD)) == ["xor", "generate", "propagate", "carry", "same sum", "random"]
     assert default_families(ADD)["generate"].keep == ("xor", "propagate")
     assert list(default_families(CausalModel(RandomOutput(3)))) == ["random"]

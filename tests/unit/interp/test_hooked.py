@@ -97,7 +97,7 @@ def test_one_run_serves_several_sites_and_other_decoder_inputs() -> None:
     assert torch.equal(model.resume_from("enc.3", CLEAN)(steer, other), model.run((prompt, other), steer))
 
 
-def test_positions_by_name_and_number_and_in_the_prompt_of_a_decoder_only_network() -> None:
+def test_positions_of_a_decoder_only_network_have_names_and_those_of_the_answer_numbers() -> None:
     model = hooked("nanogpt")
     _, other = model.run_with_cache(OTHER, ["dec.1"], include_prompt=True)
     assert other["dec.1"].shape == (64, 7 + 4, 16)
@@ -318,7 +318,7 @@ class Own(nn.Module):
         return self.head(self.decoder(self.embed(answer_in) + memory))
 
 
-def test_positions_and_resumed_runs_of_a_network_whose_layers_have_other_names() -> None:
+def test_own_network_has_named_positions_and_resumes_whatever_its_layers_are_called() -> None:
     network = Own()
     model = Hooked(network, {"encoder.0": network.encoder, "decoder.0": network.decoder}, task=TASK)
     _, other = model.run_with_cache(OTHER, "encoder.0")

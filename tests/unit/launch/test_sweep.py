@@ -21,11 +21,10 @@ from arith_erd.launch.cli import entry_point
 from arith_erd.launch.sweep import SweepJob
 from arith_erd.stats import Estimate, Moments
 from arith_erd.system import signals
-from arith_erd.system import slurm as system_slurm
 from arith_erd.system.cli_errors import EXIT_BUSY, EXIT_FAILED
 from arith_erd.system.files import InUseError
 from arith_erd.system.signals import Interrupted
-from arith_erd.system.slurm import ArrayTask
+from arith_erd.system.slurm_commands import ArrayTask
 from tests.rows import finish as finish_run
 from tests.rows import row, write_metrics
 
@@ -245,7 +244,7 @@ def test_job_index_selects_one_job_of_a_sweep(command, ran, capsys, index):
 
 def test_launcher_gets_a_command_line_for_each_pack_that_is_missing(command, monkeypatch, tmp_path, capsys):
     sent = []
-    monkeypatch.setattr("arith_erd.launch.processes.run", lambda jobs, *_: sent.extend(jobs))
+    monkeypatch.setattr("arith_erd.launch.gpus.run", lambda jobs, *_: sent.extend(jobs))
     words = ("-m", "hydra/launcher=gpus", "seed=0-127", "task=add,mul", "pack.max_replicas=64")
     assert command(finish, *words) == EXIT_FAILED  # none is run
     assert len(sent) == 4
@@ -339,27 +338,6 @@ def test_job_that_the_queue_omits_is_under_way_while_the_accounting_says_so(comm
     assert command(finish, "-m", "hydra/launcher=slurm", "seed=0") == EXIT_FAILED
     assert fake_slurm.accounted == []
     assert "job 0: CANCELLED; log: " in capsys.readouterr().out
-
-
-def test_queue_may_hold_jobs_whose_arguments_break_a_line(monkeypatch):
-    array, other = "17|3|RUNNING|None|/runs/.slurm-1000/a/sweep.sh", "9|N/A|RUNNING|None|/job.sh first\nsecond | line"
-    monkeypatch.setattr(system_slurm, "_output", lambda *words, timeout: f"{array}\n{other}\nCLUSTER: x")
-    assert system_slurm.array_tasks() == {(Path("/runs/.slurm-1000/a"), "3"): ArrayTask("17_3", "RUNNING", "None")}
-
-
-def test_slurm_is_asked_without_filters_and_formats_of_the_caller(monkeypatch, tmp_path):
-    (tmp_path / "squeue").write_text("#!/bin/sh\nenv | grep -E '^S(LURM|QUEUE)_' | sort | tr '\\n' ' '\n")
-    (tmp_path / "squeue").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    for name in ("SQUEUE_PARTITION", "SLURM_TIME_FORMAT", "SLURM_MEM_PER_CPU", "SLURM_CONF"):
-        monkeypatch.setenv(name, "x")
-    assert system_slurm._output("squeue", timeout=60).strip() == "SLURM_CONF=x"
-
-
-def test_state_of_a_task_that_was_never_seen_is_unknown(monkeypatch):
-    monkeypatch.setattr(system_slurm, "_output", lambda *words, timeout: "COMPLETED\n")  # of other jobs
-    assert system_slurm.accounted_state("") == "unknown"
-    assert system_slurm.accounted_state("17_3") == "COMPLETED"
 
 
 def test_job_of_a_probe_is_that_of_its_folder_whether_the_command_waits_or_not(monkeypatch, tmp_path):

@@ -58,7 +58,7 @@ def home(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.mark.slow
-def test_two_seeds_offline(train, home, capsys):
+def test_each_seed_is_a_run_of_wandb_with_its_rows_settings_and_weights(train, home, capsys):
     schedule = ["scheduler=step", "model.scheduler.step_size=1", "model.scheduler.gamma=0.1"]
     run = train("logger=wandb", "logger.artifacts=true", "seed=[0,4]", "model=nanogpt", *schedule)
     assert capsys.readouterr().out.count(f"To upload all runs: wandb sync {run.path.parent}/*/wandb\n") == 1

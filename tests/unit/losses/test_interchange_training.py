@@ -186,7 +186,7 @@ def test_variable_with_more_values_than_fit_in_memory_is_refused_before_their_an
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(variables, message):
+def test_variables_that_a_network_cannot_be_trained_on_are_refused(variables, message):
     def first_step():
         pack, given = made(Transformer, (0,), variables, strict=1.0)
         pack.prepare_loss(TASK, EXAMPLES)

@@ -37,7 +37,7 @@ PLACES = [key(*place) for place in itertools.product((0, 1, 2, 1000), (0, 1, 2, 
 
 
 @pytest.mark.parametrize("p", [0.001, 0.1, 0.5, 0.999])
-def test_rate_and_scale(p):
+def test_masks_drop_at_their_rate_and_scale_what_they_keep(p):
     for place in PLACES[:12]:
         mask = keep_mask(place, torch.Size([COUNT]), p)
         assert abs((mask > 0).double().mean() - (1 - p)) < 5 * (p * (1 - p) / COUNT) ** 0.5 + 1 / 65536

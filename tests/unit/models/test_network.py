@@ -31,7 +31,7 @@ from tests.unit.models.networks import BASELINES, VARIANTS, M, P, make, tokens
         (NanoGPT, Add(), {"feed_forward": False}, 100_608),
     ],
 )
-def test_number_of_parameters(network, task, options, parameters):
+def test_networks_have_the_published_numbers_of_parameters(network, task, options, parameters):
     made = network(task.prompt_length, task.width, **options)
     assert sum(parameter.numel() for parameter in made.parameters()) == parameters
 

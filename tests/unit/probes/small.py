@@ -1,4 +1,4 @@
-"""Untrained networks that fit any task, and what every probe of them must give."""
+"""Untrained networks that fit any task, what every probe of them must give, and a causal model of one's own."""
 
 import io
 from functools import partial
@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import torch
 
+from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked, Provenance
 from arith_erd.models import Network, Transformer
 from arith_erd.probes.probe import Probe
@@ -29,3 +30,10 @@ def measured(probe: Probe) -> pd.DataFrame:
     figure.savefig(file)
     assert file.tell() < 300_000
     return rows
+
+
+def own_model(task: Task) -> CausalModel:
+    """The lowest bits are added first; their carry depends on nothing else, and ``idle`` affects nothing."""
+    parts = {"idle": lambda a: a, "low": lambda a, b: a % 2 + b % 2, "high": lambda a, b: a // 2 + b // 2}
+    total = {"total": lambda low, low_carry, high: low % 2 + 2 * (high + low_carry), "sum": lambda total: total}
+    return CausalModel(task, parts | {"low_carry": lambda low: low // 2} | total)

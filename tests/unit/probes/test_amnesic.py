@@ -49,7 +49,7 @@ def test_too_many_iterations_are_refused_by_the_key_of_the_probe() -> None:
         measured(Amnesic([Hooked(Reader(Add(3)), task=Add(3))], site="dec.1", iterations=9))
 
 
-def test_probe_error_of_numbers_and_of_bits():
+def test_probe_error_is_a_distance_of_numbers_and_a_share_of_wrong_bits():
     assert probe_error(torch.tensor([[3], [5]]), torch.tensor([[3.0], [8.0]])) == pytest.approx(4.5**0.5)
     bits = torch.tensor([[0, 1], [1, 1]])
     assert probe_error(bits, torch.tensor([[0.1, 0.9], [0.4, 0.7]])) == 0.25

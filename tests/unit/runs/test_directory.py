@@ -13,7 +13,7 @@ from tests.rows import row, write_metrics
 from tests.values import put
 
 
-def test_metrics_come_back(tmp_path):
+def test_metrics_are_read_as_they_were_written(tmp_path):
     run = Run(tmp_path)
     first = [row(1, 0, train_loss=1e30, val_seq_acc=1 / 3, seconds=1e6), row(1, 2**31 - 1, val_seq_acc=0.0)]
     second = [row(4000, 0, train_loss=5e-324, val_seq_acc=1.0)]

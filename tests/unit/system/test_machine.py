@@ -17,6 +17,7 @@ from arith_erd.system.machine import (
     configure_threads,
     git_commit,
     memory_limit,
+    visible_gpus,
 )
 
 
@@ -107,3 +108,32 @@ def test_training_uses_fast_products_on_amd_processors_that_keep_all_digits(
     monkeypatch.setattr(cuda, "_is_ampere_or_later", lambda _: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     cuda._check_cuda_matmul_precision(torch.device("cuda"))  # Lightning asks, and torch may refuse to answer
+
+
+NVIDIA_SMI = """
+GPU 0: NVIDIA H100 (UUID: GPU-aa)
+GPU 1: NVIDIA H100 (UUID: GPU-bb)
+  MIG 3g.40gb     Device  0: (UUID: MIG-cc)
+  MIG 3g.40gb     Device  1: (UUID: MIG-dd)
+"""
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [
+        ("0,1", ["0", "1"]),
+        (" GPU-aa, MIG-cc/1/0", ["GPU-aa", "MIG-cc/1/0"]),
+        ("3,-1,2", ["3"]),
+        ("NoDevFiles", []),
+        ("", []),
+        (None, ["GPU-aa", "MIG-cc", "MIG-dd"]),
+    ],
+)
+def test_visible_gpus_are_those_of_the_variable_or_else_all(variable, expected, monkeypatch, tmp_path):
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\necho '{NVIDIA_SMI}'\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert visible_gpus() == expected

@@ -1,19 +1,15 @@
-"""Signals, which of them put a job of Slurm back into the queue, and how a program ends or loses its output."""
+"""Signals end a program after its step, unless somebody else has decided about them."""
 
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 from arith_erd.report import __main__ as report
 from arith_erd.system import signals
-from arith_erd.system.cli_errors import EXIT_FAILED, EXIT_INTERNAL, USER_CODE_NOTE, line_and_status
 from arith_erd.system.signals import Interrupted, catch_signals, defer_signals, raise_pending
-from arith_erd.system.slurm import requeue
 from tests.behaviour.interruption import Listener
 
 
@@ -130,91 +126,3 @@ def test_ctrl_c_that_a_library_turns_into_an_error_ends_a_report(monkeypatch):
     monkeypatch.setattr(report, "build", build)
     with pytest.raises(SystemExit, match="130"):
         report.main([])
-
-
-RUNNING = "JobId=42 JobState=RUNNING PreemptTime=None"
-PREEMPTED = "JobId=42 JobState=RUNNING PreemptTime=2026-11-21T14:35:14"
-ALONE = {"SLURM_JOB_ID": "42"}
-# The last task of an array has the id of the whole array, which would requeue those that run, too.
-IN_AN_ARRAY = ALONE | {"SLURM_ARRAY_JOB_ID": "42", "SLURM_ARRAY_TASK_ID": "3"}
-CANCELLED = "JobId=42 JobState=COMPLETING PreemptTime=2026-11-21T14:35:14"
-
-
-@pytest.mark.parametrize(
-    ("number", "shown", "environment", "told"),
-    [
-        (signal.SIGUSR1, RUNNING, ALONE, "requeue 42\n"),
-        (signal.SIGUSR2, RUNNING, ALONE, "requeue 42\n"),
-        (signal.SIGUSR1, RUNNING, IN_AN_ARRAY, "requeue 42_3\n"),
-        (signal.SIGTERM, RUNNING, ALONE, ""),
-        (signal.SIGINT, PREEMPTED, ALONE, ""),
-        (signal.SIGTERM, PREEMPTED, ALONE, "requeue 42\n"),
-        (signal.SIGTERM, CANCELLED, ALONE, ""),
-        (signal.SIGUSR1, RUNNING, {}, ""),
-    ],
-)
-def test_job_requeues_itself_before_a_time_limit_and_when_preempted(
-    tmp_path, monkeypatch, number, shown, environment, told
-):
-    """The `scontrol` of the test only notes what it is told."""
-    said, program = tmp_path / "said", tmp_path / "scontrol"
-    said.touch()
-    program.write_text(f'#!/bin/sh\nif [ "$1" = show ]; then echo "{shown}"; else echo "$@" >>{said}; fi\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    for variable in ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"):
-        monkeypatch.delenv(variable, raising=False)
-    for variable, value in environment.items():
-        monkeypatch.setenv(variable, value)
-    requeue(number)
-    assert said.read_text() == told
-
-
-def test_missing_scontrol_gives_a_one_line_message(monkeypatch, capsys):
-    monkeypatch.setenv("SLURM_JOB_ID", "42")
-    monkeypatch.setenv("PATH", "")
-    requeue(signal.SIGUSR1)
-    assert capsys.readouterr().err.count("\n") == 1
-
-
-PRINTS = """
-import sys
-from arith_erd.system.cli_errors import one_line_errors
-with one_line_errors():
-    print("\u00fc" * 10, flush=True)
-    print("\u00fc", file=sys.stderr)
-    open(sys.argv[1], "w").write("done")
-"""
-
-
-@pytest.mark.parametrize("redirected", [">&-", "<&- >&- 2>&-", ">/dev/full", "| true"])
-def test_output_that_is_closed_or_full_ends_nothing(redirected, tmp_path):
-    command = f'"$1" -c "$2" "$3" {redirected}'
-    arguments = ["sh", "-c", command, "sh", sys.executable, PRINTS, str(tmp_path / "file")]
-    result = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert "Traceback" not in result.stdout + result.stderr
-    assert result.returncode == 0
-    assert (tmp_path / "file").read_text() == "done"
-
-
-def test_characters_that_the_terminal_lacks_are_escaped(tmp_path):
-    arguments = [sys.executable, "-c", PRINTS, str(tmp_path / "file")]
-    environment = {"PYTHONIOENCODING": "ascii", "PATH": ""}
-    result = subprocess.run(arguments, capture_output=True, text=True, check=True, env=environment)
-    assert (result.stdout, result.stderr) == ("\\xfc" * 10 + "\n", "\\xfc\n")
-
-
-def test_line_is_written_at_once_into_a_pipe_and_a_warning_is_a_line(cli):
-    code = "import os; from arith_erd.system.cli_errors import one_line_errors as lines\nwith lines():"
-    assert cli("-c", f"{code}\n    print('a line')\n    os._exit(0)").stdout == "a line\n"
-    warns = f"{code}\n    import warnings; [warnings.warn('few pairs', stacklevel=n) for n in (1, 2)]"
-    assert cli("-c", warns).stderr == "warning: few pairs\n"
-
-
-def test_error_of_own_code_is_a_failure_that_names_the_code():
-    error = KeyError("margin")
-    assert line_and_status(error)[1] == EXIT_INTERNAL
-    error.add_note(f"{USER_CODE_NOTE}step 5: my_package.losses.Margin")
-    error.add_note("see error.txt")
-    line = "step 5: my_package.losses.Margin: KeyError: 'margin'; the traceback is in error.txt"
-    assert line_and_status(error) == (line, EXIT_FAILED)

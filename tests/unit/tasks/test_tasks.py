@@ -76,7 +76,7 @@ def tasks_with_operands(draw):
 
 
 @given(tasks_with_operands())
-def test_rows_of_any_operands_and_their_answers_decoded(case):
+def test_rows_hold_the_digits_of_any_operands_and_decode_to_their_answers(case):
     task, operands = case
     examples = task.examples(*zip(*operands, strict=True))
     assert rows(task, examples) == [expected_row(task, *row) for row in operands]
@@ -174,7 +174,7 @@ def test_task_needs_neither_a_name_nor_an_operator_of_its_class():
 
 
 @given(tasks_with_operands())
-def test_concepts(case):
+def test_concepts_are_digits_from_the_lowest_and_whole_values(case):
     task, operands = case
     concepts = task.concepts(*np.array(operands).T)
     answers = [ANSWERS[task.name](task, *row) for row in operands]

@@ -32,16 +32,6 @@ from tests.tiny import LEARNS
 
 
 @pytest.mark.slow
-def test_same_seed_twice_is_bit_identical_whatever_the_global_generators(train_in, tmp_path):
-    runs = []
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        np.random.seed(seed)
-        runs.append(train_in(tmp_path / str(seed), "seed=0-1"))
-    assert_same(*runs)
-
-
-@pytest.mark.slow
 def test_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):
     """A mean over its batches would differ, since the last is smaller."""
     losses, original = [], LitPack.training_step
@@ -56,7 +46,7 @@ def test_loss_of_an_epoch_is_the_mean_over_its_examples(train, monkeypatch):
     assert row["train_loss"] == pytest.approx(sum(losses) / 48, rel=1e-6)
 
 
-def test_run_directory_holds_what_the_design_lists(trained_pack):
+def test_finished_run_has_weights_of_its_seeds_and_six_other_files(trained_pack):
     assert (trained_pack.path / ".lock").is_file()  # by whoever trains; nobody does any more
     root = trained_pack.path
     files = {path.relative_to(root).as_posix() for path in root.rglob("[!.]*") if path.is_file()}
@@ -207,7 +197,7 @@ def test_compiler_that_fails_leaves_auto_uncompiled_and_refuses_true(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
-@pytest.mark.parametrize("broken", ["from the start", "backwards", "in the first evaluation"])
+@pytest.mark.parametrize("broken", ["backwards", "in the first evaluation"])
 def test_auto_trains_to_the_end_whenever_the_compiler_breaks(
     broken, train, always_compiles, tmp_path, monkeypatch, capsys
 ):
@@ -222,12 +212,8 @@ def test_auto_trains_to_the_end_whenever_the_compiler_breaks(
         def breaks(*_):
             inductor_config.cpp.cxx = (str(compiler),)
 
-        if broken == "from the start":
-            breaks()
-        if broken == "backwards":
-            monkeypatch.setattr(LitPack, "on_before_backward", breaks)
-        if broken == "in the first evaluation":
-            monkeypatch.setattr(LitPack, "on_validation_start", breaks)
+        hook = "on_before_backward" if broken == "backwards" else "on_validation_start"
+        monkeypatch.setattr(LitPack, hook, breaks)
         run = train("model=nanogpt", "trainer.compile=auto", "trainer.max_epochs=1")
     said = "trainer.compile=auto: not compiled, since the compiler fails here: InductorError: CppCompileError: "
     assert said in (err := capsys.readouterr().err)

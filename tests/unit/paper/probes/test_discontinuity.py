@@ -12,7 +12,7 @@ TASKS = [Add(3), Mul(2), RandomOutput(3), Sub(2, base=3), Mul(1, base=10), Add3(
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.name}{task.base}")
-def test_counts_compare_all_rows(task: Task) -> None:
+def test_counts_are_those_of_all_pairs_of_rows(task: Task) -> None:
     examples = task.examples()
     inputs = examples.prompt.tolist()
     answers = to_digits(examples.answer, task.width, task.base).tolist()
@@ -23,7 +23,7 @@ def test_counts_compare_all_rows(task: Task) -> None:
     np.testing.assert_array_equal(change_counts(task), counts)
 
 
-def test_papers_cell() -> None:
+def test_two_flipped_bits_change_three_of_the_sum_as_often_as_the_paper_says() -> None:
     """Appendix A: at seven bits, two flipped bits change three bits of the sum in 27.9% of the cases."""
     probe = Discontinuity(Add())
     rows = pd.DataFrame(probe.rows())

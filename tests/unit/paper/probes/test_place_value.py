@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import arith_erd as ae
 from arith_erd.digits import VOCAB_SIZE, ZERO
+from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import ColumnSums
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.prefixes import PrefixedExamples
@@ -21,7 +22,7 @@ from arith_erd.paper.probes.place_value import (
     measure_swaps,
     same_prefix_pairs,
 )
-from arith_erd.tasks import Add, Mul, Task
+from arith_erd.tasks import Add, Mul, Sub, Task
 from tests.unit.probes.small import untrained
 
 TASK = Add(bits=5)
@@ -120,6 +121,13 @@ def test_a_swap_finds_who_computes_the_carry() -> None:
         assert whole.mean()["swap_earlier"] == flips["earlier"]
 
 
+def test_sites_of_the_encoder_and_tasks_without_columns_are_refused() -> None:
+    encoder = r"^probe\.site=enc\.1: expected sites of the decoder"
+    for task, site, said in ((Add(3), "all", encoder), (Sub(3), "dec.1", "^task=sub: has no columns")):
+        with pytest.raises(UserError, match=said):
+            PlaceValue([untrained(task)], site=site)
+
+
 def test_curves_over_epochs_follow_the_agreements() -> None:
     rows = pd.DataFrame(
         [
@@ -134,5 +142,5 @@ def test_curves_over_epochs_follow_the_agreements() -> None:
 
 
 @pytest.mark.parametrize("num_examples", [1, 2])
-def test_few_examples_have_a_figure(num_examples: int) -> None:
+def test_figure_can_be_drawn_of_few_examples(num_examples: int) -> None:
     assert ae.probe("place_value", untrained(Add(3)), num_examples=num_examples, num_pairs=8).figure().axes

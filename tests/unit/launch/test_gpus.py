@@ -10,20 +10,13 @@ from collections import Counter
 import pytest
 
 from arith_erd.config.compose import compose
-from arith_erd.launch.processes import _gpus
+from arith_erd.launch.gpus import _gpus
+from arith_erd.launch.task_folder import log_file, start_command, write_tasks
 from arith_erd.runs.directory import Run
-from arith_erd.system.machine import visible_gpus
-from arith_erd.system.start import log_file, start_command, write_tasks
 from arith_erd.training.train import say_unused_gpus
 from tests.behaviour.interruption import assert_same
 from tests.tiny import TINY
 
-NVIDIA_SMI = """
-GPU 0: NVIDIA H100 (UUID: GPU-aa)
-GPU 1: NVIDIA H100 (UUID: GPU-bb)
-  MIG 3g.40gb     Device  0: (UUID: MIG-cc)
-  MIG 3g.40gb     Device  1: (UUID: MIG-dd)
-"""
 # Waits until so many have begun; then prints its device, and when it began and ended.
 TASK = """
 import os, pathlib, sys, time
@@ -35,27 +28,6 @@ while len(list(folder.iterdir())) < together:
 print(os.environ["CUDA_VISIBLE_DEVICES"], "SLURM_JOB_ID" in os.environ, begin, time.monotonic(), flush=True)
 sys.exit(status)
 """
-
-
-@pytest.mark.parametrize(
-    ("variable", "expected"),
-    [
-        ("0,1", ["0", "1"]),
-        (" GPU-aa, MIG-cc/1/0", ["GPU-aa", "MIG-cc/1/0"]),
-        ("3,-1,2", ["3"]),
-        ("NoDevFiles", []),
-        ("", []),
-        (None, ["GPU-aa", "MIG-cc", "MIG-dd"]),
-    ],
-)
-def test_visible_gpus_are_those_of_the_variable_or_else_all(variable, expected, monkeypatch, tmp_path):
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\necho '{NVIDIA_SMI}'\n")
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if variable is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
-    assert visible_gpus() == expected
 
 
 @pytest.mark.parametrize("per_gpu", [1, 2])

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from safetensors.torch import save_file
@@ -15,7 +14,6 @@ import arith_erd as ae
 from arith_erd.catalog.loading import load_run
 from arith_erd.config.compose import compose
 from arith_erd.errors import UserError
-from arith_erd.interp.hooked import Provenance
 from arith_erd.models.handcoded import PROGRAMS
 from arith_erd.probes.errors import Errors
 from arith_erd.probes.logit_lens import LogitLens
@@ -108,20 +106,6 @@ def test_missing_epochs_and_runs_that_share_a_name_are_refused(whole: Run, tmp_p
     with pytest.raises(UserError, match=r"out=\S+: runs of .* share a name"):
         ask("errors", f"run={tmp_path}/?/*", f"out={tmp_path}/out")
     assert not (tmp_path / "out").exists()
-
-
-def test_curves_of_token_means_keep_whole_answers_apart_from_their_tokens() -> None:
-    # The split is that of the whole table, whatever the sample.
-    provenance = Provenance(split=lambda table: (np.arange(64) % 4 == 0).tolist())
-    model = ae.Hooked(NETWORKS[0].network, task=Add(3), provenance=provenance)
-    assert set(ae.probe("encoder_table", model, num_examples=16).rows["n"]) == {16}
-    result = ae.probe("encoder_table", model)
-    whole = result.rows.query("token == 'all'")["accuracy"].mean()
-    curves = result.probe.epoch_curves(result.rows).table.set_index("line")["value"]
-    assert curves["all"] == pytest.approx(whole)
-    assert set(curves.index) == {"all", "r0", "r1", "r2", "r3"}
-    with pytest.raises(UserError, match=r"^probe=encoder_table: .* has no encoder"):
-        ae.probe("encoder_table", untrained(Add(3), ae.NanoGPT))
 
 
 def test_probe_without_a_figure_is_refused_before_it_measures(whole, tmp_path, monkeypatch) -> None:

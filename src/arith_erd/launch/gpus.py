@@ -16,8 +16,8 @@ from ..checks import require_integer
 from ..errors import UserError, counted, first_line
 from ..system.machine import visible_gpus
 from ..system.signals import GRACE_SECONDS, Interrupted, set_alarm
-from ..system.start import log_file, start_command, write_tasks
 from .sweep import SweepJob, old_runs_renamed
+from .task_folder import log_file, start_command, write_tasks
 
 Submit = Callable[[Path, int], "Future[int]"]  # from the folder and the index of a task to its exit status
 

@@ -62,7 +62,7 @@ class Page(HTMLParser):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS)
-def test_whatever_is_said_stays_text(synthetic, tmp_path: Path, text: str) -> None:
+def test_text_of_runs_and_probes_acts_nowhere_in_a_report(synthetic, tmp_path: Path, text: str) -> None:
     """Nothing of a run acts in the page or in Markdown."""
     report = tmp_path / "report"
     write_everywhere(synthetic, text)
