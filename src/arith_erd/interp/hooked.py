@@ -109,6 +109,10 @@ class Hooked:
         submodules = {id(module) for module in network.modules()}
         if outside := [site for site, module in modules.items() if id(module) not in submodules]:
             raise UserError(f"sites: {outside[0]}: expected a submodule of {type(network).__name__}")
+        if scripted := [site for site, module in modules.items() if isinstance(module, torch.jit.ScriptModule)]:
+            raise UserError(
+                f"sites: {scripted[0]}: a module of torch.jit takes no hooks; expected the module before that"
+            )
         self.sites: dict[str, nn.Module] = dict(modules)
         self.positions = dict(positions or {})
         require_sites(self.sites, self.positions, "positions")

@@ -29,7 +29,8 @@ def isolated(gradients: bool = True, network: Any = None) -> Iterator[None]:
     """Within the block, or the decorated function, torch, NumPy and warnings have the same settings in any program.
 
     New tensors are float32 on the CPU. With a ``network`` they have the device and precision of its parameters, and
-    only this thread can hook it.
+    only this thread can hook it. PyTorch has one default precision for all threads: while a float64 network runs, other
+    threads make float64 tensors, too.
     """
     global _calls
     torch: Any = sys.modules.get("torch")

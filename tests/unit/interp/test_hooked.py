@@ -386,6 +386,9 @@ def test_sites_outside_the_network_or_without_axes_of_examples_and_positions_are
         Hooked(network, sites="block")
     with pytest.raises(UserError, match=r"^sites: h: expected a submodule of Plain"):
         Hooked(network, sites={"h": Plain().block})
+    scripted = nn.Sequential(torch.jit.trace(nn.Linear(6, 6), torch.zeros(5, 4, 6)))
+    with pytest.raises(UserError, match=r"^sites: h: a module of torch\.jit takes no hooks"):
+        Hooked(scripted, sites={"h": scripted[0]})
     tokens = torch.randint(8, (5, 4))
     network.block.register_forward_hook(lambda module, given, output: (output[0].transpose(0, 1), output[1]))
     network.head.register_forward_hook(lambda module, given, output: output[0])
