@@ -13,7 +13,7 @@ from ..interp.algorithms import algorithm_kind
 from ..interp.hooked import Hooked
 from ..models import Transformer
 from ..models.handcoded import programs
-from ..models.handcoded.program import compile_program
+from ..models.handcoded.compiler import compile_program
 from ..models.network import initialise
 from ..tasks import Add
 from . import Page, export_network, write_page
