@@ -24,7 +24,7 @@ from ..interp.hooked import Hooked
 from ..stats import clopper_pearson
 from .zoo import ALGORITHM_VARIABLES, LabelledNetwork, bits_of, zoo
 
-ALGORITHM_KINDS = tuple(ALGORITHM_VARIABLES)
+LABELS = tuple(ALGORITHM_VARIABLES)
 EVIDENCE_OF_ANSWERS = {"sum": (1.0, 0.0), "carries": (0.0, 1.0), "abstains": (0.0, 0.0)}
 NUM_RESAMPLES = 1000  # bootstrap samples for an interval
 SCORE_COLUMNS = ["method", "network", "kind", "origin", "seed", "algorithm"]
@@ -100,13 +100,13 @@ def score_network(name: str, method: Method, network: LabelledNetwork, model: Ho
     row |= {column: getattr(network, column) for column in ("kind", "origin", "seed", "algorithm")}
     try:
         if isinstance(found, str):
-            return row | {"score": found, **dict(zip(ALGORITHM_KINDS, EVIDENCE_OF_ANSWERS[found], strict=True))}
+            return row | {"score": found, **dict(zip(LABELS, EVIDENCE_OF_ANSWERS[found], strict=True))}
         if isinstance(found, tuple):
             return row | _evidence_columns(Evidence(*found))
         score = float(found)  # of a tensor with one number, for example
         return row | {"score": score, "sum": score, "carries": -score}
     except (KeyError, TypeError, ValueError, RuntimeError):
-        accepted = f"a number, two or four of them, {', '.join(ALGORITHM_KINDS)} or abstains"
+        accepted = f"a number, two or four of them, {', '.join(LABELS)} or abstains"
         raise UserError(f"{name}: returned {excerpt(repr(found))} for {network.name}; expected {accepted}") from None
 
 
@@ -118,7 +118,7 @@ def _evidence_columns(evidence: Evidence) -> dict[str, float]:
     if max(len(of_sum), len(of_carries)) > 1:
         row["low"], row["high"] = _bootstrap(of_sum, of_carries)
     if len(outcomes) > 2:
-        row |= {f"gap_{name}": outcomes[f"{name}_in_training"].mean() - row[name] for name in ALGORITHM_KINDS}
+        row |= {f"gap_{name}": outcomes[f"{name}_in_training"].mean() - row[name] for name in LABELS}
     return {column: float(value) for column, value in row.items()}
 
 
@@ -150,16 +150,16 @@ def name_algorithms(rows: pd.DataFrame, min_accuracy: Mapping[str, float] | None
         min_accuracy: for methods whose evidence is an accuracy: the least accuracy with which the better algorithm is
             named. These methods have no fitted threshold and no bar.
     """
-    numbers = rows[["score", *ALGORITHM_KINDS, "low", "high"]].apply(pd.to_numeric, errors="coerce")
+    numbers = rows[["score", *LABELS, "low", "high"]].apply(pd.to_numeric, errors="coerce")
     by_kind = rows.assign(**numbers, bits=rows["network"].map(bits_of))
     accuracy = rows["method"].map(min_accuracy or {})
     threshold = thresholds(rows).where(accuracy.isna(), 0.0)
     named = name_by_threshold(rows, threshold)
-    for name in ALGORITHM_KINDS:
+    for name in LABELS:
         bar = _fit_on_other_kinds(by_kind, ["method", "bits"], partial(_fit_bar, name=name))
         too_low = (numbers[name] < accuracy) | (accuracy.isna() & (numbers[name] <= bar))
         named[(named == name) & too_low] = "abstains"
-    named[numbers[[*ALGORITHM_KINDS]].isna().any(axis=1) & rows["score"].notna()] = None
+    named[numbers[[*LABELS]].isna().any(axis=1) & rows["score"].notna()] = None
     right = (named == rows["algorithm"].replace("none", "abstains")).astype(int).astype(object)
     deviation = (numbers["high"] - numbers["low"]) / (2 * norm.ppf(0.975))
     flips = norm.cdf(-((numbers["score"] - threshold).abs() / deviation.clip(lower=1e-9)))
@@ -173,10 +173,10 @@ def name_by_threshold(rows: pd.DataFrame, threshold: pd.Series | None = None) ->
     """
     threshold = thresholds(rows) if threshold is None else threshold
     score = pd.to_numeric(rows["score"], errors="coerce")
-    named = pd.Series(np.where(score >= threshold, *ALGORITHM_KINDS), rows.index, dtype=object)
+    named = pd.Series(np.where(score >= threshold, *LABELS), rows.index, dtype=object)
     named[threshold.isna()] = None
     named[score.isna()] = "abstains"
-    return rows["score"].where(rows["score"].isin(ALGORITHM_KINDS), named)
+    return rows["score"].where(rows["score"].isin(LABELS), named)
 
 
 def thresholds(rows: pd.DataFrame) -> pd.Series:
@@ -208,7 +208,7 @@ def fit_threshold(rows: pd.DataFrame) -> float:
     0.4
     """
     scores = pd.to_numeric(rows["score"], errors="coerce")
-    of_sum, of_carries = (scores[rows["algorithm"] == name].to_numpy() for name in ALGORITHM_KINDS)
+    of_sum, of_carries = (scores[rows["algorithm"] == name].to_numpy() for name in LABELS)
     if not (len(of_sum) and len(of_carries)):
         return math.nan
     values = np.unique([x for x in (*of_sum, *of_carries) if math.isfinite(x)])
@@ -226,8 +226,8 @@ def _fit_bar(rows: pd.DataFrame, name: str) -> float:
 def count_answers(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of `compare_methods`, from rows of `name_algorithms`."""
     methods = rows["method"].unique()
-    rows = rows[rows["named"].isin([*ALGORITHM_KINDS, "abstains"])]
-    known, null = rows["algorithm"].isin(ALGORITHM_KINDS), rows["algorithm"] == "none"
+    rows = rows[rows["named"].isin([*LABELS, "abstains"])]
+    known, null = rows["algorithm"].isin(LABELS), rows["algorithm"] == "none"
     right, abstains = rows["named"] == rows["algorithm"], rows["named"] == "abstains"
     counted = {"right": known & right, "wrong": known & ~right & ~abstains, "abstained": known & abstains}
     counted |= {"named in nulls": null & ~abstains, "nulls": null}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..interp.algorithms import algorithm_kind
+from ..interp.algorithms import algorithm_label
 from ..interp.hooked import Hooked
 from ..models.handcoded import PROGRAMS
 from ..runs.directory import Run
@@ -60,7 +60,7 @@ def zoo(*runs: str | Path, nulls: bool = False) -> list[LabelledNetwork]:
             name, seed, algorithm, name, "handcoded", partial(_handcoded, name, seed), ALGORITHM_VARIABLES[algorithm]
         )
         for name in PROGRAMS
-        if (algorithm := algorithm_kind(name))  # ``mixed`` uses both, ``local_remainder`` neither
+        if (algorithm := algorithm_label(name))  # ``mixed`` uses both, ``local_remainder`` neither
         for seed in HANDCODED_SEEDS
     ]
     for pattern in runs:

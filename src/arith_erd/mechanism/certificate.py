@@ -205,7 +205,7 @@ def answered_by(answer: Callable[[PrefixBlock], Array], task: Task, completions:
 def compared_algorithms(task: Task) -> list[str]:
     """The algorithms for a task, without ``lookahead_carry``, which answers as ``erd``: neither reads the prefix."""
     has_carries = ColumnSums(task).is_addition
-    names = [name for name, algorithm in ALGORITHMS.items() if has_carries or algorithm.kind != "carries"]
+    names = [name for name, algorithm in ALGORITHMS.items() if has_carries or algorithm.label != "carries"]
     return [name for name in reversed(names) if name != "lookahead_carry"]
 
 
