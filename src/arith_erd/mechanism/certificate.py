@@ -27,10 +27,10 @@ from ..interp.prefix_tree import Digits, answers_after_prefixes, answers_along
 from ..tasks import Task
 from .prefixes import USER_MODEL, PrefixedExamples
 
-RULE = "local_remainder"
+LOCAL_REMAINDER = "local_remainder"
 """Answers are stored as differences from this algorithm, whose answers most networks give."""
 CONTRASTS = (
-    *((RULE, name) for name in ("graded_carry", "remainder", "prefix_carry", "erd")),
+    *((LOCAL_REMAINDER, name) for name in ("graded_carry", "remainder", "prefix_carry", "erd")),
     ("graded_carry", "prefix_carry"),
 )
 """Where two algorithms answer differently, exactly one of them is right."""
@@ -108,7 +108,7 @@ class Certificate:
         rows = ((*key, ones / n, int(n)) for key, (ones, n) in sorted(counts.items()))
         return pd.DataFrame(rows, columns=["bit", "total", "ones", "n"])
 
-    def counterexamples(self, algorithm: str = RULE) -> pd.DataFrame:
+    def counterexamples(self, algorithm: str = LOCAL_REMAINDER) -> pd.DataFrame:
         """Up to `MAX_COUNTEREXAMPLES` clear answers that differ from an algorithm's, most distant first."""
         found = []
         for block, bits in self._blocks():
@@ -120,8 +120,8 @@ class Certificate:
         return pd.concat(found).sort_values("distance", ascending=False, kind="stable").head(MAX_COUNTEREXAMPLES)
 
     def to_bytes(self) -> bytes:
-        """The answers, compressed: one bit each, 1 where `RULE` gives the other answer."""
-        differ = [bits != block.predicted(RULE) for block, bits in self._blocks()]
+        """The answers, compressed: one bit each, 1 where `LOCAL_REMAINDER` gives the other answer."""
+        differ = [bits != block.predicted(LOCAL_REMAINDER) for block, bits in self._blocks()]
         return zlib.compress(np.packbits(np.concatenate(differ)).tobytes(), level=9)
 
     @staticmethod
@@ -131,7 +131,7 @@ class Certificate:
 
         def answer(block: PrefixBlock) -> Array:
             nonlocal first
-            return block.predicted(RULE) ^ differ[first : (first := first + len(block.inputs.a))]
+            return block.predicted(LOCAL_REMAINDER) ^ differ[first : (first := first + len(block.inputs.a))]
 
         return answered_by(answer, task, completions)
 
