@@ -176,6 +176,12 @@ ALGORITHMS = {
 POST_HOC = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.post_hoc)
 
 
+def algorithms_for(task: Task) -> dict[str, Algorithm]:
+    """The algorithms, by name, that a task of `ColumnSums` has a causal model of."""
+    is_addition = ColumnSums(task).is_addition
+    return {name: x for name, x in ALGORITHMS.items() if is_addition or x.label != "carries"}
+
+
 def algorithm_label(name: str) -> str:
     """The label of the algorithm that a hand-coded network or its decoy runs; empty for other names."""
     algorithm = ALGORITHMS.get(name.removesuffix("_decoy"))

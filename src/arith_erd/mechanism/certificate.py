@@ -20,7 +20,7 @@ from scipy.special import log_ndtr
 from ..checks import require_integer, require_type
 from ..digits import Array
 from ..errors import UserError
-from ..interp.algorithms import ALGORITHMS, ColumnSums
+from ..interp.algorithms import ALGORITHMS, ColumnSums, algorithms_for
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.prefix_tree import Digits, answers_after_prefixes, answers_along
@@ -204,9 +204,7 @@ def answered_by(answer: Callable[[PrefixBlock], Array], task: Task, completions:
 
 def compared_algorithms(task: Task) -> list[str]:
     """The algorithms for a task, without ``lookahead_carry``, which answers as ``erd``: neither reads the prefix."""
-    has_carries = ColumnSums(task).is_addition
-    names = [name for name, algorithm in ALGORITHMS.items() if has_carries or algorithm.label != "carries"]
-    return [name for name in reversed(names) if name != "lookahead_carry"]
+    return [name for name in reversed(algorithms_for(task)) if name != "lookahead_carry"]
 
 
 def blocks(
