@@ -29,13 +29,13 @@ from arith_erd.catalog.scoring import (
     LABELS,
     SCORE_COLUMNS,
     Method,
+    bits_of,
     count_answers,
     format_share,
     name_algorithms,
     name_by_threshold,
     score_network,
 )
-from arith_erd.catalog.zoo import bits_of
 from arith_erd.digits import ONE
 from arith_erd.errors import UserError
 from arith_erd.interp.algorithms import algorithm_label
@@ -442,7 +442,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = read_results(options.out) if options.out.is_file() else pd.DataFrame(columns=SCORE_COLUMNS)
     rows = rows[SCORE_COLUMNS]
-    for network in sorted(ae.zoo(*options.runs, nulls=True), key=lambda x: (bits_of(x.name), x.seed % 100)):
+    for network in sorted(ae.zoo(*options.runs, nulls=True), key=lambda x: (x.bits, x.seed % 100)):
         own = (rows["network"] == network.name) & (rows["seed"] == network.seed)
         done = {*rows.loc[own & rows["sum"].notna(), "method"]}
         if missing := {name: method for name, method in METHODS.items() if name not in done}:
