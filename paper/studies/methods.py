@@ -244,8 +244,8 @@ def best_search(found: Sequence[LinearSearch], variable: str) -> LinearSearch:
 def find_by_learned_rank(model: ae.Hooked, variable: str) -> Search:
     """DAS with the smallest rank whose accuracy on validation pairs is within .02 of the best up to four."""
     search, _ = find_by_das(model, variable, rank=1)
-    subspaces, _, chosen = search.fit_ranks(variable, range(1, MAX_LEARNED_RANK + 1))
-    return search, subspaces[chosen]
+    found = search.fit_ranks(variable, range(1, MAX_LEARNED_RANK + 1))
+    return search, found.subspaces[found.chosen]
 
 
 def find_by_non_linear_das(model: ae.Hooked, variable: str) -> Search:
