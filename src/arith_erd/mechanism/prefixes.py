@@ -125,9 +125,8 @@ def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple
 
 def causal_models(task: Task, user_model: CausalModel | None = None) -> dict[str, CausalModel]:
     """The algorithms for a task, and ``user_model``. A multiplication has ``erd`` and ``remainder`` only."""
-    # post-hoc algorithms are there for their distances, and networks that multiply get no distances
-    with_post_hoc = ColumnSums(task).is_addition
-    models = {name: x.causal_model(task) for name, x in algorithms_for(task).items() if with_post_hoc or not x.post_hoc}
+    has_distances = ColumnSums(task).is_addition  # post-hoc algorithms are there for nothing else
+    models = {name: x.causal_model(task) for name, x in algorithms_for(task).items() if has_distances or not x.post_hoc}
     return models if user_model is None else models | {USER_MODEL: user_model}
 
 
