@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 
 from arith_erd.bundled import RESULTS
 from arith_erd.mechanism import certificate
-from arith_erd.mechanism.certificate import CLEAR, CONTRASTS, CURVE_STEP, RULE, Certificate
+from arith_erd.mechanism.certificate import CLEAR, CONTRASTS, CURVE_STEP, LOCAL_REMAINDER, Certificate
 from arith_erd.plots import style
 from arith_erd.plots.style import BLUE, GREEN, GREY, INK, ORANGE
 from arith_erd.probes.certificate import mean_over_bits
@@ -35,7 +35,8 @@ CURVES = RESULTS / "certificate-curves.csv"
 ANSWERS = RESULTS / "certificates"
 BY = ["network", "seed", "algorithm", "against", "bit", "distance"]
 FIT, CURVE = ["bit", "threshold", "sigma"], ["bit", "total", "ones", "n"]
-RIVAL = "graded_carry"  # the algorithm nearest to RULE
+RIVAL = "graded_carry"  # the algorithm nearest to LOCAL_REMAINDER
+ALGORITHMS = (LOCAL_REMAINDER, RIVAL, "remainder", "prefix_carry", "erd")
 STEP = 1 / 20  # so that both bounds, 0.25 and 0.3, are ends of a bin
 NETWORKS = {
     "authors": "the authors' weights",
@@ -55,7 +56,7 @@ SHOWN_BITS, MIN_SHOWN = (3, 6, 9, 12), 20  # panels of the curves; fewer answers
 HALVES = ((2, 7), (8, 13))  # bits of a product
 NUM_COMPLETIONS = 2  # of each pair, in certificates of multiplication
 STOPPED = ("d_model_32", "one_head", "no_feed_forward", "squeezed_encoder")
-CONTROLS = {f"control,{name}": f"control, `{name}`" for name in (RULE, RIVAL, "remainder", "prefix_carry", "erd")}
+CONTROLS = {f"control,{name}": f"control, `{name}`" for name in ALGORITHMS}
 MULTIPLICATIONS = {"mul_transformer": "Transformer", "mul_nanogpt": "nanoGPT", "mul_erd": "control, `erd`"}
 LABELS = NETWORKS | CONTROLS | MULTIPLICATIONS
 COLUMNS = {
@@ -125,13 +126,13 @@ def _measures(shares: pd.DataFrame, precision: pd.DataFrame) -> dict[str, float]
     """What the table shows of one network."""
     clear = shares[shares["distance"] >= CLEAR - STEP / 2]
     of_clear = dict(iter(clear.groupby(["algorithm", "against"])))
-    by_bit = weighted_means(of_clear[RULE, ""], ["bit"], ["right"])["right"]
+    by_bit = weighted_means(of_clear[LOCAL_REMAINDER, ""], ["bit"], ["right"])["right"]
     return {
         "clear": by_bit.mean(),
         "worst": by_bit.min(),
         "rival": mean_over_bits(of_clear[RIVAL, ""]),
-        "differ": mean_over_bits(of_clear[RULE, RIVAL]),
-        "bounded": mean_over_bits(of_clear[RULE, "remainder"]),
+        "differ": mean_over_bits(of_clear[LOCAL_REMAINDER, RIVAL]),
+        "bounded": mean_over_bits(of_clear[LOCAL_REMAINDER, "remainder"]),
         "sigma": precision["sigma"].median(),
     }
 
@@ -164,7 +165,7 @@ def multiplication_table() -> str:
     shares, precision = read(MULTIPLICATIONS)
     curves = pd.read_csv(CURVES)
     curves["right"] = curves["ones"].clip(lower=1 - curves["ones"])  # in sample
-    rule, by = shares[shares["algorithm"] == RULE], ["network", "seed"]
+    rule, by = shares[shares["algorithm"] == LOCAL_REMAINDER], ["network", "seed"]
     clear = rule[rule["distance"] >= CLEAR - STEP / 2]
     counted = [clear[clear["against"] == ""], rule[rule["against"] == ""], curves]
     counted += [clear[(clear["against"] == "erd") & clear["bit"].between(*bits)] for bits in HALVES]
@@ -182,7 +183,7 @@ def multiplication_table() -> str:
 
 
 def tables() -> dict[str, str]:
-    agreements = {(name, ""): f"`{name}`" for name in (RULE, RIVAL, "remainder", "prefix_carry", "erd")}
+    agreements = {(name, ""): f"`{name}`" for name in ALGORITHMS}
     contrasts = {pair: "`{}` against `{}`".format(*pair) for pair in CONTRASTS}
     found = {"agreements": range_table(agreements, STEP), "contrasts": range_table(contrasts, CLEAR)}
     return found | {"certificates": table(), "multiplication-certificates": multiplication_table()}
@@ -191,7 +192,7 @@ def tables() -> dict[str, str]:
 def draw(shares: pd.DataFrame) -> Figure:
     """The rule's share of the answers against the distance to the nearest rounding point, a line for each network."""
     figure, axes = style.subplots(9.6, 3.7, 1, 3, sharex=True, sharey=True)
-    of_rule = shares[(shares["algorithm"] == RULE) & (shares["against"] == "")]
+    of_rule = shares[(shares["algorithm"] == LOCAL_REMAINDER) & (shares["against"] == "")]
     lines = weighted_means(of_rule, ["network", "seed", "distance"], ["right"])["right"].sort_index()
     labels: dict[str, tuple[str, str, Any]] = dict.fromkeys(NETWORKS, ("trained", BLUE, "-"))
     labels |= dict.fromkeys(STOPPED, ("ablated, stopped at 95%", ORANGE, "--"))

@@ -26,19 +26,19 @@ from matplotlib.figure import Figure
 
 import arith_erd as ae
 from arith_erd.catalog.scoring import (
-    ALGORITHM_KINDS,
+    LABELS,
     SCORE_COLUMNS,
     Method,
+    bits_of,
     count_answers,
     format_share,
     name_algorithms,
     name_by_threshold,
     score_network,
 )
-from arith_erd.catalog.zoo import bits_of
 from arith_erd.digits import ONE
 from arith_erd.errors import UserError
-from arith_erd.interp.algorithms import algorithm_kind
+from arith_erd.interp.algorithms import algorithm_label
 from arith_erd.interp.das import DASConfig
 from arith_erd.interp.das_controls import ControlledDAS
 from arith_erd.interp.erasure import probe_predictions, whiten
@@ -236,8 +236,8 @@ def best_search(found: Sequence[LinearSearch], variable: str) -> LinearSearch:
 def find_by_learned_rank(model: ae.Hooked, variable: str) -> Search:
     """DAS with the smallest rank whose accuracy on validation pairs is within .02 of the best up to four."""
     search, _ = find_by_das(model, variable, rank=1)
-    subspaces, _, chosen = search.fit_ranks(variable, range(1, MAX_LEARNED_RANK + 1))
-    return search, subspaces[chosen]
+    found = search.fit_ranks(variable, range(1, MAX_LEARNED_RANK + 1))
+    return search, found.subspaces[found.chosen]
 
 
 def find_by_non_linear_das(model: ae.Hooked, variable: str) -> Search:
@@ -309,8 +309,8 @@ def score_profile(model: ae.Hooked) -> ae.Evidence:
     """`probe=mechanism`: minus the distance to the nearest algorithm by a sum, and by carries."""
     classification = classify(measure_signature(model, 128, 128), cached_signatures(model.task))
     every = classification.distances | classification.post_hoc
-    of_kinds = ([every[name] for name in every if algorithm_kind(name) == kind] for kind in ALGORITHM_KINDS)
-    return ae.Evidence(*(-float(np.nanmin(distances)) for distances in of_kinds))
+    of_labels = ([every[name] for name in every if algorithm_label(name) == label] for label in LABELS)
+    return ae.Evidence(*(-float(np.nanmin(distances)) for distances in of_labels))
 
 
 cached_signatures = cache(expected_signatures)
@@ -339,14 +339,14 @@ METHODS: dict[str, Method] = {
 def draw_confusion(found: pd.DataFrame) -> Figure:
     """For each method a matrix: networks of each algorithm (rows), and which one it names (columns)."""
     figure, axes = subplots(9.6, 8.2, 4, 4)
-    judged = found[found["named"].isin([*ALGORITHM_KINDS, "abstains"])].groupby("method", sort=False)
+    judged = found[found["named"].isin([*LABELS, "abstains"])].groupby("method", sort=False)
     for ax, (name, of_method) in zip(axes.flat, judged, strict=False):
         table = pd.crosstab(of_method["algorithm"], of_method["named"])
-        table = table.reindex(index=[*ALGORITHM_KINDS, "none"], columns=[*ALGORITHM_KINDS, "abstains"], fill_value=0)
+        table = table.reindex(index=[*LABELS, "none"], columns=[*LABELS, "abstains"], fill_value=0)
         shares = table.div(table.sum(axis=1), axis=0).fillna(0)
         heat_map(ax, shares, Normalize(0, 1), "Blues", table.map(str), 9)
         set_panel_title(ax, str(name))
-        ax.set_xlabel(f"named ({sum(table.at[x, x] for x in ALGORITHM_KINDS)} right)", fontsize=8, color=GREY)
+        ax.set_xlabel(f"named ({sum(table.at[x, x] for x in LABELS)} right)", fontsize=8, color=GREY)
     for ax in axes[:, 0]:
         ax.set_ylabel("true algorithm", fontsize=8, color=GREY)
     return figure
@@ -360,7 +360,7 @@ def table(found: pd.DataFrame) -> str:
     with_abstention = count_answers(found[of_five_bits])
     predicted = dict(re.findall(r"^\| (.+?) \| 100% \| (\d+%) ", PREDICTIONS.read_text(encoding="utf-8"), re.M))
     right = name_by_threshold(found) == found["algorithm"]
-    for name, known in found[found["algorithm"].isin(ALGORITHM_KINDS)].groupby("method", sort=False):
+    for name, known in found[found["algorithm"].isin(LABELS)].groupby("method", sort=False):
         answers, written, n = right[known.index], known["origin"] == "handcoded", len(known)
         by_origin = [f"{part.sum()} of {len(part)}" for part in (answers[written], answers[~written])]
         at_zero = ((known["score"] > 0) == (known["algorithm"] == "sum")).sum()
@@ -375,7 +375,7 @@ def table(found: pd.DataFrame) -> str:
 def gaps(found: pd.DataFrame) -> str:
     """Mean accuracy on the pairs that a search learned from minus that on pairs with other operands, and how many."""
     columns = ["null networks", "a wrong hypothesis", "the right one"]
-    rows = found.melt(["method", "algorithm"], [f"gap_{name}" for name in ALGORITHM_KINDS]).dropna(subset="value")
+    rows = found.melt(["method", "algorithm"], [f"gap_{name}" for name in LABELS]).dropna(subset="value")
     is_null, is_right = rows["algorithm"] == "none", rows["variable"] == "gap_" + rows["algorithm"]
     column = np.select([is_null, ~is_right], columns[:2], columns[2])
     cells = rows.groupby(["method", column])["value"].agg(lambda x: f"{x.mean():.2f} ({len(x)})").unstack(fill_value="")
@@ -389,10 +389,9 @@ def area_under_curve(rows: pd.DataFrame, resamples: int = 2000) -> tuple[float, 
     No threshold is involved. 1/2 is chance, ties count one half, and rows without a number or an algorithm are left
     out. Kinds are drawn among those of the sum and among those of carries.
     """
-    known = rows[rows["algorithm"].isin(ALGORITHM_KINDS)].dropna(subset="score")
+    known = rows[rows["algorithm"].isin(LABELS)].dropna(subset="score")
     sums, carries = (
-        [kind.to_numpy() for _, kind in known[known["algorithm"] == name].groupby("kind")["score"]]
-        for name in ALGORITHM_KINDS
+        [kind.to_numpy() for _, kind in known[known["algorithm"] == name].groupby("kind")["score"]] for name in LABELS
     )
     if not (sums and carries):
         received = ", ".join(known["algorithm"].unique()) or "none"
@@ -422,7 +421,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = (read_results(options.out) if options.out.is_file() else pd.DataFrame()).reindex(columns=SCORE_COLUMNS)
-    for network in sorted(ae.zoo(*options.runs, nulls=True), key=lambda x: (bits_of(x.name), x.seed % 100)):
+    for network in sorted(ae.zoo(*options.runs, nulls=True), key=lambda x: (x.bits, x.seed % 100)):
         own = (rows["network"] == network.name) & (rows["seed"] == network.seed)
         done = {*rows.loc[own & rows["sum"].notna(), "method"]}
         if missing := {name: method for name, method in METHODS.items() if name not in done}:

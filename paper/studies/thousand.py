@@ -23,7 +23,7 @@ from scipy.stats import spearmanr
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
 from arith_erd.catalog.loading import require_runs
-from arith_erd.mechanism.certificate import CLEAR, RULE, Certificate, blocks, certificate
+from arith_erd.mechanism.certificate import CLEAR, LOCAL_REMAINDER, Certificate, blocks, certificate
 from arith_erd.plots.style import BLUE, format_axes, save_png, set_panel_title, subplots
 from arith_erd.runs.directory import Run
 from arith_erd.stats import clopper_pearson
@@ -47,7 +47,7 @@ def fingerprints(found: Certificate) -> pd.DataFrame:
     there are no ties.
     """
     contrasts = found.contrasts()
-    differ = contrasts[(contrasts["algorithm"] == RULE) & (contrasts["against"] == RIVAL)]
+    differ = contrasts[(contrasts["algorithm"] == LOCAL_REMAINDER) & (contrasts["against"] == RIVAL)]
     differ = differ.assign(right=differ["right"] * differ["n"])
     whole, clear = (rows.groupby("bit")[["right", "n"]].sum() for rows in (differ, differ[differ["distance"] >= CLEAR]))
     answer, pairs = found.task.examples().answer, np.arange(found.task.size)

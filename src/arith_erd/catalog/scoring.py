@@ -6,6 +6,7 @@ number and reads the digits from it (the paper's ERD). ``carries``: it forms the
 """
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -22,9 +23,9 @@ from ..checks import require_type
 from ..errors import UserError, excerpt
 from ..interp.hooked import Hooked
 from ..stats import clopper_pearson
-from .zoo import ALGORITHM_VARIABLES, LabelledNetwork, bits_of, zoo
+from .zoo import ALGORITHM_VARIABLES, LabelledNetwork, zoo
 
-ALGORITHM_KINDS = tuple(ALGORITHM_VARIABLES)
+LABELS = tuple(ALGORITHM_VARIABLES)
 EVIDENCE_OF_ANSWERS = {"sum": (1.0, 0.0), "carries": (0.0, 1.0), "abstains": (0.0, 0.0)}
 NUM_RESAMPLES = 1000  # bootstrap samples for an interval
 SCORE_COLUMNS = ["method", "network", "kind", "origin", "seed", "algorithm"]
@@ -74,7 +75,7 @@ def score_method(method: Method, networks: Sequence[LabelledNetwork] | None = No
         raise UserError("score_method: received no networks; expected at least one from zoo()")
     name = getattr(method, "__name__", "method")
     rows = [score_network(name, method, network, network.load()) for network in networks]
-    return name_algorithms(pd.DataFrame(rows, columns=SCORE_COLUMNS))
+    return name_algorithms(pd.DataFrame(rows, columns=SCORE_COLUMNS), bits=[network.bits for network in networks])
 
 
 def compare_methods(rows: pd.DataFrame) -> pd.DataFrame:
@@ -100,13 +101,13 @@ def score_network(name: str, method: Method, network: LabelledNetwork, model: Ho
     row |= {column: getattr(network, column) for column in ("kind", "origin", "seed", "algorithm")}
     try:
         if isinstance(found, str):
-            return row | {"score": found, **dict(zip(ALGORITHM_KINDS, EVIDENCE_OF_ANSWERS[found], strict=True))}
+            return row | {"score": found, **dict(zip(LABELS, EVIDENCE_OF_ANSWERS[found], strict=True))}
         if isinstance(found, tuple):
             return row | _evidence_columns(Evidence(*found))
         score = float(found)  # of a tensor with one number, for example
         return row | {"score": score, "sum": score, "carries": -score}
     except (KeyError, TypeError, ValueError, RuntimeError):
-        accepted = f"a number, two or four of them, {', '.join(ALGORITHM_KINDS)} or abstains"
+        accepted = f"a number, two or four of them, {', '.join(LABELS)} or abstains"
         raise UserError(f"{name}: returned {excerpt(repr(found))} for {network.name}; expected {accepted}") from None
 
 
@@ -118,7 +119,7 @@ def _evidence_columns(evidence: Evidence) -> dict[str, float]:
     if max(len(of_sum), len(of_carries)) > 1:
         row["low"], row["high"] = _bootstrap(of_sum, of_carries)
     if len(outcomes) > 2:
-        row |= {f"gap_{name}": outcomes[f"{name}_in_training"].mean() - row[name] for name in ALGORITHM_KINDS}
+        row |= {f"gap_{name}": outcomes[f"{name}_in_training"].mean() - row[name] for name in LABELS}
     return {column: float(value) for column, value in row.items()}
 
 
@@ -135,35 +136,46 @@ def _bootstrap(*terms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.quantile(means[0] - means[1], [0.025, 0.975])
 
 
-def name_algorithms(rows: pd.DataFrame, min_accuracy: Mapping[str, float] | None = None) -> pd.DataFrame:
+def name_algorithms(
+    rows: pd.DataFrame, min_accuracy: Mapping[str, float] | None = None, bits: Sequence[int] | None = None
+) -> pd.DataFrame:
     """Add the columns ``named`` (``sum``, ``carries``, ``abstains``), ``right`` and ``flips``.
 
-    A method names the algorithm of `name_by_threshold` if its evidence for that algorithm is above a bar: the score
-    that 2.5% of the null networks exceed, or that none exceeds if they are few. Only null networks with as many bits
-    and of another kind count. The bar is the k-th highest of n scores, k = max(1, floor((n + 1) / 40)). With two terms,
-    5% of all null networks get a name if their kinds are alike. Without such null networks there is no bar.
-    ``named`` is empty if the two terms or the threshold are unknown, ``right`` if the algorithm is unknown. ``flips``
-    is how often resampled outcomes would put the score on the other side of the threshold. It assumes a normal
-    distribution with the width of the interval, and is empty without an interval.
+    A method names the algorithm of `name_by_threshold`. It abstains if its evidence for that algorithm is at most the
+    bar: the k-th highest evidence among the n null networks of other kinds and the same bits, with
+    k = max(1, (n + 1) // 40). About 2.5% of them exceed it, none if they are few; so 5% of null networks get one of the
+    two names if their kinds are alike. Without such null networks there is no bar. ``named`` is empty if the two terms
+    or the threshold are unknown, ``right`` if the algorithm is unknown. ``flips`` is how often resampled outcomes would
+    put the score on the other side of the threshold. It assumes a normal distribution with the width of the interval,
+    and is empty without an interval.
 
     Args:
         min_accuracy: for methods whose evidence is an accuracy: the least accuracy with which the better algorithm is
             named. These methods have no fitted threshold and no bar.
+        bits: how many bits the network of each row adds; by default `bits_of` its name, as for stored rows.
     """
-    numbers = rows[["score", *ALGORITHM_KINDS, "low", "high"]].apply(pd.to_numeric, errors="coerce")
-    by_kind = rows.assign(**numbers, bits=rows["network"].map(bits_of))
-    accuracy = rows["method"].map(min_accuracy or {})
+    numbers = rows[["score", *LABELS, "low", "high"]].apply(pd.to_numeric, errors="coerce")
+    scored = rows.assign(**numbers, bits=rows["network"].map(bits_of) if bits is None else bits)
+    accuracy = rows["method"].map(min_accuracy or {})  # NaN for methods with a bar
     threshold = thresholds(rows).where(accuracy.isna(), 0.0)
     named = name_by_threshold(rows, threshold)
-    for name in ALGORITHM_KINDS:
-        bar = _fit_on_other_kinds(by_kind, ["method", "bits"], partial(_fit_bar, name=name))
-        too_low = (numbers[name] < accuracy) | (accuracy.isna() & (numbers[name] <= bar))
-        named[(named == name) & too_low] = "abstains"
-    named[numbers[[*ALGORITHM_KINDS]].isna().any(axis=1) & rows["score"].notna()] = None
+    for label in LABELS:
+        bar = _fit_on_other_kinds(scored, ["method", "bits"], partial(_fit_bar, label=label))
+        too_low = (numbers[label] < accuracy) | (accuracy.isna() & (numbers[label] <= bar))
+        named[(named == label) & too_low] = "abstains"
+    lacks_evidence = numbers[[*LABELS]].isna().any(axis=1)
+    named[lacks_evidence & rows["score"].notna()] = None
     right = (named == rows["algorithm"].replace("none", "abstains")).astype(int).astype(object)
+    is_judged = (rows["algorithm"] != "") & named.notna()
     deviation = (numbers["high"] - numbers["low"]) / (2 * norm.ppf(0.975))
     flips = norm.cdf(-((numbers["score"] - threshold).abs() / deviation.clip(lower=1e-9)))
-    return rows.assign(named=named, right=right.where((rows["algorithm"] != "") & named.notna(), None), flips=flips)
+    return rows.assign(named=named, right=right.where(is_judged, None), flips=flips)
+
+
+def bits_of(network: str) -> int:
+    """How many bits a network adds, by its name in a stored row: seven if it does not say, as for hand-coded ones."""
+    match = re.match(r"(\d+)-bit ", network)
+    return int(match[1]) if match else 7
 
 
 def name_by_threshold(rows: pd.DataFrame, threshold: pd.Series | None = None) -> pd.Series:
@@ -173,10 +185,10 @@ def name_by_threshold(rows: pd.DataFrame, threshold: pd.Series | None = None) ->
     """
     threshold = thresholds(rows) if threshold is None else threshold
     score = pd.to_numeric(rows["score"], errors="coerce")
-    named = pd.Series(np.where(score >= threshold, *ALGORITHM_KINDS), rows.index, dtype=object)
+    named = pd.Series(np.where(score >= threshold, *LABELS), rows.index, dtype=object)
     named[threshold.isna()] = None
     named[score.isna()] = "abstains"
-    return rows["score"].where(rows["score"].isin(ALGORITHM_KINDS), named)
+    return rows["score"].where(rows["score"].isin(LABELS), named)
 
 
 def thresholds(rows: pd.DataFrame) -> pd.Series:
@@ -208,7 +220,7 @@ def fit_threshold(rows: pd.DataFrame) -> float:
     0.4
     """
     scores = pd.to_numeric(rows["score"], errors="coerce")
-    of_sum, of_carries = (scores[rows["algorithm"] == name].to_numpy() for name in ALGORITHM_KINDS)
+    of_sum, of_carries = (scores[rows["algorithm"] == name].to_numpy() for name in LABELS)
     if not (len(of_sum) and len(of_carries)):
         return math.nan
     values = np.unique([x for x in (*of_sum, *of_carries) if math.isfinite(x)])
@@ -218,16 +230,16 @@ def fit_threshold(rows: pd.DataFrame) -> float:
     return float(best[(len(best) - 1) // 2])
 
 
-def _fit_bar(rows: pd.DataFrame, name: str) -> float:
-    evidence = rows.loc[rows["algorithm"] == "none", name].dropna().sort_values(ascending=False)
+def _fit_bar(rows: pd.DataFrame, label: str) -> float:
+    evidence = rows.loc[rows["algorithm"] == "none", label].dropna().sort_values(ascending=False)
     return float(evidence.iloc[max(1, (len(evidence) + 1) // 40) - 1]) if len(evidence) else math.nan
 
 
 def count_answers(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of `compare_methods`, from rows of `name_algorithms`."""
     methods = rows["method"].unique()
-    rows = rows[rows["named"].isin([*ALGORITHM_KINDS, "abstains"])]
-    known, null = rows["algorithm"].isin(ALGORITHM_KINDS), rows["algorithm"] == "none"
+    rows = rows[rows["named"].isin([*LABELS, "abstains"])]
+    known, null = rows["algorithm"].isin(LABELS), rows["algorithm"] == "none"
     right, abstains = rows["named"] == rows["algorithm"], rows["named"] == "abstains"
     counted = {"right": known & right, "wrong": known & ~right & ~abstains, "abstained": known & abstains}
     counted |= {"named in nulls": null & ~abstains, "nulls": null}

@@ -1,6 +1,5 @@
 """The zoo: networks whose algorithm is known, written by hand or trained to compute by it, and null networks."""
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..interp.algorithms import algorithm_kind
+from ..interp.algorithms import algorithm_label
 from ..interp.hooked import Hooked
 from ..models.handcoded import PROGRAMS
 from ..runs.directory import Run
@@ -26,10 +25,10 @@ MIN_INTERCHANGE_ACCURACY = 0.99  # that a network trained to compute by variable
 class LabelledNetwork:
     """A network and its algorithm: ``sum``, ``carries``, ``none`` for a null network, or empty if it is unknown.
 
-    All but null networks answer all pairs right. Networks that resemble each other share their ``kind``, and
-    ``origin`` is ``handcoded``, ``interchange`` (trained to compute by ``variables``), ``free`` or ``null``. ``sites``
-    hold the variables of a trained network. In a hand-coded network they depend on the seed:
-    ``models.handcoded.write_network(name, seed)`` has their directions.
+    It adds numbers of so many ``bits``; all but null networks answer all pairs right. Networks that resemble each other
+    share their ``kind``, and ``origin`` is ``handcoded``, ``interchange`` (trained to compute by ``variables``),
+    ``free`` or ``null``. ``sites`` hold the variables of a trained network. In a hand-coded network they depend on the
+    seed: ``models.handcoded.write_network(name, seed)`` has their directions.
     """
 
     name: str
@@ -40,6 +39,7 @@ class LabelledNetwork:
     load: Callable[[], Hooked] = field(repr=False, compare=False)
     variables: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
+    bits: int = 7
 
 
 def zoo(*runs: str | Path, nulls: bool = False) -> list[LabelledNetwork]:
@@ -60,7 +60,7 @@ def zoo(*runs: str | Path, nulls: bool = False) -> list[LabelledNetwork]:
             name, seed, algorithm, name, "handcoded", partial(_handcoded, name, seed), ALGORITHM_VARIABLES[algorithm]
         )
         for name in PROGRAMS
-        if (algorithm := algorithm_kind(name))  # ``mixed`` uses both, ``local_remainder`` neither
+        if (algorithm := algorithm_label(name))  # ``mixed`` uses both, ``local_remainder`` neither
         for seed in HANDCODED_SEEDS
     ]
     for pattern in runs:
@@ -68,19 +68,12 @@ def zoo(*runs: str | Path, nulls: bool = False) -> list[LabelledNetwork]:
             networks += _labelled_networks(Run(path))
     if nulls:
         networks += [
-            LabelledNetwork(
-                f"{bits}-bit {model} {kind}", seed, "none", kind, "null", partial(make_null, kind, model, bits, seed)
-            )
+            LabelledNetwork(name, seed, "none", kind, "null", partial(make_null, kind, model, bits, seed), bits=bits)
             for (kind, model, bits), seeds in NULLS.items()
+            for name in [f"{bits}-bit {model} {kind}"]
             for seed in seeds
         ]
     return networks
-
-
-def bits_of(network: str) -> int:
-    """How many bits a network of the zoo adds: seven if its name does not say, as for hand-coded ones."""
-    match = re.match(r"(\d+)-bit ", network)
-    return int(match[1]) if match else 7
 
 
 def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
@@ -91,7 +84,7 @@ def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
     if settings["task"].get("name") == "random_output":
         name, kind = f"{bits}-bit {config['name']} random answers", "random answers"
         for seed in (int(entry["seed"]) for entry in run.summary()["seeds"]):
-            yield LabelledNetwork(name, seed, "none", kind, "null", partial(_as_adder, run.path, seed))
+            yield LabelledNetwork(name, seed, "none", kind, "null", partial(_as_adder, run.path, seed), bits=bits)
         return
     variable_sites = config["loss"].get("variables") or {}  # variable -> its site, and its coordinates there
     variables = [name for name in variable_sites if name != "prefix"]  # either algorithm may follow it
@@ -105,7 +98,7 @@ def _labelled_networks(run: Run) -> Iterator[LabelledNetwork]:
         seed, right = int(entry["seed"]), entry["train_seq_acc"] == entry["val_seq_acc"] == 1
         if right and (not variable_sites or followed.get(seed, 0) >= MIN_INTERCHANGE_ACCURACY):
             load = partial(load_run, run.path, seed)
-            yield LabelledNetwork(name, seed, algorithm, name, origin, load, tuple(variable_sites), sites)
+            yield LabelledNetwork(name, seed, algorithm, name, origin, load, tuple(variable_sites), sites, bits)
 
 
 def worst_interchange_accuracy(run: Run) -> pd.Series:

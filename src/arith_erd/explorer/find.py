@@ -9,17 +9,17 @@ from functools import partial
 
 import numpy as np
 
-from ..interp.algorithms import algorithm_kind
+from ..interp.algorithms import algorithm_label
 from ..interp.hooked import Hooked
 from ..models import Transformer
 from ..models.handcoded import programs
-from ..models.handcoded.program import compile_program
+from ..models.handcoded.compiler import compile_program
 from ..models.network import initialise
 from ..tasks import Add
 from . import Page, export_network, write_page
 
 TASK = Add(bits=4)
-KINDS = {name: algorithm_kind(name) for name in ("erd", "remainder", "prefix_carry", "lookahead_carry")}
+KINDS = {name: algorithm_label(name) for name in ("erd", "remainder", "prefix_carry", "lookahead_carry")}
 KINDS |= {"table": "table", "untrained": "nothing"}
 
 

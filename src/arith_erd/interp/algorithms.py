@@ -71,12 +71,12 @@ class ColumnSums:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm for binary addition. Unless its kind is ``carries``, it is one for multiplication, too.
+    """An algorithm for binary addition. Unless its label is ``carries``, it is one for multiplication, too.
 
     `models.handcoded.write_network` makes a hand-coded network that runs the algorithm of this name.
 
     Attributes:
-        kind: ``sum`` if it forms the answer as one number and reads the bits from it, ``carries`` if it forms the bits
+        label: ``sum`` if it forms the answer as one number and reads the bits from it, ``carries`` if it forms the bits
             from carries, empty if it does neither.
         functions: makes the variables and the answer's bits from column sums and the threshold for rounding c.
         rounds: whether it rounds c. A half-integral c is then a tie.
@@ -84,7 +84,7 @@ class Algorithm:
     """
 
     name: str
-    kind: Literal["sum", "carries", ""]
+    label: Literal["sum", "carries", ""]
     functions: Callable[[ColumnSums, float], Mapping[str, Function]]
     rounds: bool = False
     post_hoc: bool = False
@@ -97,7 +97,7 @@ class Algorithm:
 @lru_cache(maxsize=64)  # a profile asks for each many times, and a new model is checked on all examples
 def _causal_model(algorithm: Algorithm, task: Task, threshold: float) -> CausalModel:
     columns = ColumnSums(task)
-    if not columns.is_addition and algorithm.kind == "carries":
+    if not columns.is_addition and algorithm.label == "carries":
         raise bad_value("task", task.name, f"add in base 2, for the causal model {algorithm.name}")
     return CausalModel(task, {PREFIX: columns.answer, **algorithm.functions(columns, threshold)})
 
@@ -176,7 +176,13 @@ ALGORITHMS = {
 POST_HOC = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.post_hoc)
 
 
-def algorithm_kind(name: str) -> str:
-    """The kind of the algorithm that a hand-coded network or its decoy runs; empty for other names."""
+def algorithms_for(task: Task) -> dict[str, Algorithm]:
+    """The algorithms, by name, that a task of `ColumnSums` has a causal model of."""
+    is_addition = ColumnSums(task).is_addition
+    return {name: x for name, x in ALGORITHMS.items() if is_addition or x.label != "carries"}
+
+
+def algorithm_label(name: str) -> str:
+    """The label of the algorithm that a hand-coded network or its decoy runs; empty for other names."""
     algorithm = ALGORITHMS.get(name.removesuffix("_decoy"))
-    return algorithm.kind if algorithm else ""
+    return algorithm.label if algorithm else ""

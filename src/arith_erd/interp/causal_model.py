@@ -182,8 +182,8 @@ class CausalModel:
         """The variables that affect the answer together with this one, as ``xor`` does with ``carry``.
 
         They are the other parents of its children: ``sum`` is a child of ``carry``, and its other parent is ``xor``.
-        They include parents of its later descendants, unless these parents depend on it, and the digits of operands
-        that are among them, unless it depends on these.
+        Parents of later descendants count too, if they do not depend on it. An operand among them counts as its digits,
+        unless the variable is computed from these.
         """
         descendants, parents_of_children, other_parents = {variable}, set[str](), set[str]()
         for name, parents in ((name, set(self.parents[name])) for name in self._functions):  # parents before children

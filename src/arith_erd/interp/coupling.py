@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checks import require_integer
-from .checks import finite_matrix
+from .tensors import finite_matrix
 
 
 class CouplingLayers(nn.Module):

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,6 +34,14 @@ DECOY_NETWORKS = dict.fromkeys(("sum", "sum_mod"), ("prefix_carry_decoy", 1))
 DECOY_NETWORKS |= dict.fromkeys(("carry", "xor", "a_bit", "b_bit"), ("erd_decoy", 2))
 """Variable -> a decoy and its variant: it stores the variable or its inputs, but computes the answer from others."""
 DECOY_SITE = "dec.4"  # here all decoys already store their variables; they write the answer in layer 6
+
+
+class RankSearch(NamedTuple):
+    """Subspaces and their validation accuracies by rank, and the smallest rank within `IIA_TOLERANCE` of the best."""
+
+    subspaces: dict[int, Subspace]
+    validation: dict[int, float]
+    chosen: int
 
 
 @dataclass(eq=False)
@@ -79,27 +87,24 @@ class ControlledDAS(DASSearch):
         if min(ranks) > span:
             raise bad_value("probe.rank", min(ranks), f"at most {span}, the rank of {site}'s activations")
         train, test = (self.evaluation(data, variable) for data in datasets[::2])
-        subspaces, scores, best = self.fit_ranks(variable, ranks)
-        for rank, subspace in subspaces.items():
-            row = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == best)}
+        found = self.fit_ranks(variable, ranks)
+        for rank, subspace in found.subspaces.items():
+            row = {"rank": rank, "span": span, "subspace": subspace, "chosen": int(rank == found.chosen)}
             on_train, on_test = train.accuracy(subspace), test.accuracy(subspace)
-            row |= {"train": on_train, "validation": scores[rank], "iia": on_test, "gap": on_train - on_test}
+            row |= {"train": on_train, "validation": found.validation[rank], "iia": on_test, "gap": on_train - on_test}
             row |= {"no_intervention": test.no_intervention(), "full_patch": test.accuracy(None)}
             row |= self.score_controls(datasets[2], variable, subspace) | self.angles_to_probes(variable, subspace)
-            yield row | (self.score_negative_controls(variable, rank) if rank == best else {})
+            yield row | (self.score_negative_controls(variable, rank) if rank == found.chosen else {})
 
-    def fit_ranks(self, variable: str, ranks: Sequence[int]) -> tuple[dict[int, Subspace], dict[int, float], int]:
-        """Subspaces and their validation accuracies by rank, and the smallest rank within 0.02 of the best.
-
-        Ranks beyond the span of real activations are left out.
-        """
+    def fit_ranks(self, variable: str, ranks: Sequence[int]) -> RankSearch:
+        """The best subspace of each rank. Ranks beyond the span of real activations are left out."""
         train, validation, _ = self.sample_pairs(variable)
         evaluation = self.evaluation(validation, variable)
         subspaces = {r: self.fit(train, validation, variable, r) for r in ranks if r <= self.whitened.rank}
         scores = {rank: evaluation.accuracy(subspace) for rank, subspace in subspaces.items()}
         scores_or_zero = {rank: np.nan_to_num(x) for rank, x in scores.items()}  # NaN if no answer should change
         best = min(rank for rank, x in scores_or_zero.items() if x >= max(scores_or_zero.values()) - IIA_TOLERANCE)
-        return subspaces, scores, best
+        return RankSearch(subspaces, scores, best)
 
     def score(self, variable: str, rank: int) -> float:
         """Test accuracy of the best subspace of this rank, or of the largest possible rank if that is smaller."""
@@ -115,13 +120,13 @@ class ControlledDAS(DASSearch):
         """
         row, count = dict[str, float](), self.config.num_controls
         evaluation = self.evaluation(test.part(slice(self.config.num_control_pairs)), variable)
-        for kind, controls in (
+        for name, controls in (
             ("random", random_subspaces(self.whitened, subspace.rank, count, self.seed)),
             ("flipped", sign_flipped_subspaces(self.whitened, subspace, count, self.seed)),
         ):
             scores = [evaluation.accuracy(control) for control in controls]
-            row[f"iia_{kind}"] = float(np.mean(scores)) if scores else math.nan
-            row[f"iia_{kind}_max"] = max(scores, default=math.nan)
+            row[f"iia_{name}"] = float(np.mean(scores)) if scores else math.nan
+            row[f"iia_{name}_max"] = max(scores, default=math.nan)
         return row
 
     def angles_to_probes(self, variable: str, subspace: Subspace) -> dict[str, float]:

@@ -16,7 +16,7 @@ from ..checks import require_integer, require_type
 from ..errors import UserError, warn
 from ..seeds import MAX_SEED
 from ..system.isolation import isolated
-from .checks import as_reals, finite_matrix
+from .tensors import as_reals, finite_matrix
 
 MIN_RELATIVE_DEVIATION = 1e-3  # axes with a smaller deviation, relative to the first, do not count as varying
 FLOAT32_EPS = torch.finfo(torch.float32).eps

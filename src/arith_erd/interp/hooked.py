@@ -160,7 +160,7 @@ class Hooked:
         A token that is no digit counts as 0. `greedy_tokens` has the tokens, without interventions.
         """
         examples, length = self.task.as_examples(*operands), self.task.answer_length
-        prompt, completion = self.inputs(examples)[0], torch.as_tensor(examples.completion, device=self.device)
+        prompt, completion = self.inputs(examples)[0], self.completion(examples)
         if interventions := as_interventions(interventions, self.sites):
             self.require_causal(examples)
             tokens = prompt.new_full((len(prompt), length), ZERO)  # those not yet decoded change none before them
@@ -198,9 +198,12 @@ class Hooked:
         """The tokens (N, m) that greedy decoding gives for the prompts of examples."""
         require_type("greedy_tokens: examples", examples, Examples)
         self.require_causal(examples)
-        completion = torch.as_tensor(examples.completion, device=self.device)
         with isolated(False, self.network):
-            return greedy_tokens(self.network.eval(), self.inputs(examples)[0], completion)
+            return greedy_tokens(self.network.eval(), self.inputs(examples)[0], self.completion(examples))
+
+    def completion(self, examples: Examples) -> Tensor:
+        """The tokens (N, m) of the right answers, on the network's device."""
+        return torch.as_tensor(examples.completion, device=self.device)
 
     @isolated()
     def inputs(self, examples: Inputs) -> tuple[Tensor, ...]:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from ..checks import require_integer, require_type
 from ..errors import UserError, bad_value, counted
-from .checks import as_reals, finite_matrix
 from .sites import SitePositions, require_sites
+from .tensors import as_reals, finite_matrix
 
 Position = int | str | None
 

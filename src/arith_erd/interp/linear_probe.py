@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from ..checks import require_integer, require_type
 from ..errors import UserError, counted, warn
 from ..seeds import MAX_SEED
-from .checks import finite_matrix
+from .tensors import finite_matrix
 
 MIN_EXAMPLES = 8
 

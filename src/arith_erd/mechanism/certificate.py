@@ -20,17 +20,17 @@ from scipy.special import log_ndtr
 from ..checks import renamed, require_integer, require_type
 from ..digits import Array
 from ..errors import UserError
-from ..interp.algorithms import ALGORITHMS, ColumnSums
+from ..interp.algorithms import ALGORITHMS, ColumnSums, algorithms_for
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.prefix_tree import Digits, answers_after_prefixes, answers_along
 from ..tasks import Task
 from .prefixes import USER_MODEL, PrefixedExamples
 
-RULE = "local_remainder"
+LOCAL_REMAINDER = "local_remainder"
 """Answers are stored as differences from this algorithm, whose answers most networks give."""
 CONTRASTS = (
-    *((RULE, name) for name in ("graded_carry", "remainder", "prefix_carry", "erd")),
+    *((LOCAL_REMAINDER, name) for name in ("graded_carry", "remainder", "prefix_carry", "erd")),
     ("graded_carry", "prefix_carry"),
 )
 """Where two algorithms answer differently, exactly one of them is right."""
@@ -108,7 +108,7 @@ class Certificate:
         rows = ((*key, ones / n, int(n)) for key, (ones, n) in sorted(counts.items()))
         return pd.DataFrame(rows, columns=["bit", "total", "ones", "n"])
 
-    def counterexamples(self, algorithm: str = RULE) -> pd.DataFrame:
+    def counterexamples(self, algorithm: str = LOCAL_REMAINDER) -> pd.DataFrame:
         """Up to `MAX_COUNTEREXAMPLES` clear answers that differ from an algorithm's, most distant first."""
         found = []
         for block, bits in self._blocks():
@@ -120,8 +120,8 @@ class Certificate:
         return pd.concat(found).sort_values("distance", ascending=False, kind="stable").head(MAX_COUNTEREXAMPLES)
 
     def to_bytes(self) -> bytes:
-        """The answers, compressed: one bit each, 1 where `RULE` gives the other answer."""
-        differ = [bits != block.predicted(RULE) for block, bits in self._blocks()]
+        """The answers, compressed: one bit each, 1 where `LOCAL_REMAINDER` gives the other answer."""
+        differ = [bits != block.predicted(LOCAL_REMAINDER) for block, bits in self._blocks()]
         return zlib.compress(np.packbits(np.concatenate(differ)).tobytes(), level=9)
 
     @staticmethod
@@ -131,7 +131,7 @@ class Certificate:
 
         def answer(block: PrefixBlock) -> Array:
             nonlocal first
-            return block.predicted(RULE) ^ differ[first : (first := first + len(block.inputs.a))]
+            return block.predicted(LOCAL_REMAINDER) ^ differ[first : (first := first + len(block.inputs.a))]
 
         return answered_by(answer, task, completions)
 
@@ -206,9 +206,7 @@ def answered_by(answer: Callable[[PrefixBlock], Array], task: Task, completions:
 
 def compared_algorithms(task: Task) -> list[str]:
     """The algorithms for a task, without ``lookahead_carry``, which answers as ``erd``: neither reads the prefix."""
-    has_carries = ColumnSums(task).is_addition
-    names = [name for name, algorithm in ALGORITHMS.items() if has_carries or algorithm.kind != "carries"]
-    return [name for name in reversed(names) if name != "lookahead_carry"]
+    return [name for name in reversed(algorithms_for(task)) if name != "lookahead_carry"]
 
 
 def blocks(

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..digits import ONE, ZERO, Array, from_digits
-from ..interp.algorithms import ALGORITHMS, PREFIX, ColumnSums, carry_from_prefix
+from ..interp.algorithms import ALGORITHMS, PREFIX, ColumnSums, algorithms_for, carry_from_prefix
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace
@@ -125,8 +125,8 @@ def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple
 
 def causal_models(task: Task, user_model: CausalModel | None = None) -> dict[str, CausalModel]:
     """The algorithms for a task, and ``user_model``. A multiplication has ``erd`` and ``remainder`` only."""
-    names = ALGORITHMS if ColumnSums(task).is_addition else ("erd", "remainder")
-    models = {name: ALGORITHMS[name].causal_model(task) for name in names}
+    has_distances = ColumnSums(task).is_addition  # post-hoc algorithms are there for nothing else
+    models = {name: x.causal_model(task) for name, x in algorithms_for(task).items() if has_distances or not x.post_hoc}
     return models if user_model is None else models | {USER_MODEL: user_model}
 
 

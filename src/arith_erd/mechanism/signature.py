@@ -118,7 +118,7 @@ def measure_signature(
 def _after_wrong_prefixes(
     model: Hooked, column_sums: ColumnSums, examples: Examples, seed: int, user_model: CausalModel | None
 ) -> Signature:
-    """Every component of a signature, NaN unless it is a response to wrong prefixes."""
+    """The components measured after wrong prefixes; all others are NaN."""
     models, width = causal_models(model.task, user_model), model.task.width
     clean, prefix_responses = run_with_prefixes(model, examples, seed)
     responses: dict[tuple[str, int], list[Array]] = defaultdict(list)  # component, bit -> changes, agreements
@@ -202,7 +202,8 @@ def _expected_steering(
     task: Add, models: Mapping[str, CausalModel], examples: Examples, rng: np.random.Generator
 ) -> dict[str, Signature]:
     """Informedness (m,) of each component of steering, for an ideal network that runs each algorithm."""
-    width, operands, answer = task.width, examples.operands, examples.completion - ZERO
+    width, operands = task.width, examples.operands
+    answer = examples.completion - ZERO
     delta = sample_shifts(examples.answer, task.bits, rng)
     shifted = {key: shifted_bits(pair, operands, delta) for key, pair in summing_models(task).items()}
     own_bits = {name: shifted_bits([m], operands, delta) for name, m in models.items() if _num_dims(m, "sum") == 1}
@@ -217,7 +218,8 @@ def _expected_steering(
         for key, bits in shifted.items():
             for t in range(width):
                 clear = (own[:, t] >= 0) & (bits[:, t] >= 0)
-                changed, should_change = ((x != answer)[clear, t] for x in (own, bits))
+                changed = (own != answer)[clear, t]
+                should_change = (bits != answer)[clear, t]
                 if should_change.any() and not should_change.all():
                     signature[key][t] = changed[should_change].mean() - changed[~should_change].mean()
     return expected

@@ -116,15 +116,18 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[SteeringS
     ``count`` examples are steered along directions fitted on as many others. A step changes a quarter of the answer
     positions (every fourth), or all prompt positions at once.
     """
-    rng, task, causal_model = np.random.default_rng(seed), model.task, CausalModel(model.task)
+    rng = np.random.default_rng(seed)
+    task, width = model.task, model.task.width
     fit, examples = (task.examples(*rng.integers(0, task.limit, (2, count))) for _ in range(2))
-    sites, values, width = residual_stream(model.sites), causal_model.values(fit), task.width
-    carries, answer = causal_model.values(examples)["carry"], examples.completion - ZERO
+    deltas = [sample_shifts(examples.answer, task.bits, rng) for _ in range(2)]
+    causal_model = CausalModel(task)
+    values = causal_model.values(fit)
+    carries = causal_model.values(examples)["carry"]
+    answer = examples.completion - ZERO
+    sites = residual_stream(model.sites)
     _, cache = model.run_with_cache(fit, sites)
     before = model.run(examples).argmax(dim=-1)
-    rows, bit_indices = np.arange(count)[:, None], np.arange(width)
-    inverted_bits = rows % STEERING_STRIDE == bit_indices % STEERING_STRIDE  # (N, m): bits whose carry is inverted
-    deltas = [sample_shifts(examples.answer, task.bits, rng) for _ in range(2)]
+    inverted_bits = (np.arange(count)[:, None] - np.arange(width)) % STEERING_STRIDE == 0  # (N, m): carries to invert
 
     def make_stack(encoder: bool) -> _Stack:
         shifts = [np.repeat(x[:, :1], width, axis=1) if encoder else x for x in deltas]
@@ -149,7 +152,8 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[SteeringS
             yield SteeringScore.from_changes("carry", site, t, should, should_not)
         flips = np.concatenate(changed[2:])  # (2 N, m)
         for component, bits in stack.shifted.items():
-            decided, should_change = (bits >= 0) & np.tile(stack.steered, (2, 1)), bits != np.tile(answer, (2, 1))
+            decided = (bits >= 0) & np.tile(stack.steered, (2, 1))
+            should_change = bits != np.tile(answer, (2, 1))
             for t in range(width):
                 should, should_not = (flips[decided[:, t] & x[:, t], t] for x in (should_change, ~should_change))
                 yield SteeringScore.from_changes(component, site, t, should, should_not)

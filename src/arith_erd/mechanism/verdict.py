@@ -25,7 +25,6 @@ PART_LIMITS = {"prefix": 0.1, "steering": 0.25}
 """Largest root mean square differences that count as near. Prefixes have only sampling error, so less is allowed."""
 TIE_MARGIN = 0.2
 """A runner-up within this of the best distance counts as equally near: the tests do not distinguish them."""
-FITS_LATER = "fits only post-hoc algorithms, written after trained networks had been seen"
 NO_EFFECT = "prefixes fit an algorithm, but steering has no effect; the network may read other directions"
 PART_COMPONENTS = {
     "prefix": (*PREFIX_COMPONENTS, *POST_HOC_PREFIXES, USER_MODEL),
@@ -40,7 +39,8 @@ class Classification:
     """A verdict (an algorithm's name, ``mixed``, ``none`` or ``undecided``), and the distances that it rests on.
 
     ``distance`` is to the ``nearest`` algorithm or mixture. ``post_hoc`` has the distances to `POST_HOC` algorithms:
-    NaN if their agreements after random prefixes were not measured.
+    NaN if their agreements after random prefixes were not measured. ``fits_later`` names those of them that are near
+    where nothing else is; the last of the ``reasons`` says so.
     """
 
     verdict: str
@@ -49,6 +49,7 @@ class Classification:
     distances: dict[str, float]
     post_hoc: dict[str, float]
     reasons: list[str]
+    fits_later: tuple[str, ...] = ()
 
     def rows(self) -> list[ProfileRow]:
         rows = [ProfileRow("verdict", self.verdict, value=self.distance)] if self.distances else []
@@ -82,6 +83,7 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
         nearest, distance, verdict = mixture, mixtures[mixture], "mixed"
     equally_near = [x for x in algorithms if x != best and algorithms[x] - algorithms[best] < TIE_MARGIN]
     reasons: list[str] = []
+    fits_later: tuple[str, ...] = ()
     if USER_MODEL in equally_near:
         equally_near.remove(USER_MODEL)
         reasons.append(f"{USER_MODEL} is as near as {best}; the tests do not distinguish them")
@@ -92,13 +94,14 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
     elif distance > MAX_DISTANCE:
         verdict, more_reasons = _judge_without_fit(measured, squares, of_mixtures)
         reasons += more_reasons
-        if fit := ", ".join(f"{other} ({x:.2f})" for other, x in post_hoc.items() if x <= MAX_DISTANCE):
-            reasons.append(f"{FITS_LATER}: {fit}")
+        if fits_later := tuple(name for name, x in post_hoc.items() if x <= MAX_DISTANCE):
+            names = ", ".join(f"{name} ({post_hoc[name]:.2f})" for name in fits_later)
+            reasons.append(f"fits only post-hoc algorithms, written after trained networks had been seen: {names}")
     elif verdict == best and equally_near:
         verdict = "undecided"
         reasons.append(f"as near as {best}: {', '.join(equally_near)}; the tests do not distinguish them")
     distances = algorithms | {"mixed": mixtures[mixture]}
-    return Classification(verdict, distance, nearest, distances, post_hoc, reasons)
+    return Classification(verdict, distance, nearest, distances, post_hoc, reasons, fits_later)
 
 
 def _best_algorithm(distances: Mapping[str, float]) -> str:

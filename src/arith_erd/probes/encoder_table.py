@@ -44,10 +44,10 @@ class EncoderTable(NetworkProbe):
         table, split = self.task.examples(), model.provenance.split
         examples = table.sample(self.num_examples, self.seed)
         trained = table[~np.asarray(split(table))] if split else table
-        trained_prompt = torch.as_tensor(trained.prompt, device=model.device)
+        trained_prompt = model.inputs(trained)[0]
         _, trained_cache = model.run_with_cache(trained, self.sites)
         logits, cache = model.run_with_cache(examples, self.sites)
-        prompt, completion = (torch.as_tensor(x, device=logits.device) for x in (examples.prompt, examples.completion))
+        prompt, completion = model.inputs(examples)[0], model.completion(examples)
         for site, x in cache.items():
             if not model.site_positions(site, x).hold_only_prompt(self.task):
                 raise UserError(f"probe.site={site}: expected a site that holds only the prompt")

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import Tensor
 
 from ..interp.hooked import Hooked
@@ -45,7 +44,7 @@ class Patching(NetworkProbe):
         self.corrupted = CORRUPTIONS[self.corruption](self.task, self.clean, np.random.default_rng([self.seed, 1]))
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        clean, corrupted = (torch.as_tensor(x.completion, device=model.device) for x in (self.clean, self.corrupted))
+        clean, corrupted = model.completion(self.clean), model.completion(self.corrupted)
         differ = clean != corrupted  # (N, m)
 
         def difference(logits: Tensor) -> Tensor:  # (N, m, V) -> (m,), summed over the answers that count

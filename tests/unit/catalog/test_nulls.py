@@ -18,7 +18,7 @@ def test_zoo_has_several_kinds_of_both_algorithms_and_a_hundred_null_networks_of
     kinds = Counter(algorithm for _, algorithm in {(one.kind, one.algorithm) for one in networks})
     assert kinds == {"sum": 3, "carries": 5, "none": 3}
     nulls = [one for one in networks if one.origin == "null"]
-    assert Counter((one.name[0], one.algorithm) for one in nulls) == {("5", "none"): 100, ("7", "none"): 20}
+    assert Counter((one.bits, one.algorithm) for one in nulls) == {(5, "none"): 100, (7, "none"): 20}
     assert ae.zoo() == [one for one in networks if one.origin != "null"]
 
 

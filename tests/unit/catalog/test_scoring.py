@@ -76,8 +76,9 @@ def test_evidence_must_exceed_that_in_null_networks_of_other_kinds():
     assert compared.to_dict("records") == [
         {"right": 24, "wrong": 0, "abstained": 0, "named in nulls": "20 of 80 [16%, 36%]"}
     ]
-    larger = nulls.assign(network="5-bit null", sum=9.0)
-    assert name_algorithms(joined(rows, larger))["right"][:24].all()  # of another size
+    higher = nulls.assign(sum=9.0)
+    for others, bits in ((higher.assign(network="5-bit null"), None), (higher, [7] * 24 + [5] * 80)):
+        assert name_algorithms(joined(rows, others), bits=bits)["right"][:24].all()  # of another size
 
 
 def test_method_without_a_threshold_names_nothing():

@@ -12,7 +12,7 @@ from arith_erd.explorer import export_network
 from arith_erd.explorer.find import KINDS, TASK, find_page
 from arith_erd.interp.hooked import Hooked
 from arith_erd.models.handcoded import programs
-from arith_erd.models.handcoded.program import compile_program
+from arith_erd.models.handcoded.compiler import compile_program
 
 
 def by_hand(name: str) -> Hooked:

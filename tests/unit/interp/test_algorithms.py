@@ -9,7 +9,7 @@ import pytest
 from arith_erd.config.causal_models import build_causal_model
 from arith_erd.digits import ZERO
 from arith_erd.errors import UserError
-from arith_erd.interp.algorithms import ALGORITHMS, ColumnSums, algorithm_kind
+from arith_erd.interp.algorithms import ALGORITHMS, ColumnSums, algorithm_label
 from arith_erd.models.handcoded import PROGRAMS
 from arith_erd.tasks import Add, Mul, Task
 
@@ -67,6 +67,6 @@ def test_name_stands_for_a_causal_model_and_other_tasks_and_names_are_refused() 
         build_causal_model(Add(3), "graded", "key")
 
 
-def test_every_algorithm_has_a_network_and_decoys_have_the_kind_of_what_they_run() -> None:
+def test_every_algorithm_has_a_network_and_decoys_have_the_label_of_what_they_run() -> None:
     assert {*ALGORITHMS} | {"mixed"} == {name for name in PROGRAMS if not name.endswith("_decoy")}
-    assert (algorithm_kind("erd_decoy"), algorithm_kind("mixed")) == ("sum", "")
+    assert (algorithm_label("erd_decoy"), algorithm_label("mixed")) == ("sum", "")

@@ -8,14 +8,14 @@ from arith_erd.catalog.loading import load_handcoded
 from arith_erd.errors import UserError
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
-from arith_erd.mechanism.certificate import CLEAR, RULE, Certificate, PrefixBlock, answered_by, certificate
+from arith_erd.mechanism.certificate import CLEAR, LOCAL_REMAINDER, Certificate, PrefixBlock, answered_by, certificate
 from arith_erd.models import NanoGPT
 from arith_erd.probes.certificate import CertificateProbe, mean_over_bits
 from arith_erd.tasks import Add, Mul, Sub
 from tests.unit.probes.small import measured, untrained
 
 TASK = Add(bits=5)
-ALGORITHMS = (RULE, "graded_carry", "remainder", "prefix_carry", "erd")
+ALGORITHMS = (LOCAL_REMAINDER, "graded_carry", "remainder", "prefix_carry", "erd")
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -42,16 +42,16 @@ def test_noise_in_c_and_a_moved_threshold_are_measured() -> None:
     fits = noisy.precision().set_index("bit").loc[2:]
     np.testing.assert_allclose(fits["threshold"], 0.6, atol=0.02)
     np.testing.assert_allclose(fits["sigma"], 0.1, atol=0.02)
-    rule = noisy.shares().query("algorithm == @RULE")
-    assert rule.query("distance >= 0.45")["right"].min() > 0.99
-    assert rule.query("distance < 0.1 & bit > 2")["right"].max() < 0.95
+    own = noisy.shares().query("algorithm == @LOCAL_REMAINDER")
+    assert own.query("distance >= 0.45")["right"].min() > 0.99
+    assert own.query("distance < 0.1 & bit > 2")["right"].max() < 0.95
 
 
 def test_clear_counterexamples_are_listed_with_their_pair_and_prefix() -> None:
     def answer(block: PrefixBlock) -> np.ndarray:
         x = block.inputs
         wrong = (x.a == 3) & (x.b == 5) & (x.prefix == 0) & (x.t == 2)
-        return block.predicted(RULE) ^ wrong
+        return block.predicted(LOCAL_REMAINDER) ^ wrong
 
     (found,) = answered_by(answer, TASK).counterexamples().itertuples(index=False)
     # (3 + 1 - 0) / 4 = 1 and the bits at 2 are 0 and 1: the total is 2, half a unit from 3/2 and 5/2
@@ -60,7 +60,7 @@ def test_clear_counterexamples_are_listed_with_their_pair_and_prefix() -> None:
 
 def test_stored_answers_load_unchanged() -> None:
     rng = np.random.default_rng(1)
-    made = answered_by(lambda block: block.predicted(RULE) ^ (rng.random(len(block.inputs.a)) < 0.02), TASK)
+    made = answered_by(lambda block: block.predicted(LOCAL_REMAINDER) ^ (rng.random(len(block.inputs.a)) < 0.02), TASK)
     back = Certificate.from_bytes(TASK, made.to_bytes())
     assert all(np.array_equal(*pair) for pair in zip(made.answers, back.answers, strict=True))
     assert len(made.to_bytes()) < 2**16  # bits, in at most a sixteenth of the bytes of the answers
@@ -110,8 +110,8 @@ def test_random_completions_are_a_sample_of_all_prefixes() -> None:
     pd.testing.assert_frame_equal(back.curve(), some.curve())
 
 
-def test_the_curve_of_the_rule_is_a_square_wave() -> None:
-    curve = answered_by(lambda block: block.predicted(RULE), TASK).curve().query("0 <= total < 3")
+def test_the_curve_of_local_remainder_is_a_square_wave() -> None:
+    curve = answered_by(lambda block: block.predicted(LOCAL_REMAINDER), TASK).curve().query("0 <= total < 3")
     middle = curve[curve["bit"].between(2, 4)]  # both operands have the bit
     np.testing.assert_array_equal(middle["ones"], np.floor(middle["total"] + 0.5) % 2)
     assert set(middle["total"] % 1) == set(np.arange(16) / 16)
@@ -120,7 +120,7 @@ def test_the_curve_of_the_rule_is_a_square_wave() -> None:
 def test_a_multiplication_has_no_carries_and_other_tasks_are_refused() -> None:
     task = Mul(bits=2)
     made = answered_by(lambda block: block.predicted("erd"), task)
-    assert set(made.shares()["algorithm"]) == {RULE, "remainder", "erd"}
+    assert set(made.shares()["algorithm"]) == {LOCAL_REMAINDER, "remainder", "erd"}
     for other, problem in ((Sub(bits=3), "task=sub: has no columns"), (Add(bits=10), "task=add: 1,048,576 examples")):
         with pytest.raises(UserError, match=problem):
             certificate(Hooked(NanoGPT(other.prompt_length, other.answer_length, d_model=16, num_heads=2), task=other))

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from arith_erd.digits import Array
-from arith_erd.mechanism.certificate import RULE, PrefixBlock, answered_by
+from arith_erd.mechanism.certificate import LOCAL_REMAINDER, PrefixBlock, answered_by
 from arith_erd.paper.studies import thousand
 from arith_erd.tasks import Add
 
@@ -23,7 +23,7 @@ def noisy_carry(threshold: float, sigma: float, rng: np.random.Generator) -> Cal
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "rule", "slope"), [(RULE, 1, 0.5), ("graded_carry", 0, 0.5), ("prefix_carry", None, 0)]
+    ("algorithm", "rule", "slope"), [(LOCAL_REMAINDER, 1, 0.5), ("graded_carry", 0, 0.5), ("prefix_carry", None, 0)]
 )
 def test_algorithms_have_their_own_fingerprints(algorithm: str, rule: int | None, slope: float) -> None:
     """Numbers with exact place values have a slope, and a carry from the last column alone has none."""
@@ -35,7 +35,7 @@ def test_algorithms_have_their_own_fingerprints(algorithm: str, rule: int | None
 
 
 def test_threshold_and_noise_of_a_carry_are_recovered() -> None:
-    """A carry differs from the rule below -1/2 and above 3/2, which adds to sigma where the noise is small."""
+    """A carry differs from local_remainder below -1/2 and above 3/2, which adds to sigma where the noise is small."""
     sigmas = []
     for threshold, sigma in ((0.4, 0.05), (0.5, 0.1), (0.6, 0.2)):
         found = answered_by(noisy_carry(threshold, sigma, np.random.default_rng(0)), TASK)

@@ -5,7 +5,7 @@ weights are computed instead of trained. Each seed gives another network that ru
 answer all 16,384 sums right.
 
 `components` has attention heads and hidden units that compute features of a `stream`; `programs` combines them into
-algorithms; `program` compiles a program into a network.
+algorithms; `compiler` compiles a program into a network.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from ...errors import unknown_name
 from ...seeds import MAX_SEED, RandomStream, derive_seed
 from ...tasks import Add, Task
 from . import programs
-from .program import HandcodedNetwork, compile_program
+from .compiler import HandcodedNetwork, compile_program
 
 PROGRAMS = {
     program.__name__: program

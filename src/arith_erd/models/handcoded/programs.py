@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from . import components
-from .program import Program, cross_attention, feed_forward, self_attention
+from .compiler import Program, cross_attention, feed_forward, self_attention
 
 ENCODE_VALUE = self_attention(components.write_value)
 EQUAL_BITS = feed_forward(components.write_equal_bits)

@@ -1,4 +1,4 @@
-"""Checks of the arrays and tensors that callers give."""
+"""Check the arrays and tensors that callers give, and convert them to tensors."""
 
 from collections.abc import Container
 from contextlib import suppress
