@@ -90,7 +90,7 @@ class Picture(ABC):
 
     @abstractmethod
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
-        """Draw one panel; ``names`` are the lines of all panels, if there are several."""
+        """Draw one panel; ``names`` are the lines of all panels, by default of this one."""
 
 
 def split_rows(rows: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
@@ -180,10 +180,10 @@ class Bars(Picture):
     cell: tuple[float, float] = (0.45, 0)
 
     def draw_panel(self, ax: Axes, rows: pd.DataFrame, names: Sequence[str] = ()) -> None:
-        places, width = rows[self.x].unique(), 0.8 / len(names)
+        places, names = rows[self.x].unique(), names or list(split_rows(rows, self.line))
         for name, part in split_rows(rows, self.line).items():
             by_seed = part.pivot_table(self.value, self.x, "seed").reindex(places)
-            i = names.index(name)
+            i, width = names.index(name), 0.8 / len(names)
             at = np.arange(len(places)) + width * (i + 0.5) - 0.4
             color = (*LINE_COLORS, style.LIGHT)[i % 4]
             bars = ax.bar(at, by_seed.agg(self.statistic, axis=1), width, color=color, alpha=0.85, label=name)
