@@ -87,7 +87,7 @@ def _panels(claims: Sequence[Claim]) -> list[Any]:
 
 def _runsets(claims: Sequence[Claim]) -> list[Any]:
     """One set of runs per task: filtered by the options that all claims share, grouped by the others."""
-    arms = [{**DEFAULT_OPTIONS, **runs} for claim in claims for _, runs in claim.measure.weighted_conditions]
+    arms = [{**DEFAULT_OPTIONS, **runs} for claim in claims for _, runs in claim.measure.weighted_runs]
     sets = []
     for task in dict.fromkeys(arm["task"] for arm in arms):
         of_task = [arm for arm in arms if arm["task"] == task]

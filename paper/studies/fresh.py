@@ -31,8 +31,8 @@ AT_LEAST = {
     "transformer": {"clear": 0.99, "swap_own": 0.99, **{f"against_{name}": 0.8 for name in RIVALS}},
     "nanogpt": {"clear": 0.985, "against_prefix_carry": 0.6},
 }
-FILE = RESULTS / "fresh.csv"
 AT_MOST = {"transformer": {"swap_earlier": 0.01}, "nanogpt": {"rule": 0.005}}
+FILE = RESULTS / "fresh.csv"
 
 
 def measures(folder: Path, seed: int, model: str) -> dict[str, float]:

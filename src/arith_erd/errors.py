@@ -24,7 +24,7 @@ SYNONYMS = {  # our name -> words for it in other programs
     "runs_dir": "output_dir save_dir folder",
     "out": "output_dir save_dir folder runs_dir",
     "seeds": "seed",
-    "job_index": "item",  # from here on: our own words until November 2026
+    "job_index": "item",  # from here on: our own words before 1.0
     "handcoded": "reference",
     "num_examples": "pairs sample draws",
     "num_pairs": "pairs",

@@ -131,7 +131,7 @@ def test_miniature_trains_whatever_its_claims_and_figures_ask_for(root: Path) ->
     wanted: dict[str, int] = {}
     for claim in (claim for claim in paper.claims if claim.measure.source == OUR_RUNS):
         needs = claim.measure.required_epochs
-        for _, runs in claim.measure.weighted_conditions:
+        for _, runs in claim.measure.weighted_runs:
             kind = str(all_options(runs))
             wanted[kind] = max(wanted.get(kind, 0), needs, runs.get("min_epochs", 0))
     for curves in (figure.curves for figure in paper.figures if figure.curves):

@@ -36,10 +36,7 @@ KEYS = ("data.batch_size", "task.bits", "trainer.max_epochs", "model.net.num_lay
         ("patch", ("dose", "patching"), "patching"),
         ("cosine", ("none", "warmup_cosine"), "warmup_cosine"),
         ("add-nanogtp", ("mul-nanogpt", "add-transformer", "add-nanogpt"), "add-nanogpt"),
-        *(
-            (name, ("enc.3", "dec.3", "dec.1.mlp.post", "dec.3.mlp.post"), "dec.3.mlp.post")
-            for name in ("dec.3.mlp.pots",)
-        ),
+        ("dec.3.mlp.pots", ("enc.3", "dec.3", "dec.1.mlp.post", "dec.3.mlp.post"), "dec.3.mlp.post"),
         ("dec.7", ("dec.1", "dec.2"), ""),
         ("anything", (), ""),
     ],

@@ -42,7 +42,7 @@ def _parse_folder(key: str) -> PlainValidator:
     def read(value: Any) -> Path | None:
         if (value is None and key == "out") or (isinstance(value, str) and value):
             return None if value is None else user_path(value, key)
-        example = f", such as ./{value}" if isinstance(value, int) and not isinstance(value, bool) else ""  # 2024
+        example = f", such as ./{value}" if isinstance(value, int) and not isinstance(value, bool) else ""  # out=2024
         raise bad_value(key, value, f"a folder{example}" + ", or null" * (key == "out"))
 
     return parsed_by(read)

@@ -81,7 +81,7 @@ class Hooked:
         positions: site -> whether its own positions are those of the ``prompt``, all T then, or of the ``answer``, the
             last m of them; by default the site's name and T tell (`docs/how-to/sites.md`).
         seed: seed of the replica.
-        provenance: what is known of its training: an `interp.hooked.Provenance`.
+        provenance: what is known of its training: a `Provenance`.
     """
 
     def __init__(

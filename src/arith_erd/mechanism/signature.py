@@ -62,8 +62,8 @@ EXTRA_COMPONENTS += tuple(f"{name}_of_all" for name in (*COMPARED, *POST_HOC))
 Signature = dict[str, np.ndarray]
 
 
-class ProfileRow(NamedTuple):
-    """One number of a network's profile."""
+class MechanismRow(NamedTuple):
+    """One row of ``probe=mechanism``."""
 
     test: str
     component: str = ""
@@ -83,13 +83,13 @@ class MeasuredSignature:
     components: Signature
     steering: list[SteeringScore] = field(default_factory=list)
 
-    def rows(self) -> Iterator[ProfileRow]:
-        yield ProfileRow("accuracy", value=self.accuracy)
+    def rows(self) -> Iterator[MechanismRow]:
+        yield MechanismRow("accuracy", value=self.accuracy)
         for component, values in self.components.items():
             for t in np.flatnonzero(np.isfinite(values)):
-                yield ProfileRow("signature", component, position=str(t), value=float(values[t]))
+                yield MechanismRow("signature", component, position=str(t), value=float(values[t]))
         for score in self.steering:
-            yield ProfileRow("steering", score.component, score.site, str(score.t), score.informedness)
+            yield MechanismRow("steering", score.component, score.site, str(score.t), score.informedness)
 
 
 def measure_signature(
@@ -105,7 +105,7 @@ def measure_signature(
     """
     column_sums = ColumnSums(model.task)
     examples = column_sums.causal_model.examples.sample(num_examples, np.random.default_rng(seed))
-    components = _after_wrong_prefixes(model, column_sums, examples, seed, user_model)
+    components = _measure_prefixes(model, column_sums, examples, seed, user_model)
     scores = list(measure_steering(model, num_steered, seed)) if column_sums.is_addition else []
     for component in STEERING_COMPONENTS if scores else ():
         for t in distinguishable_bits(component, model.task.width):
@@ -115,7 +115,7 @@ def measure_signature(
     return MeasuredSignature(model.accuracy(examples), components, scores)
 
 
-def _after_wrong_prefixes(
+def _measure_prefixes(
     model: Hooked, column_sums: ColumnSums, examples: Examples, seed: int, user_model: CausalModel | None
 ) -> Signature:
     """The components measured after wrong prefixes; all others are NaN."""

@@ -110,15 +110,15 @@ class _Stack(NamedTuple):
     shifted: dict[str, Array]  # component -> bits (2 N, m) after these shifts; -1 if undecided
 
 
-def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[SteeringScore]:
+def measure_steering(model: Hooked, num_steered: int, seed: int) -> Iterator[SteeringScore]:
     """The score of each component, site and bit of a network that adds.
 
-    ``count`` examples are steered along directions fitted on as many others. A step changes a quarter of the answer
-    positions (every fourth), or all prompt positions at once.
+    ``num_steered`` examples are steered along directions fitted on as many others. A step changes a quarter of the
+    answer positions (every fourth), or all prompt positions at once.
     """
     rng = np.random.default_rng(seed)
     task, width = model.task, model.task.width
-    fit, examples = (task.examples(*rng.integers(0, task.limit, (2, count))) for _ in range(2))
+    fit, examples = (task.examples(*rng.integers(0, task.limit, (2, num_steered))) for _ in range(2))
     deltas = [sample_shifts(examples.answer, task.bits, rng) for _ in range(2)]
     causal_model = CausalModel(task)
     values = causal_model.values(fit)
@@ -127,7 +127,7 @@ def measure_steering(model: Hooked, count: int, seed: int) -> Iterator[SteeringS
     sites = residual_stream(model.sites)
     _, cache = model.run_with_cache(fit, sites)
     before = model.run(examples).argmax(dim=-1)
-    inverted_bits = (np.arange(count)[:, None] - np.arange(width)) % STEERING_STRIDE == 0  # (N, m): carries to invert
+    inverted_bits = (np.arange(num_steered)[:, None] - np.arange(width)) % STEERING_STRIDE == 0  # (N, m), of carries
 
     def make_stack(encoder: bool) -> _Stack:
         shifts = [np.repeat(x[:, :1], width, axis=1) if encoder else x for x in deltas]

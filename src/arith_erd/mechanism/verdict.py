@@ -12,7 +12,7 @@ from ..models.handcoded import is_handcoded_task
 from ..models.weights import state_shapes
 from ..tasks import Task
 from .prefixes import USER_MODEL
-from .signature import COMPONENTS, POST_HOC_PREFIXES, PREFIX_COMPONENTS, MeasuredSignature, ProfileRow, Signature
+from .signature import COMPONENTS, POST_HOC_PREFIXES, PREFIX_COMPONENTS, MeasuredSignature, MechanismRow, Signature
 from .steering import STEERING_COMPONENTS
 
 MAX_DISTANCE = 1.0
@@ -51,10 +51,10 @@ class Classification:
     reasons: list[str]
     fits_later: tuple[str, ...] = ()
 
-    def rows(self) -> list[ProfileRow]:
-        rows = [ProfileRow("verdict", self.verdict, value=self.distance)] if self.distances else []
+    def rows(self) -> list[MechanismRow]:
+        rows = [MechanismRow("verdict", self.verdict, value=self.distance)] if self.distances else []
         every = self.distances | self.post_hoc
-        return [*rows, *(ProfileRow("distance", name, value=distance) for name, distance in every.items())]
+        return [*rows, *(MechanismRow("distance", name, value=distance) for name, distance in every.items())]
 
 
 def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Classification:

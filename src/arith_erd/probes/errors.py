@@ -111,21 +111,21 @@ class Errors(NetworkProbe):
         return {"shares.csv": self.shares.drop(columns="share").to_csv(index=False, float_format="%.9g")}
 
     @property
-    def _none_is_wrong(self) -> str:
+    def _all_right_sentence(self) -> str:
         """A sentence if no network answers wrong, else empty."""
         wrong = self.shares.loc[self.shares["by"] == "answer", "wrong"].any()
         what = f"{len(self.examples):,} {'pairs' if self.task.num_operands == 2 else 'examples'}"
         return "" if wrong else f"no wrong answer in {what} ({counted(len(self.models), 'seed')})"
 
     def summary(self) -> list[str]:
-        return [self._none_is_wrong] if self._none_is_wrong else []
+        return [self._all_right_sentence] if self._all_right_sentence else []
 
     def figure(self, rows: pd.DataFrame) -> Figure:
-        if not self._none_is_wrong:
+        if not self._all_right_sentence:
             return super().figure(self.shares)  # rows lack the seeds without a wrong answer
         figure, ax = style.subplots(6.4, 0.6)
         ax.axis("off")
-        style.set_figure_title(figure, self.task.name, self._none_is_wrong, pd.DataFrame())
+        style.set_figure_title(figure, self.task.name, self._all_right_sentence, pd.DataFrame())
         return figure
 
     def notes(self) -> list[str]:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Any
 
 import numpy as np
@@ -94,12 +94,12 @@ class Mechanism(NetworkProbe):
         signature = measure_signature(model, self.num_examples, self.num_steered, self.seed, self.user_model)
         return signature, classify(signature, self.expected)
 
-    @property
+    @cached_property
     def profiles(self) -> list[NetworkProfile]:
         return [make_profile(model, *self.classify(model)) for model in self.models]
 
     def files(self) -> dict[str, str]:
-        profiles, calibrated = self.profiles, not self.notes()
+        profiles, calibrated = self.profiles, all(one.calibrated for one in self.profiles)
         verdicts = {one.verdict for one in profiles}
         verdict = verdicts.pop() if len(verdicts) == 1 else "undecided"
         profile = {"task": self.task.name, "bits": self.task.bits, "verdict": verdict, "calibrated": calibrated}

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, ValidationError, validate_call
 
 from ..bundled import load_option
 from ..checks import explain_validation_error
+from ..config.job import PROBE_NEEDS
 from ..errors import UserError, bad_value
 from ..interp.sites import expand_sites, layers, require_sites
 from ..plots.curves import EpochCurves
@@ -29,7 +30,6 @@ else:
 
 IN_FILE: Any = object()
 """The default of an option: its value in the probe's file in ``conf/probe/``, which is named after the module."""
-RUNTIME_ARGUMENTS = ("task", "split", "models")  # arguments that are not options
 Natural = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 Option = TypeVar("Option")
@@ -78,7 +78,7 @@ class Probe(ABC):
             try:
                 make_validated(*arguments, **options)
             except ValidationError as error:
-                names = [name for name in signature(make).parameters if name not in ("self", *RUNTIME_ARGUMENTS)]
+                names = [name for name in signature(make).parameters if name not in ("self", *PROBE_NEEDS)]
                 raise explain_validation_error(error, options, {name: Field() for name in names}, "probe") from None
 
         cls.__init__ = construct  # type: ignore[method-assign]

@@ -15,7 +15,7 @@ from ..stats import LEARNING_ACCURACY, MIN_FOR_MEDIAN, MIN_SEEDS, TARGET_ACCURAC
 from .claims_file import Claim, Paper
 from .collect import AUTHORS_WEIGHTS, TASK_ALONE, RunData
 from .measures import EpochsTo, Metrics, ProbeColumn
-from .own_code import errors_of_own_code
+from .user_code import explain_errors_of_user_code
 from .verdicts import (
     LearningCounts,
     Verdict,
@@ -78,7 +78,7 @@ Results: TypeAlias = Mapping[str, Result]  # claims beside ours, by id
 def evaluate_claims(paper: Paper, data: RunData) -> list[Result]:
     results = {}
     for claim in paper.claims:
-        with errors_of_own_code(claim.measure, f"{paper.file}: claim {claim.id}"):
+        with explain_errors_of_user_code(claim.measure, f"{paper.file}: claim {claim.id}"):
             results[claim.id] = evaluate_claim(claim, data)
     for result in results.values():
         if result.learning_counts and result.claim.same_as and result.claim.mean_of and result.claim.unit == "points":
@@ -88,12 +88,12 @@ def evaluate_claims(paper: Paper, data: RunData) -> list[Result]:
 
 
 def evaluate_claim(claim: Claim, data: RunData) -> Result:
-    measure, run_options = claim.measure, [runs for _, runs in claim.measure.weighted_conditions]
+    measure, run_options = claim.measure, [runs for _, runs in claim.measure.weighted_runs]
     result = Result(claim, measure.source, [measure.values(data, runs) for runs in run_options])
     if isinstance(measure, ProbeColumn):
         authors_samples = [measure.authors_values(data, runs) for runs in run_options]
         if all(map(len, authors_samples)):
-            terms = zip(measure.weighted_conditions, authors_samples, strict=True)
+            terms = zip(measure.weighted_runs, authors_samples, strict=True)
             result.authors_value = sum(weight * float(sample["low"].iloc[0]) for (weight, _), sample in terms)
             if result.num_seeds == 0:
                 result.samples, result.source = authors_samples, AUTHORS_WEIGHTS
@@ -138,7 +138,7 @@ def _mean_by_seed(sample: pd.DataFrame) -> pd.DataFrame:
 def _estimate(result: Result) -> Estimate:
     """The claim's statistic, from its samples or from the number of seeds that learn."""
     claim, measure = result.claim, result.claim.measure
-    weights = [weight for weight, _ in measure.weighted_conditions]
+    weights = [weight for weight, _ in measure.weighted_runs]
     bounds = [(sample["low"].to_numpy(), sample["high"].to_numpy()) for sample in result.samples]
     if derived := measure.derived():
         return Estimate.exact(derived.value)
@@ -188,14 +188,14 @@ def _count_votes(result: Result, measure: ProbeColumn, data: RunData) -> tuple[d
 def _count_learning(claim: Claim, data: RunData) -> list[LearningCounts]:
     """How many seeds learn, if some do not and the claim is about networks that learn; else empty."""
     measure = claim.measure
-    several = claim.mean_of or len(measure.weighted_conditions) > 1
+    several = claim.mean_of or len(measure.weighted_runs) > 1
     learned = claim.value >= LEARNING_ACCURACY and claim.bound != "at_most"  # an upper bound says nothing of learning
     applies = learned if claim.unit == "accuracy" else several
     of_mean = claim.statistic in ("mean", "prediction")
     if not of_mean or not isinstance(measure, Metrics) or not measure.tail or not applies:
         return []
     accuracy = measure.model_copy(update={"column": "val_seq_acc", "minus_column": "", "tail": "median"})
-    samples = [_mean_by_seed(accuracy.values(data, runs))["low"].to_numpy() for _, runs in measure.weighted_conditions]
+    samples = [_mean_by_seed(accuracy.values(data, runs))["low"].to_numpy() for _, runs in measure.weighted_runs]
     counts = [LearningCounts.from_accuracies(sample) for sample in samples]
     return counts if any(count.learning < count.n for count in counts) else []
 

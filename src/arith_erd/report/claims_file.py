@@ -25,7 +25,7 @@ from ..runs.identity import NAME_PATTERN, NAMED_GROUPS, flatten
 from ..runs.table import ORDER_KEYS
 from .collect import NUMBERS, OUR_RUNS
 from .measures import MEASURES, EpochsTo, Measure, Metrics, ProbeColumn, RunOptions, StrictModel, Summary
-from .own_code import import_from_file
+from .user_code import import_from_file
 
 CLAIMS = PAPER / "claims.yaml"
 BOUND_RANGES = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}

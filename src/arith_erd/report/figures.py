@@ -11,7 +11,7 @@ from ..plots.curves import draw_over_epochs, format_accuracy_axes
 from .claims import Result, Results
 from .claims_file import Paper, PaperFigure
 from .collect import RunData
-from .own_code import errors_of_own_code
+from .user_code import explain_errors_of_user_code
 
 LINE_STYLES = {"first": (style.BLUE, "-"), "second": (style.ORANGE, "-."), "third": (style.GREEN, "-")}
 LINE_STYLES |= {"reference": (style.INK, "--"), "faint": (style.GREY, ":")}
@@ -78,6 +78,6 @@ def paper_figures(
     by_id = {result.claim.id: result for result in results}
     for spec in paper.figures:
         where = f"{paper.file}: figures.{spec.name}.draw"
-        with style.own_style(), errors_of_own_code(spec.draw, where):
+        with style.own_style(), explain_errors_of_user_code(spec.draw, where):
             drawn = spec.draw(data, by_id, **spec.options) if spec.draw else draw_curves(spec, data, by_id)
         yield spec, drawn

@@ -48,7 +48,7 @@ class Measure(StrictModel):
     missing_message: ClassVar[str] = "no value in the runs of {runs}"  # message if they are finished and long enough
 
     @property
-    def weighted_conditions(self) -> list[tuple[float, RunOptions]]:
+    def weighted_runs(self) -> list[tuple[float, RunOptions]]:
         """Each kind of run with its weight in the difference. In a ratio the second kind is the divisor."""
         other = self.minus or self.over
         terms = [(1.0, self.runs)] + ([(-1.0, {**self.runs, **other})] if other else [])

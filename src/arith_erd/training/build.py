@@ -53,8 +53,8 @@ def build_module(job: Job, device: torch.device, data: TaskData | None = None) -
     pack = Pack(job.network, job.seeds, compile, job.trainer.cuda_graphs, loss)
     check_network(job, pack, data)
     prepare_loss(job, pack, data)
-    optimizer = optimizer_factory(job, device)
-    module = LitPack(pack, optimizer, job.model.gradient_clip, *checked_scheduler(job, data, optimizer))
+    make_optimizer = checked_optimizer(job, device)
+    module = LitPack(pack, make_optimizer, job.model.gradient_clip, *checked_scheduler(job, data, make_optimizer))
     if job.trainer.precision == "64-true":
         module.double()  # Lightning does so only after it has loaded a checkpoint, and would cut the digits
     return module
@@ -160,7 +160,7 @@ def prepare_loss(job: Job, pack: Pack, data: TaskData) -> None:
         raise loss.error_about("does not depend on a parameter that requires gradients; expected at least one")
 
 
-def optimizer_factory(job: Job, device: torch.device) -> MakeOptimizer:
+def checked_optimizer(job: Job, device: torch.device) -> MakeOptimizer:
     """A function that makes the optimizer; a `UserError` if options are wrong, or replicas influence each other."""
     make = partial(job.model.optimizer.build, Optimizer)
     with job.model.optimizer.explain_errors():  # it may raise anything for tensors or gradients that it cannot use

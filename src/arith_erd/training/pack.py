@@ -84,7 +84,6 @@ class Pack(nn.Module):
         self._compile_pending = False
         dynamo_config.recompile_limit = RECOMPILE_LIMIT
         inductor_config.triton.cudagraph_or_error = self._graphs  # the default silently skips what it cannot capture
-        # One compilation for each batch size: linear layers under vmap need a fixed one (torch 2.13).
         device = self.replica_keys.device
         chosen = compile_options(device, self._graphs)
         (skeleton,) = self._skeleton
@@ -97,7 +96,7 @@ class Pack(nn.Module):
                 if not any(module._forward_hooks or module in hooked_later for module in inside):
                     # Not `Module.compile`, so that hooks on the region itself run outside the compiled code.
                     region.forward = torch.compile(region.forward, dynamic=False, options=chosen)
-        else:
+        else:  # one compilation for each batch size: linear layers under vmap need a fixed one (torch 2.13)
             self._evaluate = torch.compile(self._evaluate, dynamic=False, options=chosen)
             self._train = torch.compile(self._train, dynamic=False, options=chosen)
 

@@ -9,11 +9,9 @@ from collections import Counter
 
 import pytest
 
-from arith_erd.config.compose import compose
 from arith_erd.launch.gpus import _gpus
 from arith_erd.launch.task_folder import log_file, start_command, write_tasks
 from arith_erd.runs.directory import Run
-from arith_erd.training.train import say_unused_gpus
 from tests.behaviour.interruption import assert_same
 from tests.tiny import TINY
 
@@ -54,16 +52,6 @@ def test_task_whose_launcher_was_killed_before_it_began_does_nothing(tmp_path):
     for launcher, status in (str(os.getppid()), 1), (str(os.getpid()), 0):
         ended = subprocess.run([*start_command(folder), "0", launcher], capture_output=True, check=False)
         assert (ended.returncode, ran.exists()) == (status, status == 0)
-
-
-@pytest.mark.parametrize(
-    ("gpus", "accelerator", "said"), [("0,1,2", "auto", True), ("0,1,2", "cpu", False), ("0", "auto", False)]
-)
-def test_gpus_that_stay_idle_are_named_in_one_line(gpus, accelerator, said, monkeypatch, capsys):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
-    say_unused_gpus(compose("train", [f"trainer.accelerator={accelerator}"]))
-    line = "3 GPUs are visible and this uses one; -m hydra/launcher=gpus trains packs on all of them\n"
-    assert capsys.readouterr().out == (line if said else "")
 
 
 @pytest.mark.slow

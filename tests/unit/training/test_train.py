@@ -19,6 +19,7 @@ from torch._dynamo.exc import TorchDynamoException
 from torch._inductor import config as inductor_config
 
 from arith_erd.catalog.loading import load_run
+from arith_erd.config.compose import compose
 from arith_erd.digits import PAD
 from arith_erd.errors import UserError
 from arith_erd.models.network import greedy_decode
@@ -27,6 +28,7 @@ from arith_erd.stats import stuck_status
 from arith_erd.system.signals import Interrupted
 from arith_erd.training.checkpoint import CheckpointWriter
 from arith_erd.training.lit_pack import LitPack, accuracies
+from arith_erd.training.train import say_unused_gpus
 from tests.behaviour.interruption import assert_same, power_cut, weights_of
 from tests.tiny import LEARNS
 
@@ -253,3 +255,13 @@ def test_accuracies_equal_counting(replicas: int, length: int, size: int, seed: 
         by_token = [column.mean() if column.size else np.nan for column in columns]
         expected = [hits[used].mean(), (hits | ~used).all(axis=1).mean(), *by_token]
         assert own == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "accelerator", "said"), [("0,1,2", "auto", True), ("0,1,2", "cpu", False), ("0", "auto", False)]
+)
+def test_gpus_that_stay_idle_are_named_in_one_line(gpus, accelerator, said, monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+    say_unused_gpus(compose("train", [f"trainer.accelerator={accelerator}"]))
+    line = "3 GPUs are visible and this uses one; -m hydra/launcher=gpus trains packs on all of them\n"
+    assert capsys.readouterr().out == (line if said else "")

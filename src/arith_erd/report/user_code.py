@@ -40,7 +40,7 @@ def import_from_file(key: str, name: str, claims_file: Path, trust: bool, expect
 
 
 @contextmanager
-def errors_of_own_code(imported: object, where: str) -> Iterator[None]:
+def explain_errors_of_user_code(imported: object, where: str) -> Iterator[None]:
     """Turn errors of code from `import_from_file` into a `UserError` that starts with ``where`` and names the line."""
     try:
         with exits_are_errors():
