@@ -60,7 +60,7 @@ def digest(data: bytes) -> str:
 
 def networks() -> Iterator[tuple[str, ae.Hooked]]:
     for name in PROGRAMS:
-        yield name, ae.load_handcoded(name, SEED)[0]
+        yield name, ae.load_handcoded(name, SEED)
     torch.manual_seed(0)
     yield "untrained", ae.Hooked(ae.Transformer(15, 8), task=ae.Add())
     for name in ("add-transformer", "add-nanogpt"):

@@ -63,7 +63,7 @@ def explorer() -> str:
     from arith_erd.paper.explorer_sentences import SECTIONS, finding_sentences
     from arith_erd.tasks import Add
 
-    handcoded = [one for name in ("erd", "prefix_carry") for one in load_handcoded(name, [0], Add())]
+    handcoded = [load_handcoded(name, task=Add()) for name in ("erd", "prefix_carry")]
     trained = [load_pretrained("add-transformer"), load_pretrained("add-nanogpt")]
     authors = [load_authors_weights(path, Add()) for path in filter(None, [os.environ.get("AUTHORS")])]
     networks = [export_network(one) | {"found": finding_sentences(one)} for one in (*trained, *authors, *handcoded)]

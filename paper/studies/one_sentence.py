@@ -76,8 +76,7 @@ def load_networks(argument: str) -> Iterator[tuple[str, str, ae.Hooked]]:
     """Name, site of the interchange and network of what an argument names."""
     if argument.startswith("handcoded:"):
         _, name, seed = argument.split(":")
-        for model in ae.load_handcoded(name, seed):
-            yield name, CONTROL_SITE, model
+        yield name, CONTROL_SITE, ae.load_handcoded(name, int(seed))
     elif Path(argument).is_dir():
         for model in ae.load_seeds(argument):
             kind = "nanogpt" if isinstance(model.network, NanoGPT) else "transformer"

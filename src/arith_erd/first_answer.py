@@ -76,7 +76,7 @@ def load_adder(name: str) -> "Hooked":
     if (folder / "config.yaml").is_file():
         model = load_run(name)
     elif name in PROGRAMS:
-        (model,) = load_handcoded(name)
+        model = load_handcoded(name)
     elif folder.is_dir() and not (folder / CONFIG_FILE).is_file():
         raise UserError(f"network={name}: a folder without config.yaml; expected a run directory")
     elif len(folder.parts) > 1 and folder.parent.is_dir() and not folder.exists():  # else USER/NAME on the Hub
@@ -140,7 +140,7 @@ def follow_interchanges(model: "Hooked") -> "pd.DataFrame":
     clear &= np.ptp([*predicted.values()], axis=0) > 0
     networks = {"the network": model}
     if is_handcoded_task(task):
-        networks |= {HANDCODED_LABEL + names[0]: load_handcoded(names[0])[0] for names in by_bits.values()}
+        networks |= {HANDCODED_LABEL + names[0]: load_handcoded(names[0]) for names in by_bits.values()}
     rows = {}
     for name, network in networks.items():
         inputs = network.inputs(data.base_examples)[0], network.inputs(data.source_examples)[1]
@@ -204,10 +204,9 @@ def explain(profile: "NetworkProfile", table: "pd.DataFrame") -> list[str]:
         )
         if share <= high:
             doubts.append(f"a network written to run another algorithm agrees with {closest} as often or more")
-    steering = next(line for line in profile.summary() if line.startswith("Steering"))
     doubts += [] if profile.calibrated else [UNCALIBRATED]
     doubts.append("after bits that it writes itself, a network may compute in another way")
-    return [*lines, f"- {steering}", "", "What is not sure", *(f"- {doubt}." for doubt in doubts)]
+    return [*lines, f"- {profile.steering}", "", "What is not sure", *(f"- {doubt}." for doubt in doubts)]
 
 
 def draw_interchanges(model: "Hooked", table: "pd.DataFrame") -> "Figure":

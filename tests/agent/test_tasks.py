@@ -104,7 +104,7 @@ def test_verifier_accepts_the_reference_and_refuses_a_plausible_answer(
 
 @pytest.mark.slow
 def test_erasure_costs_accuracy_in_a_network_that_computes_with_the_sum() -> None:
-    model = ae.load_handcoded("erd", 7)[0]
+    model = ae.load_handcoded("erd", 7)
     assert tasks.verify_erase({"site": "dec.6"}, model)[0]
     assert not tasks.verify_erase({"site": None}, model)[0]
 

@@ -172,7 +172,7 @@ MODULES = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for pa
 
 NOT_NAMED = {  # by the function's docstring, which means the parameter by another word
     *("certificate.model", "compose.config_name", "fit_das.causal_model", "fit_das.seed"),
-    *("flip_signs.seed", "inlp.x", "load_authors_weights.path", "load_authors_weights.task", "load_handcoded.seeds"),
+    *("flip_signs.seed", "inlp.x", "load_authors_weights.path", "load_authors_weights.task", "load_handcoded.seed"),
     *("load_seeds.path", "load_weights.path", "load_weights.task", "push_to_hub.model", "push_to_hub.private"),
     *("push_to_hub.repo_id", "show.model", "to_hooked_transformer.model"),
 }

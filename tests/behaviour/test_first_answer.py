@@ -13,7 +13,7 @@ from tests.conftest import Cli
 
 def test_interchanges_tell_hand_written_networks_apart():
     """Each network writes every bit as its own algorithm predicts, and some bits otherwise than each other one."""
-    table = first_answer.follow_interchanges(load_handcoded("prefix_carry")[0])
+    table = first_answer.follow_interchanges(load_handcoded("prefix_carry"))
     assert table.iloc[0].idxmax() == "prefix_carry"
     by_hand = [name.removeprefix(first_answer.HANDCODED_LABEL) for name in table.index[1:]]
     assert by_hand == [name.split(" or ")[0] for name in table]
@@ -64,6 +64,6 @@ def test_a_wrong_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
             first_answer.load_adder(name)
     task = ae.Add(bits=10)
     large = ae.Hooked(ae.NanoGPT(task.prompt_length, task.answer_length, d_model=16, num_heads=2), task=task)
-    monkeypatch.setattr("arith_erd.catalog.loading.load_handcoded", lambda name: [large])
+    monkeypatch.setattr("arith_erd.catalog.loading.load_handcoded", lambda name: large)
     with pytest.raises(UserError, match=r"^task=add: 1,048,576 examples; arith needs"):
         first_answer.load_adder("erd")

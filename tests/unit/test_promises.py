@@ -19,7 +19,7 @@ def test_public_names_are_those_of_the_list():
 
 def test_an_old_name_works_and_warns_of_the_new_one():
     with pytest.warns(FutureWarning, match="load_references is load_handcoded since 1.1"):
-        assert ae.load_references("erd", 3)[0].name == ae.load_handcoded("erd", 3)[0].name == "handcoded-erd"
+        assert ae.load_references("erd", 3)[0].name == ae.load_handcoded("erd", 3).name == "handcoded-erd"
     task = ae.Add(bits=3)
     for sample, by_old_name in ((task.sample, {"count": 4}), (task.examples().sample, {"count": 4, "seed": 1})):
         with pytest.warns(FutureWarning, match=r"sample: count= is n= since 1\.1"):
@@ -30,7 +30,7 @@ def test_an_old_name_works_and_warns_of_the_new_one():
         pytest.warns(FutureWarning, match="certificate: user_model= is causal_model= since"),
         pytest.raises(ae.UserError, match=r"^certificate: causal_model: received one for Add\(bits=3\)"),
     ):
-        ae.certificate(ae.load_handcoded("erd")[0], user_model=ae.CausalModel(task))
+        ae.certificate(ae.load_handcoded("erd"), user_model=ae.CausalModel(task))
 
 
 @pytest.mark.parametrize(

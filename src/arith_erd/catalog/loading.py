@@ -220,11 +220,11 @@ def load_checkpoint(
 
 
 @isolated()
-def load_handcoded(name: str, seeds: int | Sequence[int] | str = 0, task: Task | None = None) -> list[Hooked]:
-    """Write networks whose algorithm is known (`arith_erd.models.handcoded`), a variant for each seed, ascending.
+def load_handcoded(name: str, seed: int = 0, task: Task | None = None) -> Hooked:
+    """Write a network whose algorithm is known (`arith_erd.models.handcoded`). The seed draws the variant.
 
     Args:
-        task: must be the task that they were written for, addition of 7 bits, which is the default.
+        task: must be the task that it is written for, addition of 7 bits, which is the default.
 
     Raises:
         UserError: for an unknown name, or another task.
@@ -233,17 +233,15 @@ def load_handcoded(name: str, seeds: int | Sequence[int] | str = 0, task: Task |
     require_type("task", task, Task)
     if not is_handcoded_task(task):
         raise UserError(f"handcoded={name}: received {task!r}; expected task=add with its default options")
-    networks = {seed: write_network(name, seed).network for seed in parse_seeds(seeds)}
+    network = write_network(name, seed).network
     origin = Provenance(make_network=partial(Transformer, task.prompt_length, task.width))  # of the default size
-    return [
-        Hooked(x, task=task, name=f"handcoded-{name}", seed=seed, provenance=origin) for seed, x in networks.items()
-    ]
+    return Hooked(network, task=task, name=f"handcoded-{name}", seed=seed, provenance=origin)
 
 
 def load_references(name: str, seeds: int | Sequence[int] | str = 0, task: Task | None = None) -> list[Hooked]:
-    """The name of `load_handcoded` in version 1.0."""
-    warn("load_references is load_handcoded since 1.1", FutureWarning)
-    return load_handcoded(name, seeds, task)
+    """A list with a network for each seed, as version 1.0 gave it."""
+    warn("load_references is load_handcoded since 1.1, which loads one network", FutureWarning)
+    return [load_handcoded(name, seed, task) for seed in parse_seeds(seeds)]
 
 
 def _hooked(network: Network, job: Job, name: str, seed: int, epoch: int | None) -> Hooked:

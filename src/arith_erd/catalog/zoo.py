@@ -108,7 +108,7 @@ def worst_interchange_accuracy(run: Run) -> pd.Series:
 
 
 def _handcoded(name: str, seed: int) -> Hooked:
-    return load_handcoded(name, seed)[0]
+    return load_handcoded(name, seed)
 
 
 def _as_adder(run: Path, seed: int) -> Hooked:

@@ -56,13 +56,17 @@ class NetworkProfile:
     def summary(self) -> list[str]:
         random, ablated = (_describe_changes(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
-        steering = "; ".join(_describe_followers(self.bits, name) for name in STEERING_STEPS)
         shares = [bit.as_user_model for bit in self.bits if bit.as_user_model is not None]
         later = [f"It {self.reasons[-1]}."] if self.fits_later else []
-        lines = [f"Verdict: {self._verdict()}.", *later, prefix, f"Steering: {steering}."]
+        lines = [f"Verdict: {self._verdict()}.", *later, prefix, self.steering]
         if shares:
             lines.append(f"Your causal model: it expects {_format_range(shares)} of the answers after random prefixes.")
         return lines
+
+    @property
+    def steering(self) -> str:
+        """Which bits follow which step, as a sentence."""
+        return f"Steering: {'; '.join(_describe_followers(self.bits, name) for name in STEERING_STEPS)}."
 
     @property
     def other_reasons(self) -> list[str]:

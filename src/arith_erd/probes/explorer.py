@@ -30,7 +30,7 @@ class Explorer(NetworkProbe):
 
     def __post_init__(self) -> None:
         given, names = {model.name for model in self.models}, as_list(self.beside)
-        handcoded = [load_handcoded(name, [0], self.task)[0] for name in names if is_handcoded_task(self.task)]
+        handcoded = [load_handcoded(name, task=self.task) for name in names if is_handcoded_task(self.task)]
         self.left_out = len(self.models[self.most :])
         self.models = [*self.models[: self.most], *(one for one in handcoded if one.name not in given)]
         # Measure each network once, for rows and page.

@@ -217,7 +217,7 @@ def _target_of_weights(job: ProbeJob) -> ProbeTarget:
         raise UserError(f"{unused[0]}: accepted only with {'handcoded' if unused_key == 'seed' else 'checkpoint'}=")
     weights: dict[str, str] = {}
     if job.handcoded is not None:
-        models = load_handcoded(job.handcoded, job.seeds, job.task)
+        models = [load_handcoded(job.handcoded, seed, job.task) for seed in job.seeds]
         weights = {"handcoded": job.handcoded, "seeds": format_ranges(job.seeds)}
     elif not any(override.startswith("task") for override in job.overrides):
         raise UserError(f"checkpoint={job.checkpoint}: also needs task=, such as task=add")

@@ -42,7 +42,7 @@ def test_values_are_those_of_runs_with_one_activation_replaced(model: Hooked) ->
 
 
 def test_tokens_that_differ_are_recovered_by_their_own_position_in_the_last_layer() -> None:
-    (known,) = load_handcoded("prefix_carry", [0])
+    known = load_handcoded("prefix_carry")
     clean, corrupted = known.task.examples([64], [1]), known.task.examples([0], [1])  # bit 6 alone
     table = patch(known, clean, corrupted, "dec.6").table()
     assert table.loc["dec.6", "r6"] == pytest.approx(1)

@@ -16,9 +16,7 @@ from tests.unit.probes.small import measured, untrained
 
 @pytest.mark.slow
 def test_profile_of_a_handcoded_network_names_its_algorithm() -> None:
-    probe = Mechanism(
-        load_handcoded("prefix_carry", [7], Add()), num_examples=64, num_steered=64, causal_model="prefix_carry"
-    )
+    probe = Mechanism([load_handcoded("prefix_carry", 7)], num_examples=64, num_steered=64, causal_model="prefix_carry")
     rows = measured(probe)
     assert json.loads(probe.files()["profile.json"])["seeds"][0]["bits"][0]["position"] == 1
     (profile,) = probe.profiles
