@@ -79,7 +79,7 @@ LOGGER_ARGUMENTS: Mapping[str, Any] = {  # W&B is slow to import, and its own ch
         str,
         accepts(
             r"a W&B project, text of 1 to 128 letters without / \ # ? % :",
-            pattern=r"^[^/\\#?%:]{1,128}$",
+            pattern=r"^[^/\\#?%:\n]{1,128}$",
             **DIGITS_TOO,
         ),
     ],

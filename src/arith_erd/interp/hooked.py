@@ -445,9 +445,9 @@ def replays_exactly(model: Hooked, stored: Sequence[str], batch: Batch) -> bool:
             run_batch(model, (), few._replace(inputs=[torch.zeros_like(x) for x in few.inputs]))
             replay = few._replace(stored={layer: outputs[layer][0] for layer in stored})
             found = [run_batch(model, (), replay) for _ in range(2)]
-        except Exception:  # whatever a network raises if a part of it has not run
+            rounding = torch.finfo(logits.dtype).eps ** 0.5 * float(logits[logits.isfinite()].abs().max())
+        except Exception:  # whatever a network raises if a part of it has not run; or no logit is finite
             return False
-    rounding = torch.finfo(logits.dtype).eps ** 0.5 * float(logits[logits.isfinite()].abs().max())
     return all(torch.allclose(x, logits, rtol=0.0, atol=rounding, equal_nan=True) for x in found)
 
 

@@ -59,7 +59,7 @@ class SweepJob:
     @property
     def own_overrides(self) -> list[str]:
         """Its overrides without ``wait``, which only a sweep accepts."""
-        return [one for one in self.overrides if not one.startswith("wait=")]
+        return [one for one in self.overrides if not one.lstrip("+").startswith("wait=")]
 
     @property
     def runs(self) -> list[Run]:

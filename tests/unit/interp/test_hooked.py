@@ -263,6 +263,8 @@ def test_a_resumed_run_equals_a_whole_one_though_layers_do_more_than_return(kind
     model.run(OTHER)
     for _ in range(2):
         assert equal(resumed(step), model.run(CLEAN, step))
+    nn.init.constant_(network.embed.weight, torch.nan)  # no logit is finite, nor is this an error
+    assert model.resume_from("dec.1", CLEAN)().isnan().all()
 
 
 class Plain(nn.Module):

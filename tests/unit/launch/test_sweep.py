@@ -341,7 +341,7 @@ def test_job_that_the_queue_omits_is_under_way_while_the_accounting_says_so(comm
 
 
 def test_job_of_a_probe_is_that_of_its_folder_whether_the_command_waits_or_not(monkeypatch, tmp_path):
-    waits, looks = (SweepJob(0, ["probe=errors", "run=runs/a", wait], []) for wait in ("wait=true", "wait=false"))
+    waits, looks = (SweepJob(0, ["probe=errors", "run=runs/a", wait], []) for wait in ("wait=true", "++wait=false"))
     here = waits.key
     assert here == looks.key
     monkeypatch.chdir(tmp_path)
