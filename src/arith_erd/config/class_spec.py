@@ -181,9 +181,11 @@ class ClassSpec:
 
     def build(self, kind: type[T], *positional: Any, **named: Any) -> T:
         """Make an object of the class, a subclass of ``kind``. Arguments given here override the group's."""
-        make = self.import_class(kind)
+        make, arguments = self.import_class(kind), {**self.arguments, **named}
         with self.explain_errors():
-            return make(*positional, **{**self.arguments, **named})
+            with suppress(ValueError):  # a class written in C may have no signature
+                inspect.signature(make).bind(*positional, **arguments)  # a public class would not say the key
+            return make(*positional, **arguments)
 
     @contextmanager
     def explain_errors(self) -> Iterator[None]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+import arith_erd as ae
 from arith_erd.bundled import CONF
 from arith_erd.config.class_spec import ClassSpec, trust
 from arith_erd.config.compose import compose
@@ -138,6 +139,12 @@ def test_any_wrong_value_is_refused_by_its_key(typed, key):
     assert key in message
     assert "\n" not in message
     assert len(message) < 400
+
+
+def test_a_class_that_refuses_arguments_itself_is_refused_by_its_key():
+    assert ae.Transformer  # as a public class, loaded, it raises its own line
+    with pytest.raises(UserError, match=r"^split\._target_=arith_erd\.models\.Transformer: TypeError: "):
+        compose("train", ["split._target_=arith_erd.models.Transformer"])
 
 
 @pytest.mark.parametrize(
