@@ -45,6 +45,10 @@ class UserError(Exception):
         super().__init__(text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[:half]} ... {text[-half:]}")
 
 
+class ArgumentsError(UserError):
+    """Wrong arguments of a public function or class; the message has its name, and no key of a configuration."""
+
+
 def bad_value(key: str, value: object, accepted: str) -> UserError:
     """An error to raise, such as ``task.bits=1: expected an integer from 2 to 9``."""
     received = json.dumps(value) if value is None or isinstance(value, bool) else value  # null, true, false

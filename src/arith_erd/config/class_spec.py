@@ -25,7 +25,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..errors import UserError, bad_value, did_you_mean, first_line
+from ..errors import ArgumentsError, UserError, bad_value, did_you_mean, first_line
 from ..runs.identity import require_name
 from ..system.signals import ProgramExit, exits_are_errors
 
@@ -181,17 +181,17 @@ class ClassSpec:
 
     def build(self, kind: type[T], *positional: Any, **named: Any) -> T:
         """Make an object of the class, a subclass of ``kind``. Arguments given here override the group's."""
-        make, arguments = self.import_class(kind), {**self.arguments, **named}
+        make = self.import_class(kind)
         with self.explain_errors():
-            with suppress(ValueError):  # a class written in C may have no signature
-                inspect.signature(make).bind(*positional, **arguments)  # a public class would not say the key
-            return make(*positional, **arguments)
+            return make(*positional, **{**self.arguments, **named})
 
     @contextmanager
     def explain_errors(self) -> Iterator[None]:
         """Turn every error in the block, which runs the class's code, into a `UserError` with file and line."""
         try:
             yield
+        except ArgumentsError as error:
+            raise self.error_about(str(error)) from error
         except (UserError, KeyboardInterrupt, ProgramExit):
             raise
         except BaseException as error:

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args, overload
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..errors import UserError, bad_value, counted, nearest
+from ..errors import ArgumentsError, UserError, bad_value, counted, nearest
 from ..runs.identity import flatten
 from ..system.isolation import isolated
 from . import hydra_conf
@@ -130,7 +130,7 @@ def typed_overrides(overrides: Overrides) -> list[str]:
     return list(words)
 
 
-def arguments_error(function: str, taken: Sequence[str], given: Mapping[str, Any], problem: str) -> UserError:
+def arguments_error(function: str, taken: Sequence[str], given: Mapping[str, Any], problem: str) -> ArgumentsError:
     """An error for an unknown argument; it suggests an argument or ``overrides={'model.optimizer.lr': 0.001}``."""
     name, keys = next((name for name in given if name not in taken), ""), list[str]()
     if "overrides" in taken:
@@ -144,7 +144,7 @@ def arguments_error(function: str, taken: Sequence[str], given: Mapping[str, Any
         own = last and group in ("task", "split")
         near = f"{last} of your {group}" if own else f"overrides={{{near!r}: {given[name]!r}}}"
     hint = f"did you mean {near}?" if near else f"expected {', '.join(taken)}"
-    return UserError(f"{function}: {problem}; {hint}")
+    return ArgumentsError(f"{function}: {problem}; {hint}")
 
 
 def compose_config(overrides: Sequence[str]) -> dict[str, Any]:
