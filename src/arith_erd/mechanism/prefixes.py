@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..digits import ONE, ZERO, Array, from_digits
-from ..interp.algorithms import ALGORITHMS, PREFIX, ColumnSums, algorithms_for, carry_from_prefix
+from ..interp.algorithms import ALGORITHMS, PREFIX, ColumnSums, algorithms_for
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace
@@ -67,7 +67,7 @@ class PrefixedExamples:
     @property
     def c(self) -> npt.NDArray[np.float64]:
         """``(lower_sum - prefix) / 2^t`` (N,): the carry into bit t if the prefix is right."""
-        return carry_from_prefix(self._sums, self.prefix)[:, self.t]
+        return (self.lower_sum - self.prefix) / 2**self.t
 
     @property
     def fraction(self) -> Array:
