@@ -20,12 +20,12 @@ from scipy.special import log_ndtr
 from ..checks import renamed, require_integer, require_type
 from ..digits import Array
 from ..errors import UserError
-from ..interp.algorithms import ALGORITHMS, ColumnSums, algorithms_for
+from ..interp.algorithms import ColumnSums, algorithms_for
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.prefix_tree import Digits, answers_after_prefixes, answers_along
 from ..tasks import Task
-from .prefixes import USER_MODEL, PrefixedExamples
+from .prefixes import PrefixedExamples, causal_models
 
 LOCAL_REMAINDER = "local_remainder"
 """Answers are stored as differences from this algorithm, whose answers most networks give."""
@@ -137,7 +137,7 @@ class Certificate:
 
     def _blocks(self) -> Iterator[tuple[PrefixBlock, Array]]:
         """All blocks, each with the network's answers (N,)."""
-        for block in blocks(self.task, self.causal_model, self.completions):
+        for block in make_blocks(self.task, self.causal_model, self.completions):
             yield block, self.answers[block.inputs.t][block.pairs].ravel().astype(np.int64)
 
     @cached_property
@@ -198,25 +198,23 @@ def random_completions(task: Task, num_completions: int) -> Array:
 def answered_by(answer: Callable[[PrefixBlock], Array], task: Task, completions: Array | None = None) -> Certificate:
     """The certificate of a network whose bits are a function of a `PrefixBlock`."""
     answers: list[list[Digits]] = [[] for _ in range(task.width)]
-    for block in blocks(task, completions=completions):
+    for block in make_blocks(task, completions=completions):
         pairs = len(range(task.size)[block.pairs])
         answers[block.inputs.t].append(answer(block).astype(np.uint8).reshape(pairs, -1))
     return Certificate(task, [np.concatenate(parts) for parts in answers], completions=completions)
 
 
 def compared_algorithms(task: Task) -> list[str]:
-    """The algorithms for a task, without ``lookahead_carry``, which answers as ``erd``: neither reads the prefix."""
+    """The algorithms for a task, latest first. ``lookahead_carry`` is left out: like ``erd`` it reads no prefix."""
     return [name for name in reversed(algorithms_for(task)) if name != "lookahead_carry"]
 
 
-def blocks(
-    task: Task, user_model: CausalModel | None = None, completions: Array | None = None
+def make_blocks(
+    task: Task, causal_model: CausalModel | None = None, completions: Array | None = None
 ) -> Iterator[PrefixBlock]:
     """All pairs and prefixes, with the algorithms that answer them."""
     sums, examples = ColumnSums(task), task.examples()
-    models = {name: ALGORITHMS[name].causal_model(task) for name in compared_algorithms(task)}
-    if user_model is not None:
-        models[USER_MODEL] = user_model
+    models = causal_models(task, compared_algorithms(task), causal_model)
     for first in range(0, len(examples), PAIRS_PER_BLOCK):
         pairs = slice(first, first + PAIRS_PER_BLOCK)
         a, b = examples.operands[pairs].T

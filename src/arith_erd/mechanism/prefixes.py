@@ -8,7 +8,7 @@ For each position t >= 1 the answer tokens before t are changed, under teacher f
     random          all tokens of the prefix drawn at random
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..digits import ONE, ZERO, Array, from_digits
-from ..interp.algorithms import ALGORITHMS, PREFIX, ColumnSums, algorithms_for
+from ..interp.algorithms import ALGORITHMS, PREFIX, ColumnSums
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Intervention, Replace
@@ -123,11 +123,10 @@ def run_with_prefixes(model: Hooked, examples: Examples, seed: int = 0) -> tuple
     return run(answer_in), responses
 
 
-def causal_models(task: Task, user_model: CausalModel | None = None) -> dict[str, CausalModel]:
-    """The algorithms for a task, and ``user_model``. A multiplication has ``erd`` and ``remainder`` only."""
-    has_distances = ColumnSums(task).is_addition  # post-hoc algorithms are there for nothing else
-    models = {name: x.causal_model(task) for name, x in algorithms_for(task).items() if has_distances or not x.post_hoc}
-    return models if user_model is None else models | {USER_MODEL: user_model}
+def causal_models(task: Task, names: Iterable[str], causal_model: CausalModel | None = None) -> dict[str, CausalModel]:
+    """The models of the algorithms of these names, and your own ``causal_model`` as `USER_MODEL`."""
+    models = {name: ALGORITHMS[name].causal_model(task) for name in names}
+    return models if causal_model is None else models | {USER_MODEL: causal_model}
 
 
 def predict_bits(models: Mapping[str, CausalModel], inputs: PrefixedExamples) -> dict[str, Array]:

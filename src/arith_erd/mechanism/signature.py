@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..digits import ZERO, Array, from_digits
-from ..interp.algorithms import POST_HOC, ColumnSums
+from ..interp.algorithms import POST_HOC, ColumnSums, algorithms_for
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..tasks import Add, Examples
@@ -97,7 +97,7 @@ def measure_signature(
     num_examples: int = 1024,
     num_steered: int = 512,
     seed: int = 0,
-    user_model: CausalModel | None = None,
+    causal_model: CausalModel | None = None,
 ) -> MeasuredSignature:
     """Measure a signature on ``num_examples`` examples; with ``RandomSplit(seed=seed)`` they are held out.
 
@@ -105,7 +105,7 @@ def measure_signature(
     """
     column_sums = ColumnSums(model.task)
     examples = column_sums.causal_model.examples.sample(num_examples, np.random.default_rng(seed))
-    components = _measure_prefixes(model, column_sums, examples, seed, user_model)
+    components = _measure_prefixes(model, column_sums, examples, seed, causal_model)
     scores = list(measure_steering(model, num_steered, seed)) if column_sums.is_addition else []
     for component in STEERING_COMPONENTS if scores else ():
         for t in distinguishable_bits(component, model.task.width):
@@ -116,10 +116,13 @@ def measure_signature(
 
 
 def _measure_prefixes(
-    model: Hooked, column_sums: ColumnSums, examples: Examples, seed: int, user_model: CausalModel | None
+    model: Hooked, column_sums: ColumnSums, examples: Examples, seed: int, causal_model: CausalModel | None
 ) -> Signature:
     """The components measured after wrong prefixes; all others are NaN."""
-    models, width = causal_models(model.task, user_model), model.task.width
+    algorithms, width = algorithms_for(model.task), model.task.width
+    # post-hoc algorithms are here only for their distances, which are measured in additions
+    names = [name for name, x in algorithms.items() if column_sums.is_addition or not x.post_hoc]
+    models = causal_models(model.task, names, causal_model)
     clean, prefix_responses = run_with_prefixes(model, examples, seed)
     responses: dict[tuple[str, int], list[Array]] = defaultdict(list)  # component, bit -> changes, agreements
     for t, change, tokens, prefix in prefix_responses:
@@ -162,13 +165,13 @@ def compared_predictions(expected: Mapping[str, Array]) -> Iterator[tuple[str, A
             yield f"{first}_over_{second}", expected[first], clear & (expected[first] != expected[second])
 
 
-def expected_signatures(task: Add, user_model: CausalModel | None = None) -> dict[str, Signature]:
-    """The signatures of ideal networks: one for each algorithm for addition, and one for ``user_model``.
+def expected_signatures(task: Add, causal_model: CausalModel | None = None) -> dict[str, Signature]:
+    """The signatures of ideal networks: one for each algorithm for addition, and one for ``causal_model``.
 
     Bits that tie have NaN in ``flip_propagate`` and ``flip_settled``.
     """
     rng, width, column_sums = np.random.default_rng(0), task.width, ColumnSums(task)
-    models = causal_models(task, user_model)
+    models = causal_models(task, algorithms_for(task), causal_model)
     examples = column_sums.causal_model.examples.sample(NUM_SIMULATED, rng)
     signatures: dict[str, Signature] = {name: defaultdict(lambda: np.full(width, np.nan)) for name in models}
 

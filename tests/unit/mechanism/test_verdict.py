@@ -80,7 +80,7 @@ def test_own_causal_model_wins_on_a_network_that_runs_it_and_on_no_other() -> No
     expected = expected_signatures(TASK, mine)
     for name, verdict in (("graded_carry", "user_model"), ("prefix_carry", "prefix_carry"), ("erd", "erd")):
         model = Hooked(write_network(name, 3).network, task=TASK)
-        found = classify(measure_signature(model, num_examples=128, num_steered=64, user_model=mine), expected)
+        found = classify(measure_signature(model, num_examples=128, num_steered=64, causal_model=mine), expected)
         assert found.verdict == verdict, (name, found)
     assert classify(MeasuredSignature(1.0, EXPECTED["erd"]), expected).verdict == "erd"
 
