@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,13 +100,13 @@ class Certificate:
         The total is a_t + b_t + c, rounded down to a multiple of `CURVE_STEP`. If a network rounds the total, its curve
         is a square wave.
         """
-        counts: dict[Any, Any] = defaultdict(int)  # t, total -> answers that are 1, and all
+        counts: dict[tuple[int, float], Any] = defaultdict(int)  # t, total -> answers that are 1, and all
         for block, bits in self._blocks():
             x = block.inputs
             totals, bins = np.unique(np.floor((x.column_sum + x.c) / CURVE_STEP), return_inverse=True)
             for total, found in zip(totals, np.array([np.bincount(bins, bits), np.bincount(bins)]).T, strict=True):
                 counts[x.t, total * CURVE_STEP] += found
-        rows = ((*key, ones / n, int(n)) for key, (ones, n) in sorted(counts.items()))
+        rows = ((t, total, ones / n, int(n)) for (t, total), (ones, n) in sorted(counts.items()))
         return pd.DataFrame(rows, columns=["bit", "total", "ones", "n"])
 
     def counterexamples(self, algorithm: str = LOCAL_REMAINDER) -> pd.DataFrame:
@@ -127,11 +128,10 @@ class Certificate:
     @staticmethod
     def from_bytes(task: Task, data: bytes, completions: Array | None = None) -> "Certificate":
         """The certificate that `to_bytes` stored."""
-        differ, first = np.unpackbits(np.frombuffer(zlib.decompress(data), dtype=np.uint8)), 0
+        differ = BytesIO(np.unpackbits(np.frombuffer(zlib.decompress(data), dtype=np.uint8)))  # a byte for each answer
 
         def answer(block: PrefixBlock) -> Array:
-            nonlocal first
-            return block.predicted(LOCAL_REMAINDER) ^ differ[first : (first := first + len(block.inputs.a))]
+            return block.predicted(LOCAL_REMAINDER) ^ np.frombuffer(differ.read(len(block.inputs.a)), dtype=np.uint8)
 
         return answered_by(answer, task, completions)
 
@@ -143,7 +143,7 @@ class Certificate:
     @cached_property
     def _table(self) -> pd.DataFrame:
         """The rows of `contrasts` and of `shares`; ``against`` is empty for `shares`."""
-        counts: dict[Any, Any] = defaultdict(int)  # algorithm, against, t -> its answers, and all (2, 2^t + 1)
+        counts: dict[tuple[str, str, int], Any] = defaultdict(int)  # algorithm, against, t -> its answers, and all
         for block, bits in self._blocks():
             t = block.inputs.t
             right = {name: block.predicted(name) == bits for name in block.models}
@@ -151,10 +151,10 @@ class Certificate:
             chosen |= {pair: right[pair[0]] != right[pair[1]] for pair in CONTRASTS if {*pair} <= right.keys()}
             for (name, against), rows in chosen.items():
                 by_distance = [np.bincount(block.distance[x], minlength=2**t + 1) for x in (rows & right[name], rows)]
-                counts[name, against, t] += np.array(by_distance)
+                counts[name, against, t] += np.array(by_distance)  # (2, 2^t + 1)
         rows = (
-            (*key, distance / 2 ** (key[-1] + 1), right / n, n)
-            for key, of_all in counts.items()
+            (name, against, t, distance / 2 ** (t + 1), right / n, n)
+            for (name, against, t), of_all in counts.items()
             for distance, (right, n) in enumerate(of_all.T.tolist())
             if n
         )
