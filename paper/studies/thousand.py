@@ -23,7 +23,7 @@ from scipy.stats import spearmanr
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
 from arith_erd.catalog.loading import require_runs
-from arith_erd.mechanism.certificate import CLEAR, LOCAL_REMAINDER, Certificate, blocks, certificate
+from arith_erd.mechanism.certificate import CLEAR, LOCAL_REMAINDER, Certificate, certificate, make_blocks
 from arith_erd.plots.style import BLUE, format_axes, save_png, set_panel_title, subplots
 from arith_erd.runs.directory import Run
 from arith_erd.stats import clopper_pearson
@@ -66,7 +66,7 @@ def slopes(found: Certificate) -> Iterator[tuple[int, float]]:
     """
     width = found.task.width
     products = {t: np.zeros((t + 2, t + 2)) for t in range(2, width)}
-    for block in blocks(found.task):
+    for block in make_blocks(found.task):
         x = block.inputs
         t = x.t
         if t < 2:

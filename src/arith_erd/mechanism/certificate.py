@@ -128,7 +128,8 @@ class Certificate:
     @staticmethod
     def from_bytes(task: Task, data: bytes, completions: Array | None = None) -> "Certificate":
         """The certificate that `to_bytes` stored."""
-        differ = BytesIO(np.unpackbits(np.frombuffer(zlib.decompress(data), dtype=np.uint8)))  # a byte for each answer
+        bits = np.unpackbits(np.frombuffer(zlib.decompress(data), dtype=np.uint8))
+        differ = BytesIO(bits.tobytes())  # a byte for each answer
 
         def answer(block: PrefixBlock) -> Array:
             return block.predicted(LOCAL_REMAINDER) ^ np.frombuffer(differ.read(len(block.inputs.a)), dtype=np.uint8)
