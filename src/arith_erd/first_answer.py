@@ -27,14 +27,6 @@ if TYPE_CHECKING:
 INTERCHANGES = 512
 SAMPLE = {"num_examples": 128, "num_steered": 96}  # for probe=mechanism, whose own sizes take a minute
 HANDCODED_LABEL = "by hand: "
-ALGORITHM_DESCRIPTIONS = {
-    "erd": "it forms the whole sum as one number and reads the bits off it",
-    "lookahead_carry": "it works out each carry from the bits of the two numbers alone",
-    "prefix_carry": "it works out each carry from the last bit that it wrote and the two bits added there",
-    "remainder": "it forms the whole sum as one number, subtracts what it has written, and reads the next bit off it",
-    "graded_carry": "it sums both numbers below each bit, subtracts what it has written, and carries if much remains",
-    "local_remainder": "it sums both numbers up to each bit, subtracts what it has written, and rounds the rest",
-}
 NEXT = """
 Next:
   arith erd                  the same for a hand-coded network; or for runs/NAME
@@ -161,6 +153,7 @@ def measure_profile(model: "Hooked") -> "NetworkProfile":
 
 def name_algorithm(profile: "NetworkProfile") -> tuple[str, str, list[str]]:
     """The algorithm's name, empty if none fits, what to say of it, and what is not sure about it."""
+    from .interp.algorithms import ALGORITHMS
     from .mechanism.verdict import MAX_DISTANCE, MIN_ACCURACY
 
     name, nearest, reasons = profile.verdict, profile.nearest, list(profile.reasons)
@@ -168,8 +161,8 @@ def name_algorithm(profile: "NetworkProfile") -> tuple[str, str, list[str]]:
         return "", f"none that we know: only {profile.accuracy:.0%} of its answers are right", reasons
     if name == "mixed":
         return "", f"a mixture. That is, {nearest}", reasons
-    if name in ALGORITHM_DESCRIPTIONS:
-        return name, f"{name}. That is, {ALGORITHM_DESCRIPTIONS[name]}", reasons
+    if name in ALGORITHMS:
+        return name, f"{name}. That is, it {ALGORITHMS[name].description}", reasons
     fitting = {name: x for name, x in profile.post_hoc.items() if x is not None and x <= MAX_DISTANCE}
     if not fitting:
         return "", f"not known; the nearest is {nearest}", reasons
@@ -178,7 +171,7 @@ def name_algorithm(profile: "NetworkProfile") -> tuple[str, str, list[str]]:
         f"we wrote {name} down after we had seen such networks, so it may fit by design. None of the earlier "
         f"algorithms fits; the nearest is {nearest}, at {profile.distance:.1f} times the distance that the tests allow"
     )
-    return name, f"like {name}. That is, {ALGORITHM_DESCRIPTIONS[name]}", [by_design]
+    return name, f"like {name}. That is, it {ALGORITHMS[name].description}", [by_design]
 
 
 def explain(profile: "NetworkProfile", table: "pd.DataFrame") -> list[str]:

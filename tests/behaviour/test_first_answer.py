@@ -28,7 +28,7 @@ def test_answer_names_the_algorithm_of_a_hand_written_network(name: str):
     model, post_hoc = first_answer.load_adder(name), ALGORITHMS[name].post_hoc
     profile = first_answer.measure_profile(model)
     first, *others = first_answer.explain(profile, first_answer.follow_interchanges(model))
-    assert first.endswith(f"{name}. That is, {first_answer.ALGORITHM_DESCRIPTIONS[name]}.")
+    assert first.endswith(f"{name}. That is, it {ALGORITHMS[name].description}.")
     assert any("may fit by design" in line for line in others) == post_hoc
     assert profile.fits_later == ((name,) if post_hoc else ())
     assert profile.summary()[0].startswith("Verdict: none;") == (f": {name} (" in profile.summary()[1]) == post_hoc

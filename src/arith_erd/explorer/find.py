@@ -9,18 +9,18 @@ from functools import partial
 
 import numpy as np
 
-from ..interp.algorithms import algorithm_label
+from ..interp.algorithms import algorithm_label, describe_program
 from ..interp.hooked import Hooked
 from ..models import Transformer
-from ..models.handcoded import programs
 from ..models.handcoded.compiler import compile_program
+from ..models.handcoded.programs import erd, lookahead_carry, prefix_carry, remainder, table
 from ..models.network import initialise
 from ..tasks import Add
 from . import Page, export_network, write_page
 
 TASK = Add(bits=4)
-KINDS = {name: algorithm_label(name) for name in ("erd", "remainder", "prefix_carry", "lookahead_carry")}
-KINDS |= {"table": "table", "untrained": "nothing"}
+PROGRAMS = {program.__name__: program for program in (erd, remainder, prefix_carry, lookahead_carry, table)}
+KINDS = {name: algorithm_label(name) or name for name in PROGRAMS} | {"untrained": "nothing"}
 
 
 def find_page(seed: int = 0, docs: str = "", notes: dict[str, str] | None = None) -> Page:
@@ -32,12 +32,12 @@ def find_page(seed: int = 0, docs: str = "", notes: dict[str, str] | None = None
     rng = np.random.default_rng(seed)
     networks = []
     for name in rng.permutation([*KINDS]).tolist():
-        if program := getattr(programs, name, None):
+        if program := PROGRAMS.get(name):
             network = compile_program(program(rng), rng, TASK.bits).network
         else:
             make = partial(Transformer, TASK.prompt_length, TASK.width)
             network = initialise(make, seed).eval().half().float()  # the page holds it in half the space
-        says = program.__doc__.partition("\n")[0] if program else "Has its initial weights."
+        says = describe_program(program) if program else "Has its initial weights."
         answer = {"name": name, "kind": KINDS[name], "says": says, "note": (notes or {}).get(name, "")}
         exported = export_network(Hooked(network, task=TASK, name="hidden"))
         del exported["right"], exported["weight_bits"]  # they would give the answer away

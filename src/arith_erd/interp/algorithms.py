@@ -76,6 +76,7 @@ class Algorithm:
     `models.handcoded.write_network` makes a hand-coded network that runs the algorithm of this name.
 
     Attributes:
+        description: what it does, as the predicate of a sentence.
         label: ``sum`` if it forms the answer as one number and reads the bits from it, ``carries`` if it forms the bits
             from carries, empty if it does neither.
         functions: makes the variables and the answer's bits from column sums and the threshold for rounding c.
@@ -84,6 +85,7 @@ class Algorithm:
     """
 
     name: str
+    description: str
     label: Literal["sum", "carries", ""]
     functions: Callable[[ColumnSums, float], Mapping[str, Function]]
     rounds: bool = False
@@ -165,12 +167,42 @@ def carry_from_prefix(column_sum: Array, prefix: Array) -> "np.ndarray[tuple[int
 ALGORITHMS = {
     algorithm.name: algorithm
     for algorithm in (
-        Algorithm("erd", "sum", _erd),
-        Algorithm("lookahead_carry", "carries", _lookahead_carry),
-        Algorithm("prefix_carry", "carries", _prefix_carry),
-        Algorithm("remainder", "sum", _remainder, rounds=True),
-        Algorithm("graded_carry", "carries", _graded_carry, rounds=True, post_hoc=True),
-        Algorithm("local_remainder", "", _local_remainder, rounds=True, post_hoc=True),
+        Algorithm("erd", "forms the whole sum as one number and reads the bits off it", "sum", _erd),
+        Algorithm(
+            "lookahead_carry",
+            "works out each carry from the bits of the two numbers alone",
+            "carries",
+            _lookahead_carry,
+        ),
+        Algorithm(
+            "prefix_carry",
+            "works out each carry from the last bit that it wrote and the two bits added there",
+            "carries",
+            _prefix_carry,
+        ),
+        Algorithm(
+            "remainder",
+            "forms the whole sum as one number, subtracts what it has written, and reads the next bit off it",
+            "sum",
+            _remainder,
+            rounds=True,
+        ),
+        Algorithm(
+            "graded_carry",
+            "sums both numbers below each bit, subtracts what it has written, and carries if much remains",
+            "carries",
+            _graded_carry,
+            rounds=True,
+            post_hoc=True,
+        ),
+        Algorithm(
+            "local_remainder",
+            "sums both numbers up to each bit, subtracts what it has written, and rounds the rest",
+            "",
+            _local_remainder,
+            rounds=True,
+            post_hoc=True,
+        ),
     )
 }
 POST_HOC = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.post_hoc)
@@ -180,6 +212,12 @@ def algorithms_for(task: Task) -> dict[str, Algorithm]:
     """The algorithms, by name, that a task of `ColumnSums` has a causal model of."""
     is_addition = ColumnSums(task).is_addition
     return {name: x for name, x in ALGORITHMS.items() if is_addition or x.label != "carries"}
+
+
+def describe_program(program: Callable[..., object]) -> str:
+    """What a hand-coded network does: the description of its algorithm, or else the first line of its docstring."""
+    algorithm = ALGORITHMS.get(program.__name__)
+    return f"{algorithm.description.capitalize()}." if algorithm else (program.__doc__ or "").partition("\n")[0]
 
 
 def algorithm_label(name: str) -> str:

@@ -85,9 +85,11 @@ def run_job(job: ProbeJob) -> None:
     hand-coded networks instead.
     """
     if job.handcoded == "list":
-        from ..models.handcoded import describe_programs  # loads torch
+        from ..interp.algorithms import describe_program
+        from ..models.handcoded import PROGRAMS  # loads torch
 
-        print("\n".join(f"{name:22} {text}" for name, text in describe_programs().items()))
+        for name, program in PROGRAMS.items():
+            print(f"{name:22} {describe_program(program)}")
         return
     targets, failed = _targets(job), 0
     for target in targets:

@@ -40,11 +40,6 @@ def write_network(name: str, seed: int = 0) -> HandcodedNetwork:
     return compile_program(PROGRAMS[name](rng), rng)
 
 
-def describe_programs() -> dict[str, str]:
-    """Algorithm -> the first line of its docstring."""
-    return {name: (program.__doc__ or "").partition("\n")[0] for name, program in PROGRAMS.items()}
-
-
 def is_handcoded_task(task: Task) -> bool:
     """Whether the hand-coded networks perform this task: seven-bit addition, least significant bit first."""
     names = (task.prompt_names, task.answer_names)
