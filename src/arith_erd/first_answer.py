@@ -114,7 +114,7 @@ def follow_interchanges(model: "Hooked") -> "pd.DataFrame":
     import pandas as pd
 
     from .catalog.loading import load_handcoded
-    from .interp.algorithms import ALGORITHMS, PREFIX
+    from .interp.algorithms import ALGORITHMS, CLOSE_CALL, PREFIX
     from .interp.causal_model import CausalModel
     from .interp.counterfactuals import CounterfactualDataset
     from .models.handcoded import is_handcoded_task
@@ -124,7 +124,7 @@ def follow_interchanges(model: "Hooked") -> "pd.DataFrame":
     by_bits: dict[bytes, list[str]] = {}
     bits, clear = {}, np.ones((INTERCHANGES, task.width), dtype=bool)
     for name, algorithm in ALGORITHMS.items():
-        models = (algorithm.causal_model(task, threshold) for threshold in (0.4, 0.6))
+        models = (algorithm.causal_model(task, threshold) for threshold in CLOSE_CALL)
         bits[name], other = (replace(data, causal_model=one).expected(PREFIX) for one in models)
         clear &= bits[name] == other
         by_bits.setdefault(bits[name].tobytes(), []).append(name)

@@ -26,6 +26,9 @@ from ..tasks import Add, Task
 from .causal_model import CausalModel, Function
 
 PREFIX = "prefix"
+CLOSE_CALL = (0.4, 0.6)
+"""Thresholds on both sides of 1/2. Models with the two disagree where rounding is a close call: a small error in c
+decides it, so the answer does not tell algorithms apart."""
 
 
 def require_binary(task: Task) -> None:

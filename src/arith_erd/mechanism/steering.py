@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..digits import ZERO, Array
-from ..interp.algorithms import ALGORITHMS
+from ..interp.algorithms import ALGORITHMS, CLOSE_CALL
 from ..interp.causal_model import CausalModel
 from ..interp.hooked import Hooked
 from ..interp.interventions import Steer
@@ -97,8 +97,8 @@ def shifted_bits(models: Sequence[CausalModel], operands: Array, delta: Array) -
 
 
 def summing_models(task: Task) -> dict[str, list[CausalModel]]:
-    """Component of `STORED_SUMS` -> causal models of its algorithm, with thresholds on both sides of 1/2."""
-    return {key: [ALGORITHMS[name].causal_model(task, x) for x in (0.4, 0.6)] for key, name in STORED_SUMS.items()}
+    """Component of `STORED_SUMS` -> causal models of its algorithm, with both thresholds of `CLOSE_CALL`."""
+    return {key: [ALGORITHMS[name].causal_model(task, x) for x in CLOSE_CALL] for key, name in STORED_SUMS.items()}
 
 
 class _Stack(NamedTuple):
