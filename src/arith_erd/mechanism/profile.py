@@ -10,7 +10,7 @@ from ..interp.hooked import Hooked
 from ..seeds import format_ranges
 from .prefixes import USER_MODEL
 from .signature import MeasuredSignature
-from .verdict import MAX_DISTANCE, MIN_EFFECT, Classification, is_calibrated
+from .verdict import FITS_LATER, MAX_DISTANCE, MIN_EFFECT, Classification, is_calibrated
 
 MIN_PREFIX_EFFECT = 0.01
 """A bit follows its prefix if random prefixes change at least this share of its answers."""
@@ -57,7 +57,7 @@ class NetworkProfile:
         random, ablated = (_describe_changes(self.bits, key) for key in ("follows_prefix", "needs_prefix"))
         prefix = f"Prefix: random tokens before a bit change {random}; ablating the last one changes {ablated}."
         shares = [bit.as_user_model for bit in self.bits if bit.as_user_model is not None]
-        later = [f"It {self.reasons[-1]}."] if self.fits_later else []
+        later = [f"It {reason}." for reason in self.reasons if reason.startswith(FITS_LATER)]
         lines = [f"Verdict: {self._verdict()}.", *later, prefix, self.steering]
         if shares:
             lines.append(f"Your causal model: it expects {_format_range(shares)} of the answers after random prefixes.")
@@ -71,7 +71,7 @@ class NetworkProfile:
     @property
     def other_reasons(self) -> list[str]:
         """The reasons that the summary does not give."""
-        return list(self.reasons[:-1] if self.fits_later else self.reasons)
+        return [reason for reason in self.reasons if not reason.startswith(FITS_LATER)]
 
     def _verdict(self) -> str:
         if self.distance is None:

@@ -25,6 +25,7 @@ PART_LIMITS = {"prefix": 0.1, "steering": 0.25}
 """Largest root mean square differences that count as near. Prefixes have only sampling error, so less is allowed."""
 TIE_MARGIN = 0.2
 """A runner-up within this of the best distance counts as equally near: the tests do not distinguish them."""
+FITS_LATER = "fits only post-hoc algorithms, written after trained networks had been seen"
 NO_EFFECT = "prefixes fit an algorithm, but steering has no effect; the network may read other directions"
 PART_COMPONENTS = {
     "prefix": (*PREFIX_COMPONENTS, *POST_HOC_PREFIXES, USER_MODEL),
@@ -40,7 +41,7 @@ class Classification:
 
     ``distance`` is to the ``nearest`` algorithm or mixture. ``post_hoc`` has the distances to `POST_HOC` algorithms:
     NaN if their agreements after random prefixes were not measured. ``fits_later`` names those of them that are near
-    where nothing else is; the last of the ``reasons`` says so.
+    where nothing else is; a reason that starts with `FITS_LATER` says so.
     """
 
     verdict: str
@@ -96,7 +97,7 @@ def classify(measured: MeasuredSignature, expected: dict[str, Signature]) -> Cla
         reasons += more_reasons
         if fits_later := tuple(name for name, x in post_hoc.items() if x <= MAX_DISTANCE):
             names = ", ".join(f"{name} ({post_hoc[name]:.2f})" for name in fits_later)
-            reasons.append(f"fits only post-hoc algorithms, written after trained networks had been seen: {names}")
+            reasons.append(f"{FITS_LATER}: {names}")
     elif verdict == best and equally_near:
         verdict = "undecided"
         reasons.append(f"as near as {best}: {', '.join(equally_near)}; the tests do not distinguish them")
