@@ -334,7 +334,7 @@ def select_position(model: Hooked, x: Tensor, site: str, position: Position) -> 
 # Forward passes with interventions, in batches: the whole network, or the rest of it from a site on
 
 
-class Batch(NamedTuple):
+class InputBatch(NamedTuple):
     """A part of the inputs, ``rows`` of ``num_examples``, and outputs of layers that need not run, by layer."""
 
     rows: slice
@@ -343,16 +343,16 @@ class Batch(NamedTuple):
     stored: Mapping[str, Any] = MappingProxyType({})
 
 
-def split_batches(inputs: Sequence[Tensor], batch_size: int) -> Iterator[Batch]:
+def split_batches(inputs: Sequence[Tensor], batch_size: int) -> Iterator[InputBatch]:
     """Split inputs (N, ...) into batches."""
     require_integer("batch_size", batch_size, 1)
     count = len(inputs[0])
     for start in range(0, count, batch_size):
         rows = slice(start, min(start + batch_size, count))
-        yield Batch(rows, count, [x[rows] for x in inputs])
+        yield InputBatch(rows, count, [x[rows] for x in inputs])
 
 
-def run_batches(model: Hooked, interventions: Sequence[Intervention], batches: Iterable[Batch]) -> Tensor:
+def run_batches(model: Hooked, interventions: Sequence[Intervention], batches: Iterable[InputBatch]) -> Tensor:
     """Logits (N, m, V) of all batches, with interventions in order. Gradients pass to values that require them."""
     differentiable = any(map(requires_grad, interventions))
     with isolated(torch.is_grad_enabled() and differentiable, model.network):
@@ -368,7 +368,7 @@ def requires_grad(value: object) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
 
 
-def run_batch(model: Hooked, interventions: Sequence[Intervention], batch: Batch) -> Tensor:
+def run_batch(model: Hooked, interventions: Sequence[Intervention], batch: InputBatch) -> Tensor:
     """Run one batch with the interventions, in order, and return its logits (B, m, V)."""
     by_module: dict[nn.Module, list[Intervention]] = defaultdict(list)  # which several sites may name
     for intervention in interventions:
@@ -389,7 +389,7 @@ def run_batch(model: Hooked, interventions: Sequence[Intervention], batch: Batch
     return require_logits(model.name, logits, batch.inputs[-1], task.vocab_size if task else 0)
 
 
-def edit_positions(model: Hooked, intervention: Intervention, x: Tensor, batch: Batch) -> Tensor:
+def edit_positions(model: Hooked, intervention: Intervention, x: Tensor, batch: InputBatch) -> Tensor:
     """A copy of a site's output x (B, T, ...), changed at the positions of one intervention."""
     site, position = intervention.site, intervention.position
     positions = positions_in_run(model, site, x, batch.inputs)
@@ -429,7 +429,7 @@ def positions_in_run(model: Hooked, site: str, x: Tensor, inputs: Sequence[Tenso
     return SitePositions.from_lengths(site, length, prompt, answer, declared)
 
 
-def replays_exactly(model: Hooked, stored: Sequence[str], batch: Batch) -> bool:
+def replays_exactly(model: Hooked, stored: Sequence[str], batch: InputBatch) -> bool:
     """Whether stored outputs of layers give the logits of a whole run, up to rounding.
 
     They do not if a layer also acts in another way, as on a cache that is handed on or an attribute that another layer
@@ -459,7 +459,7 @@ class ResumedRun:
     stored outputs do not give the logits of a whole run (`replays_exactly`).
     """
 
-    def __init__(self, model: Hooked, site: str, recorded: Sequence[tuple[Batch, dict[str, list[Any]]]]) -> None:
+    def __init__(self, model: Hooked, site: str, recorded: Sequence[tuple[InputBatch, dict[str, list[Any]]]]) -> None:
         self.model, self.site = model, site
         names, replayable = [*recorded[0][1]], layers(model.sites) or [*model.sites]
         before = names[: names.index(site) + 1] if site in names else []
