@@ -68,7 +68,7 @@ from .interp.causal_model import CausalModel as CausalModel
 from .interp.counterfactuals import CounterfactualDataset as CounterfactualDataset
 from .interp.interchange_accuracy import interchange_accuracy as interchange_accuracy
 from .interp.das import fit_das as fit_das
-from .interp.coupling import CouplingLayers as CouplingLayers
+from .interp.das import CouplingLayers as CouplingLayers
 from .mechanism.certificate import certificate as certificate
 from .mechanism.certificate import Certificate as Certificate
 
