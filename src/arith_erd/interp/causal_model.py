@@ -259,6 +259,54 @@ class CausalModel:
         raise UserError(f"causal model of {task.name}: its output {received}; expected {accepted}")
 
 
+def distinguishable_variables(
+    causal_model: CausalModel,
+    among: Sequence[str] | None = None,
+    digits: Sequence[int | None] | None = None,
+    n: int = 256,
+) -> list[str]:
+    """The variables whose interchange changes some answer, one from each group with the same predictions.
+
+    At digit t, for example, ``sum`` and ``sum_mod`` always predict the same. A group is represented by the variable
+    that equals the whole answer, such as ``sum``, or else by its first one.
+
+    Args:
+        among: variables of the model; None for all.
+        digits: digits of the answer to compare, each with only its column interchanged; None in this list compares
+            all digits, with all columns interchanged. By default each digit.
+        n: number of random pairs on which predictions are compared.
+    """
+    rng = np.random.default_rng(0)
+    base, source = (causal_model.examples.operands[rng.integers(causal_model.task.size, size=n)] for _ in range(2))
+    scored_digits = range(causal_model.task.width) if digits is None else digits
+
+    def predict(source: Array, name: str) -> Array:
+        answers = {t: causal_model.interchange(base, source, name, t) for t in scored_digits}
+        return np.concatenate([x[:, slice(None) if t is None else [t]] for t, x in answers.items()], axis=1)
+
+    seen, names = [predict(base, causal_model.roots[0])], set()  # the right answers
+    candidates = causal_model.variables if among is None else among
+    for name in sorted(candidates, key=lambda name: name != causal_model.answer_variable):
+        predicted = predict(source, name)
+        if not any(np.array_equal(predicted, other) for other in seen):
+            names.add(name)
+            seen.append(predicted)
+    return [name for name in candidates if name in names]
+
+
+def require_distinguishable(
+    causal_model: CausalModel, names: Sequence[str], key: str, digits: Sequence[int | None] | None = None
+) -> None:
+    """Raise a `UserError` for an unknown variable, one that changes no answer, or two with the same predictions."""
+    causal_model.require_variables(names, key)
+    distinct = distinguishable_variables(causal_model, names, digits, n=4096)
+    if missing := [name for name in names if name not in distinct]:
+        alone = distinguishable_variables(causal_model, missing[:1], digits, n=4096)
+        reason = "it predicts the same as another variable" if alone else "its interchange changes no answer here"
+        accepted = ", ".join(distinguishable_variables(causal_model))
+        raise UserError(f"{key}={missing[0]}: {reason}; expected some of {accepted}")
+
+
 def _in_range(name: str, value: Array, limit: int) -> Array:
     for extreme in (value.min(initial=0), value.max(initial=0)):
         require_integer(name, int(extreme), 0, limit - 1)

@@ -1,10 +1,13 @@
 """Counterfactual pairs: a base, and a source whose activations replace the base's.
 
-Base and source are row numbers of ``CausalModel.examples``, which holds all combinations of operands.
+Base and source are row numbers of ``CausalModel.examples``, which holds all combinations of operands. A family says
+which variables they share, and in which they differ, at one digit of the answer or at all. If they share a_t xor b_t
+and differ in the carry into t, an interchange that changes bit t has transferred the carry.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +16,64 @@ from ..checks import require_integer, require_type
 from ..digits import Array
 from ..errors import UserError, bad_value, warn
 from ..tasks import Examples, Task
-from .causal_model import CausalModel
-from .families import ANY_PAIR, Family, as_names
+from .causal_model import CausalModel, distinguishable_variables
 
 MAX_ROUNDS = 200  # attempts to draw a source that differs in every variable of ``vary``
 SOURCES_PER_BASE = 8  # sources drawn for each base of a balanced dataset
 MIN_DISTINCT = 50  # a dataset with fewer distinct pairs gives a warning
+
+FamilySpec: TypeAlias = Mapping[Literal["vary", "keep"], str | Sequence[str]]
+"""A `Family` as an option: ``{"vary": "carry", "keep": ["xor"]}``."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Variables in which base and source differ (``vary``), and those that they share (``keep``).
+
+    `sample_sources` applies both at one digit. Without a digit, ``keep`` holds at every digit, and ``vary`` at one or
+    more. A variable without columns has one value for all digits. Base and source always have different operands.
+    """
+
+    vary: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, vary: str | Sequence[str] = (), keep: str | Sequence[str] = ()) -> "Family":
+        """The family of these variables; a string is the name of one."""
+        return cls(*(tuple(x) if isinstance(x, Iterable) and not isinstance(x, str) else (x,) for x in (vary, keep)))
+
+    @property
+    def name(self) -> str:
+        """``carry``, ``carry+xor`` or ``same sum``; ``random`` without any condition."""
+        return "+".join(self.vary) or (f"same {'+'.join(self.keep)}" if self.keep else "random")
+
+    def __str__(self) -> str:
+        return f"vary={','.join(self.vary)} keep={','.join(self.keep)}"
+
+
+ANY_PAIR = Family()
+
+
+def default_families(causal_model: CausalModel, variables: Sequence[str] | None = None) -> dict[str, Family]:
+    """Families by name for a causal model. For addition: ``xor``, .., ``carry``, ``same sum``, ``random``.
+
+    A variable's family keeps the variables that act together with it (`CausalModel.co_parents`). In ``same sum``
+    different operands have the same sum; ``random`` pairs any two examples.
+    """
+    if variables is None:
+        variables = [name for name in distinguishable_variables(causal_model) if name not in causal_model.roots]
+    families = [Family(vary=(name,), keep=keep) for name in variables if (keep := causal_model.co_parents(name))]
+    same = [Family(keep=(causal_model.answer_variable,))] if causal_model.answer_variable else []
+    return {family.name: family for family in (*families, *same, ANY_PAIR)}
+
+
+def parse_families(causal_model: CausalModel, specs: Mapping[str, FamilySpec], key: str) -> dict[str, Family]:
+    """Families by name, from ``vary`` and ``keep``; a `UserError` for unknown variables."""
+    families = {}
+    for name, spec in specs.items():
+        family = families[name] = Family.of(spec.get("vary", ()), spec.get("keep", ()))
+        causal_model.require_variables([*family.vary, *family.keep], f"{key}.{name}")
+    return families
 
 
 def sample_sources(
@@ -158,7 +213,7 @@ class CounterfactualDataset:
         causal_model.task.require_enumerable("a dataset of pairs")
         if digit is not None:
             require_integer("digit", digit, 0, causal_model.task.width - 1)
-        family = Family(as_names(vary), as_names(keep))
+        family = Family.of(vary, keep)
         rng = np.random.default_rng(seed)
         size = causal_model.task.size
         if isinstance(pool, Examples):

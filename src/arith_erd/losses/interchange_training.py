@@ -12,8 +12,7 @@ from ..bundled import load_option
 from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..digits import Array
 from ..errors import bad_value, unknown_name
-from ..interp.causal_model import CausalModel
-from ..interp.families import require_distinguishable
+from ..interp.causal_model import CausalModel, require_distinguishable
 from ..interp.hooked import Hooked
 from ..interp.hooks import cache_outputs, edit_outputs, record_outputs, replay_outputs
 from ..interp.interventions import Replace

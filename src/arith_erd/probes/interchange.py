@@ -10,13 +10,13 @@ from pydantic import Field
 from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..digits import Array
 from ..errors import UserError
-from ..interp.counterfactuals import CounterfactualDataset, sample_sources
-from ..interp.families import (
+from ..interp.causal_model import distinguishable_variables, require_distinguishable
+from ..interp.counterfactuals import (
+    CounterfactualDataset,
     FamilySpec,
     default_families,
-    distinguishable_variables,
     parse_families,
-    require_distinguishable,
+    sample_sources,
 )
 from ..interp.hooked import Hooked, finite_cache
 from ..interp.interventions import Replace

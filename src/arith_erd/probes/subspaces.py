@@ -8,9 +8,9 @@ import pandas as pd
 
 from ..config.causal_models import CausalModelSpec, build_causal_model
 from ..errors import UserError, bad_value
+from ..interp.causal_model import distinguishable_variables, require_distinguishable
 from ..interp.das import DASConfig
 from ..interp.das_controls import ANGLE_COLUMNS, ControlledDAS
-from ..interp.families import distinguishable_variables, require_distinguishable
 from ..interp.hooked import Hooked
 from ..plots.curves import EpochCurves
 from ..plots.panels import Dots

@@ -7,14 +7,15 @@ import pytest
 
 from arith_erd.digits import from_digits, to_digits
 from arith_erd.errors import UserError
-from arith_erd.interp.causal_model import CausalModel
+from arith_erd.interp.causal_model import CausalModel, distinguishable_variables
 from arith_erd.interp.counterfactuals import (
     CounterfactualDataset,
+    Family,
+    default_families,
     sample_balanced_pairs,
     sample_sources,
     split_operands,
 )
-from arith_erd.interp.families import Family, default_families, distinguishable_variables
 from arith_erd.tasks import Add, Add3, ModAdd, Mul, RandomOutput, Sub, Task
 
 ADD, MUL, PAIR = CausalModel(Add(4)), CausalModel(Mul(3)), Add(4).examples([1], [2])
