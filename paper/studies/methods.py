@@ -200,9 +200,17 @@ def score_search(model: ae.Hooked, find: Callable[[ae.Hooked, str], Search]) -> 
     for variable in SEARCHED:
         search, space = find(model, variable)
         train, _, test = search.sample_pairs(variable)
-        outcomes.append(search.evaluation(test, variable).outcomes(space).numpy())
+        outcomes.append(balanced_outcomes(search.evaluation(test, variable), space))
         accuracies.append(search.evaluation(train, variable).accuracy(space))
     return ae.Evidence(*outcomes, *accuracies)
+
+
+def balanced_outcomes(evaluation: PairEvaluation, space: ae.Subspace | ae.Features | None) -> np.ndarray:
+    """A weighted count of each pair's right tokens (n,). Up to rounding, its mean is `PairEvaluation.accuracy`."""
+    right = (evaluation.tokens(space) == evaluation.expected).double()
+    should_change = (evaluation.expected != evaluation.base_tokens).double()
+    changed, kept = ((right * group).sum(1) * len(right) / group.sum() for group in (should_change, 1 - should_change))
+    return (changed if should_change.all() else (changed + kept) / 2).numpy()
 
 
 @lru_cache(maxsize=len(SEARCHED))

@@ -182,10 +182,6 @@ class PairEvaluation:
         """`balanced_accuracy` with the subspace interchanged, or the whole activation (None)."""
         return balanced_accuracy(self.tokens(subspace), self.expected, self.base_tokens)
 
-    def outcomes(self, subspace: Subspace | Features | None) -> Tensor:
-        """`balanced_outcomes` of the pairs (n,), whose mean is the `accuracy`."""
-        return balanced_outcomes(self.tokens(subspace), self.expected, self.base_tokens)
-
     def no_intervention(self) -> float:
         return balanced_accuracy(self.forward()[:, self.scored_positions].argmax(-1), self.expected, self.base_tokens)
 
@@ -198,13 +194,6 @@ def balanced_accuracy(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> 
     """
     changed, kept = changed_and_kept(tokens, expected, base_tokens)
     return changed if math.isnan(kept) else (changed + kept) / 2
-
-
-def balanced_outcomes(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> Tensor:
-    """A weighted count of each pair's right tokens (n,). Up to rounding, its mean is the `balanced_accuracy`."""
-    right, should_change = (tokens == expected).double(), (expected != base_tokens).double()
-    changed, kept = ((right * group).sum(1) * len(tokens) / group.sum() for group in (should_change, 1 - should_change))
-    return changed if should_change.all() else (changed + kept) / 2
 
 
 def changed_and_kept(tokens: Tensor, expected: Tensor, base_tokens: Tensor) -> tuple[float, float]:

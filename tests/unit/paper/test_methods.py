@@ -11,6 +11,7 @@ import arith_erd as ae
 from arith_erd.catalog.scoring import SCORE_COLUMNS, name_algorithms, score_network
 from arith_erd.catalog.zoo import zoo
 from arith_erd.errors import UserError
+from arith_erd.interp.interchange_accuracy import PairEvaluation
 from arith_erd.interp.patching import patched_runs
 from arith_erd.paper.studies import methods
 from arith_erd.paper.studies.methods import area_under_curve
@@ -31,6 +32,14 @@ def test_interval_of_the_area_holds_one_half_for_noise():
 def test_area_of_one_algorithm_alone_is_refused():
     with pytest.raises(UserError, match="scores of sum; expected some of sum and of carries"):
         area_under_curve(table(np.zeros(24))[:12])
+
+
+def test_mean_outcome_of_the_pairs_is_their_accuracy():
+    model, pairs = ae.Hooked(OneNumber(TASK), task=TASK), ae.CounterfactualDataset.sample(ae.CausalModel(TASK), n=100)
+    evaluation = PairEvaluation(model, pairs, "dec.1", 2, "carry")
+    outcomes = methods.balanced_outcomes(evaluation, None)
+    assert outcomes.shape == (100,)
+    assert outcomes.mean() == pytest.approx(evaluation.accuracy(None))
 
 
 @pytest.fixture
