@@ -9,15 +9,14 @@ import pytest
 import torch
 
 from arith_erd.explorer import export_network
-from arith_erd.explorer.find import KINDS, TASK, find_page
+from arith_erd.explorer.find import KINDS, PROGRAMS, TASK, find_page
 from arith_erd.interp.hooked import Hooked
-from arith_erd.models.handcoded import programs
 from arith_erd.models.handcoded.compiler import compile_program
 
 
 def by_hand(name: str) -> Hooked:
     rng = np.random.default_rng(0)
-    return Hooked(compile_program(getattr(programs, name)(rng), rng, TASK.bits).network, task=TASK)
+    return Hooked(compile_program(PROGRAMS[name](rng), rng, TASK.bits).network, task=TASK)
 
 
 def test_page_has_six_networks_of_one_size_without_names(monkeypatch):
@@ -30,7 +29,10 @@ def test_page_has_six_networks_of_one_size_without_names(monkeypatch):
     assert all(one == plain[0] for one in plain)
     assert not any(name in page for name in KINDS if "_" in name)
     assert len(page) < 5e6
-    assert [answer["note"] for answer in answers if answer["name"] == "erd"] == ["A note."]
+    by_name = {answer["name"]: (answer["says"], answer["note"]) for answer in answers}
+    assert by_name["erd"] == ("Forms the whole sum as one number and reads the bits off it.", "A note.")
+    assert by_name["table"][0].startswith("Looks the answer up")
+    assert by_name["untrained"] == ("Has its initial weights.", "")
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "untrained"])
