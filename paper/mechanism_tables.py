@@ -1,6 +1,6 @@
 """Tables of ``found/mechanism.md`` and its appendix, for `paper.tables`; ``mechanism-tables.yaml`` describes most.
 
-    python -m paper.mechanism_tables authors=FOLDER transformer=FOLDER nanogpt=FOLDER
+    python -m arith_erd.paper.mechanism_tables authors=FOLDER transformer=FOLDER nanogpt=FOLDER
 
 puts profiles into ``response-profiles.csv``: a folder is what ``probe=mechanism`` wrote, and its seeds replace those of
 the same network. ``older-profiles.csv`` beside it has patches, doses and subspaces of older profiles.
