@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from functools import wraps
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,6 +25,13 @@ def require_integer(key: str, value: object, low: int, high: int | None = None) 
     if number is None or number < low or (high is not None and number > high):
         limits = f"of at least {low}" if high is None else f"from {low} to {high}"
         raise bad_value(key, _quoted(value), f"an integer {limits}")
+
+
+def require_fraction(key: str, value: object, zero: bool = False) -> None:
+    """Raise a `UserError` unless ``value`` is a number (not a bool) between 0 and 1, both excluded; or 0 if ``zero``."""
+    inside = isinstance(value, Real) and not isinstance(value, bool) and (0 < value < 1 or (zero and value == 0))
+    if not inside:
+        raise bad_value(key, value, "a number " + ("from 0 to below 1" if zero else "between 0 and 1, both excluded"))
 
 
 def require_type(what: str, value: object, kind: type) -> None:
