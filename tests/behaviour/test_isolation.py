@@ -1,4 +1,4 @@
-"""The program around a library call changes no result of it, and finds its own settings as they were."""
+"""Settings of the calling program change no result, and the library leaves them as they were."""
 
 import contextlib
 import random
@@ -114,7 +114,7 @@ class Own(torch.nn.Module):
         return self.embed(answer_in) @ torch.eye(5)
 
 
-def test_a_network_of_ones_own_makes_tensors_like_its_parameters_and_is_differentiable():
+def test_an_own_network_makes_tensors_like_its_parameters_and_is_differentiable():
     network = Own()
     model = ae.Hooked(network, {"h": network.embed}, task=ae.Add(bits=3))
     torch.set_default_dtype(torch.float64)

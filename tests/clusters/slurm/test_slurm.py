@@ -41,7 +41,7 @@ def requeue(cluster: Cluster, job: str) -> None:
 
 
 def preempt(cluster: Cluster, job: str) -> None:
-    """Jobs that matter more take both nodes."""
+    """Urgent jobs take both nodes."""
     urgent = ("--partition=urgent", f"--nodes={len(NODES)}", "--exclusive", "--mem=100", "--output=/dev/null")
     cluster.command("sbatch", *urgent, "--wrap=true")
 
@@ -130,7 +130,7 @@ def until(done: Callable[[], object]) -> None:
 
 
 def ended(command: "subprocess.Popen[str]", status: int) -> str:
-    """What a command has printed, which ends with this exit status."""
+    """Wait until a command ends with this exit status, and return what it printed."""
     output, _ = command.communicate(timeout=PATIENCE)
     assert command.returncode == status, output
     return output
@@ -142,7 +142,7 @@ def rows(output: str, status: str) -> int:
 
 
 def assert_all_finished(sweep: Sweep) -> None:
-    """With the bits of a sweep without a launcher."""
+    """All jobs have the bits of a sweep without a launcher."""
     assert sweep.finished == sweep.jobs, sweep.output
     ended(sweep.start(runs="undisturbed"), 0)
     for path in sweep.folder.glob("slurm/*-seed*"):

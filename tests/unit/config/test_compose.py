@@ -1,4 +1,4 @@
-"""What a composition leaves behind, what trust reaches, packs of a job, and that every option of conf/ can be built."""
+"""Composing leaves Hydra as it was and trusts only what is typed; all options of conf/ can be built; packs of a job."""
 
 import importlib
 import inspect

@@ -1,4 +1,4 @@
-"""Find the algorithm: six networks that only their behaviour tells apart."""
+"""The page *Find the algorithm*: only behaviour tells its six networks apart."""
 
 import base64
 import json

@@ -42,7 +42,7 @@ def hooked(kind: str, task: Task = TASK) -> Hooked:
 
 
 def equal(a: Tensor, b: Tensor) -> bool:
-    """Up to the rounding of patterns and heads, which are computed in another order while they are watched."""
+    """Equal up to rounding: patterns and heads are computed in another order while they are watched."""
     return torch.allclose(a, b, rtol=0, atol=1e-5)
 
 
@@ -226,9 +226,9 @@ class Shared:
 
 
 class Recurring(nn.Module):
-    """Three blocks that do more than return an output: with ``cache`` they add to one that each hands on.
+    """Three blocks that do more than return an output: with ``cache`` each adds to a cache and hands it on.
 
-    With ``attribute`` the first block's output is read after the last block, with ``in_place`` none is read.
+    With ``attribute`` the first block's output is read again after the last. With ``in_place`` outputs are not used.
     """
 
     class Block(nn.Module):
@@ -268,7 +268,7 @@ def test_a_resumed_run_equals_a_whole_one_though_layers_do_more_than_return(kind
 
 
 class Plain(nn.Module):
-    """Not one of ours: one argument, a block that gives a tuple."""
+    """A network of another library: one argument, and a block that returns a tuple."""
 
     def __init__(self) -> None:
         super().__init__()
