@@ -36,7 +36,7 @@ MIN_CHANGED_SHARE = 0.5  # smallest share of patched answers that change, that c
 def read_tables(*paths: Path) -> pd.DataFrame:
     """The tables together, with "" where a column does not apply to a row."""
     read = [pd.read_csv(path, dtype=dict.fromkeys(COLUMNS[2:-1], str), keep_default_na=False) for path in paths]
-    return pd.concat([one.reindex(columns=COLUMNS, fill_value="") for one in read], ignore_index=True)
+    return pd.concat([table.reindex(columns=COLUMNS, fill_value="") for table in read], ignore_index=True)
 
 
 def read_profiles() -> pd.DataFrame:

@@ -28,9 +28,8 @@ def require_integer(key: str, value: object, low: int, high: int | None = None) 
 
 
 def require_fraction(key: str, value: object, zero: bool = False) -> None:
-    """Raise a `UserError` unless ``value`` is a number (not a bool) between 0 and 1, both excluded; or 0 if ``zero``."""
-    inside = isinstance(value, Real) and not isinstance(value, bool) and (0 < value < 1 or (zero and value == 0))
-    if not inside:
+    """Raise a `UserError` unless ``value`` is a number (not a bool) between 0 and 1, excluded; 0 may be if ``zero``."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not (0 < float(value) < 1 or (zero and value == 0)):
         raise bad_value(key, value, "a number " + ("from 0 to below 1" if zero else "between 0 and 1, both excluded"))
 
 
@@ -70,7 +69,7 @@ def user_path(path: Path | str, key: str = "path") -> Path:
 def as_python(value: Any) -> Any:
     """Convert NumPy's numbers to Python's, also in lists, since configurations and strict checks refuse NumPy's."""
     if isinstance(value, list | tuple):
-        return [as_python(one) for one in value]
+        return [as_python(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
 
 

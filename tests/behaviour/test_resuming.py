@@ -111,7 +111,7 @@ CRAFTS = (
 )
 
 
-@pytest.mark.parametrize("damage", [cut, flip_a_bit, cut_short, *(partial(crafted, moment=one) for one in CRAFTS)])
+@pytest.mark.parametrize("damage", [cut, flip_a_bit, cut_short, *(partial(crafted, moment=when) for when in CRAFTS)])
 def test_damaged_checkpoint_is_refused_in_one_line_and_stays(train, interrupted, damage):
     damage(interrupted.checkpoint_file)
     before = interrupted.checkpoint_file.read_bytes()
