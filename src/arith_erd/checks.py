@@ -27,9 +27,10 @@ def require_integer(key: str, value: object, low: int, high: int | None = None) 
         raise bad_value(key, _quoted(value), f"an integer {limits}")
 
 
-def require_fraction(key: str, value: Any, zero: bool = False) -> None:
+def require_fraction(key: str, value: object, zero: bool = False) -> None:
     """Raise a `UserError` unless ``value`` is a number (not a bool) between 0 and 1, excluded; 0 may be if ``zero``."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not (0 < value < 1 or (zero and value == 0)):
+    number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else -1
+    if not (0 < number < 1 or (zero and number == 0)):
         raise bad_value(key, value, "a number " + ("from 0 to below 1" if zero else "between 0 and 1, both excluded"))
 
 
