@@ -245,9 +245,10 @@ def test_probes_of_a_network_with_own_sites_give_rows_or_say_what_it_lacks():
 def test_error_of_an_exit_names_the_users_line_even_if_wandb_wraps_exits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "exit", sys.exit)  # restored after the test, as is the next one
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    ExitHooks().hook()
-    with pytest.raises(UserError, match=r"^test_api\.py, line \d+: SystemExit: 0; expected a result"):
-        ae.probe(Leaving, ae.Hooked(ae.NanoGPT(7, 4, num_layers=1), task=ae.Add(bits=3)))
+    for wrap in (lambda: None, ExitHooks().hook):
+        wrap()
+        with pytest.raises(UserError, match=r"^test_api\.py, line \d+: SystemExit: 0; expected a result"):
+            ae.probe(Leaving, ae.Hooked(ae.NanoGPT(7, 4, num_layers=1), task=ae.Add(bits=3)))
 
 
 def test_a_probe_of_a_trained_network_gives_rows_and_a_figure(tmp_path, monkeypatch):
@@ -284,7 +285,6 @@ LOADING_AND_SAVING = [
     (lambda: ae.load_handcoded("erd", task="add"), "^task: received str; expected Task"),
     (lambda: ae.load_pretrained(3), "^name=3: expected one of"),
     (lambda: ae.load_run(None), "^path=null: expected a path; "),
-    (lambda: ae.load_run(b"runs"), "^path=b'runs': expected a path; "),
     (lambda: ae.load_run("a\0b"), "^path=.*: expected a path; "),
     (lambda: ae.load_run("add-nanogpt"), r"^add-nanogpt: no such folder; load_pretrained\('add-nanogpt'\) loads"),
     (lambda: ae.load_table(3), "^runs=3: expected a path; "),
@@ -310,7 +310,6 @@ TRAINING = [
     (lambda: ae.fit(ae.Add(bits=3), epochs=0), r"trainer\.max_epochs=0"),
     (lambda: ae.fit(ae.Add(bits=3), seeds=None), "^seed=null: expected at most"),
     (lambda: ae.fit(ae.Add(bits=3), seed=2), "did you mean seeds"),
-    (lambda: ae.fit(ae.Add(bits=3), epochs=1, overrides=["data.batchsize=3"]), r"did you mean data\.batch_size"),
     (lambda: ae.fit(ae.Add(3), overrides={"model.optimizer.lr": print}), "^overrides=a builtin.*: expected num"),
     (lambda: ae.fit(ae.Add(3), lr=1e-3), r"'lr'; did you mean overrides=\{'model\.optimizer\.lr': 0\.001\}\?$"),
     (lambda: ae.fit(ae.Add(bits=3), layers=2), r"did you mean overrides=\{'model\.net\.num_layers': 2\}"),
@@ -332,14 +331,12 @@ PROBING = [
     (lambda: ae.probe("patching", MODEL, site=[]), r"probe\.site=\[\]: expected a name or at least one of them"),
     (lambda: ae.probe("interchange", MODEL, causal_model=ae.CausalModel(ae.Add(bits=4))), r"=Add\(bits=4\)"),
     (lambda: ae.probe("patch", MODEL), r"^probe=patch: .*; did you mean patching\?$"),
-    (lambda: ae.probe(Leaving, MODEL), r"^test_api\.py, line \d+: SystemExit: 0; expected a result"),
 ]
 
 METHODS = [
     (lambda: MODEL.accuracy([ae.Erase("dec.1", None, abs)]), "^accuracy: received list; expected examples, then"),
     (lambda: MODEL.greedy_tokens(3), "^greedy_tokens: examples: received int; expected Examples"),
     (lambda: ae.compare_methods([3]), "^rows: received list; expected DataFrame"),
-    (lambda: ae.fit_das(MODEL, ADDER, PAIRS, "dec.1", 0, seed="a"), "^seed=a: expected an integer"),
     (lambda: ae.fit_das(MODEL, ADDER, PAIRS, "dec.1", 0, seed=2**70), "^seed=1180.*: expected an integer from 0"),
     (lambda: ae.flip_signs(torch.eye(3), None, 0), "^eraser: received"),
     (lambda: ae.score_method(max, 3), "^score_method: networks: received int; expected Label"),
