@@ -236,12 +236,12 @@ if "SLURM_STEP_ID" in os.environ and os.environ.get("SLURM_RESTART_COUNT", "0") 
     pathlib.Path({str(starts)!r}).touch()
     time.sleep(3)
 """)
-    one = Sweep(tmp_path, cluster, 1, 1)
-    command = one.start(*PRESET, PYTHONPATH=str(tmp_path))
+    sweep = Sweep(tmp_path, cluster, 1, 1)
+    command = sweep.start(*PRESET, PYTHONPATH=str(tmp_path))
     until(starts.exists)
-    cluster.command("scancel", "--signal=USR1", one.ids["0"])
+    cluster.command("scancel", "--signal=USR1", sweep.ids["0"])
     assert rows(ended(command, 0), "finished") == 1
-    assert one.log("0").count("requeueing") == 1
+    assert sweep.log("0").count("requeueing") == 1
 
 
 @pytest.mark.parametrize("cluster", [False], indirect=True)
