@@ -187,8 +187,6 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         ("config.yaml", "megabyte of [", "load_table"),
         ("weights/epoch=3", "link to a folder", "train again"),
         ("probes", "link to a folder", "probe"),
-        (".lock", "link to a file", "train again"),
-        (".lock", "other name of a file", "train again"),
         ("summary.json", "link to itself", "continue"),
         ("summary.json", "megabyte of [", "continue"),
     ],
