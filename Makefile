@@ -38,7 +38,7 @@ docs: .venv/.installed-docs ## build the documentation into site/ (AUTHORS=add_m
 	@echo 'site/index.html'
 
 tables: .venv/.installed-dev ## write the tables of README and paper/found/ anew from paper/results/ (ARGS=--check: only compare)
-	@.venv/bin/python -m paper.tables $(ARGS)
+	@.venv/bin/python -m arith_erd.paper.tables $(ARGS)
 
 dist: ## build wheel and sdist of the last commit into dist/, and check them (ARGS=v1.0.0: of this tag)
 	@tests/release.sh $(ARGS)

@@ -66,7 +66,9 @@ def explorer() -> str:
     handcoded = [load_handcoded(name, task=Add()) for name in ("erd", "prefix_carry")]
     trained = [load_pretrained("add-transformer"), load_pretrained("add-nanogpt")]
     authors = [load_authors_weights(path, Add()) for path in filter(None, [os.environ.get("AUTHORS")])]
-    networks = [export_network(one) | {"found": finding_sentences(one)} for one in (*trained, *authors, *handcoded)]
+    networks = [
+        export_network(model) | {"found": finding_sentences(model)} for model in (*trained, *authors, *handcoded)
+    ]
     return write_page(networks, "./", SECTIONS)
 
 

@@ -1,1 +1,1 @@
-"""The paper's claims, its studies and their results. Run a module from the clone: ``python -m paper.studies.zoo``."""
+"""The paper's claims, its studies and their results: `arith_erd.paper`, whose docstring says how to run a module."""

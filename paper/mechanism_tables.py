@@ -1,6 +1,6 @@
 """Tables of ``found/mechanism.md`` and its appendix, for `paper.tables`; ``mechanism-tables.yaml`` describes most.
 
-    python -m paper.mechanism_tables authors=FOLDER transformer=FOLDER nanogpt=FOLDER
+    python -m arith_erd.paper.mechanism_tables authors=FOLDER transformer=FOLDER nanogpt=FOLDER
 
 puts profiles into ``response-profiles.csv``: a folder is what ``probe=mechanism`` wrote, and its seeds replace those of
 the same network. ``older-profiles.csv`` beside it has patches, doses and subspaces of older profiles.
@@ -36,7 +36,7 @@ MIN_CHANGED_SHARE = 0.5  # smallest share of patched answers that change, that c
 def read_tables(*paths: Path) -> pd.DataFrame:
     """The tables together, with "" where a column does not apply to a row."""
     read = [pd.read_csv(path, dtype=dict.fromkeys(COLUMNS[2:-1], str), keep_default_na=False) for path in paths]
-    return pd.concat([one.reindex(columns=COLUMNS, fill_value="") for one in read], ignore_index=True)
+    return pd.concat([table.reindex(columns=COLUMNS, fill_value="") for table in read], ignore_index=True)
 
 
 def read_profiles() -> pd.DataFrame:

@@ -1,4 +1,6 @@
-"""Bring ``paper/results/`` up to date with finished runs: ``python -m paper.publish runs/ --results paper/results``.
+"""Bring ``paper/results/`` up to date with finished runs.
+
+    python -m arith_erd.paper.publish runs/ --results paper/results
 
 ``runs/`` there has the data behind every published number, as run directories with the weights of seed 0 and without
 pictures and checkpoints; its ``README.md`` describes the rest. ``make tables`` then updates the pages.

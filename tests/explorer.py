@@ -14,7 +14,7 @@ from arith_erd.interp.hooked import Hooked
 
 
 def unpacked(model: Hooked, page: dict[str, Any]) -> tuple[Hooked, dict[str, Tensor]]:
-    """The network with the weights that the page has of it, and all tensors there by name."""
+    """The network with its weights from the page, and all tensors of the page by name."""
     planes = np.frombuffer(zlib.decompress(base64.b64decode(page["numbers"])), np.uint8)
     numbers = torch.from_numpy(planes.reshape(4, -1).T.copy().view("<f4").ravel())
     parts = numbers.split([math.prod(shape) for shape in page["shapes"].values()])

@@ -33,7 +33,7 @@ FILE = Path(__file__).with_suffix(".yaml")
 
 
 class Unshown:
-    """A default, in signatures: ``a, b=``."""
+    """A default that signatures do not show: ``a, b=``."""
 
     def __repr__(self) -> str:
         return ""
@@ -58,7 +58,7 @@ def public_names() -> dict[str, Any]:
 def signatures(value: Any) -> Any:
     """The parameters of a function; of a class those of its constructor and methods, and its attributes.
 
-    Members that a class shares with a public class above it stand there alone.
+    Members that a class inherits from a public class are listed only there.
     """
     if not inspect.isclass(value):
         return parameters(value)
@@ -96,7 +96,7 @@ def members(cls: type) -> dict[str, str | None]:
 
 
 def configuration_keys() -> Iterator[tuple[str, list[str]]]:
-    """Of each file in ``conf/`` the keys that it has; of a preset, whose keys are those of others, the name alone."""
+    """The keys of each file in ``conf/``; none for a preset, which sets keys of other files."""
     for path in sorted(CONF.rglob("*.yaml")):
         text = path.read_text(encoding="utf-8")
         keys = [] if "@package _global_" in text else key_names(yaml.safe_load(text) or {})
@@ -113,7 +113,7 @@ def key_names(node: dict[str, Any], prefix: str = "") -> list[str]:
 
 
 def run_columns() -> dict[str, list[str]]:
-    """Of the tables of runs and of a report. In ``tokens.csv`` the tokens of the answer follow, by name."""
+    """Columns of the tables of runs and of a report. ``tokens.csv`` also has one for each token of the answer."""
     paper = load_paper()
     with TemporaryDirectory() as folder:
         data = collect([Path(folder)], paper.setup)
@@ -129,7 +129,7 @@ def run_columns() -> dict[str, list[str]]:
 
 
 def probe_columns() -> Iterator[tuple[str, list[str]]]:
-    """Of each probe, by what it measures first in a network of addition that was not trained."""
+    """Columns of each probe: those of its first row in an untrained network of addition."""
     task = ae.Add(bits=3)
     torch.manual_seed(0)
     network = ae.Transformer(task.prompt_length, task.answer_length, d_model=16, num_heads=2, num_layers=1)

@@ -1,4 +1,4 @@
-"""Rows of ``metrics.csv``, and a summary, as a test wants them."""
+"""Write rows of ``metrics.csv`` and a summary with chosen values."""
 
 from collections.abc import Iterable
 

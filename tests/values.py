@@ -1,4 +1,4 @@
-"""Options in ``conf/``, and values at places of nested dictionaries."""
+"""The names of options in ``conf/``, and copies of a configuration with a changed key."""
 
 from typing import Any
 

@@ -3,7 +3,7 @@
 #
 #   paper/scripts/zoo.sh runs_dir=zoo
 #   timeout 8h paper/scripts/zoo.sh runs_dir=zoo      # stops after 8 hours; the same command continues where it stopped
-#   python -m paper.studies.zoo zoo.csv zoo/add-*  # what they learned, and the SHA-256 of their weights
+#   python -m arith_erd.paper.studies.zoo zoo.csv zoo/add-*  # what they learned, and the SHA-256 of their weights
 #
 # Hours are those of one CPU core (AMD EPYC, OMP_NUM_THREADS=1). The same processor and number of threads give the
 # weights of paper/results/zoo.csv bit for bit; elsewhere rounding differs, and training amplifies it.

@@ -1,6 +1,6 @@
 """The angle between what linear probes read and what a trained network uses, in networks trained to hold a variable.
 
-    python -m paper.studies.angles paper/results/angles.csv RUN..    # runs of loss=interchange, as of scripts/zoo.sh
+    python -m arith_erd.paper.studies.angles paper/results/angles.csv RUN..  # of loss=interchange, as of scripts/zoo.sh
 
 A row is a network, what is read, and the coordinates of the site that training assigned to a variable: ``accuracy`` is
 that of interchanging them, on 300 pairs. Angles are principal, in degrees, between these coordinates and a direction at

@@ -1,6 +1,6 @@
 """Which rule gives a network's answers, after every prefix of every pair? Answers of ``probe=certificate``, counted.
 
-    python -m paper.studies.certificates authors=FOLDER transformer=FOLDER control,erd=FOLDER ..
+    python -m arith_erd.paper.studies.certificates authors=FOLDER transformer=FOLDER control,erd=FOLDER ..
 
 copies the answers that the probe wrote into FOLDER to ``certificates/``, and counts them in about a minute for each
 network: into ``certificates.csv`` (shares and contrasts, by distances rounded down to `STEP`) and

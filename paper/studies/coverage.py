@@ -1,4 +1,4 @@
-"""How often do the intervals of the report hold the truth? ``python -m paper.studies.coverage [samples]``
+"""How often do the intervals of the report hold the truth? ``python -m arith_erd.paper.studies.coverage [samples]``
 
 It draws samples from distributions like those of seeds: normal, exponential (accuracies near a ceiling), skewed
 integers (epochs), and two modes (seven seeds in ten learn). It counts how often each interval of `arith_erd.stats`

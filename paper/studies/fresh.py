@@ -1,4 +1,4 @@
-"""Count the second preregistration: ``python -m paper.studies.fresh RUNS...``
+"""Count the second preregistration: ``python -m arith_erd.paper.studies.fresh RUNS...``
 
 RUNS are run directories with the rows of ``probe=certificate``, and of ``probe=place_value`` for Transformers. The
 count is printed, and kept in ``results/fresh.csv``.

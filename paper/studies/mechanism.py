@@ -1,6 +1,6 @@
 """How often is the verdict of probe=mechanism right on networks whose algorithm is known?
 
-    python -m paper.studies.mechanism TABLE.csv --seeds 1000-1019 --decoys 1000-1009 --untrained 5
+    python -m arith_erd.paper.studies.mechanism TABLE.csv --seeds 1000-1019 --decoys 1000-1009 --untrained 5
 
 Hand-coded networks must get their own name, decoys the name of the algorithm that they run, untrained networks
 ``none``. So must hand-coded networks of the two post-hoc algorithms, which answer right; ``near`` names those of the

@@ -1,6 +1,6 @@
 """Which algorithm does each method name, and how often is it right?
 
-    python -m paper.studies.methods paper/results/methods.csv runs/add-random-*-none-bits5-*
+    python -m arith_erd.paper.studies.methods paper/results/methods.csv runs/add-random-*-none-bits5-*
 
 The networks are those of `arith_erd.zoo`: written by hand, trained ones (`zoo.py` has the commands), and null networks.
 Each function of `METHODS` gives the method's evidence for the sum and for carries, as outcomes per example where it has

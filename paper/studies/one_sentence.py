@@ -1,6 +1,6 @@
 """Count the prediction of paper/preregistrations/1-one-sentence.md: one sentence about how trained networks add.
 
-    python -m paper.studies.one_sentence paper/results/one-sentence.csv runs/add-random-* AUTHORS handcoded:erd:0
+    python -m arith_erd.paper.studies.one_sentence paper/results/one-sentence.csv RUN.. AUTHORS handcoded:erd:0
 
 An argument is a run directory (all its seeds), a file with the authors' addition weights, or ``handcoded:NAME:SEED``.
 The rows are those of ``probe=place_value`` and ``encoder_table``, and the share of all pairs that the network answers

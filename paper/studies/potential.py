@@ -1,6 +1,6 @@
 """Is c a carry potential? What ``paper/preregistrations/4-potential.md`` predicts, counted.
 
-    python -m paper.studies.potential 'runs/add*-seed2000-2004-*'
+    python -m arith_erd.paper.studies.potential 'runs/add*-seed2000-2004-*'
 
 puts a row for each network, epoch, bit and distance into ``potential.csv``, the slips and what mended them into
 ``potential-slips.csv``, and draws ``potential.png``. Then it prints the predictions with what came.

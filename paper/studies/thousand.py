@@ -1,6 +1,6 @@
 """A thousand small networks, of one kind or of several? ``paper/preregistrations/3-thousand.md`` predicts one.
 
-    python -m paper.studies.thousand 'runs/add-random-nanogpt-none-bits5-*' [--weights FILE]
+    python -m arith_erd.paper.studies.thousand 'runs/add-random-nanogpt-none-bits5-*' [--weights FILE]
 
 puts a row for each network and bit into ``thousand.csv``; networks that it has already are not measured again. Then it
 prints the predictions with what came, draws ``thousand.png`` and, with ``--weights``, writes the weights of all

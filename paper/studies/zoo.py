@@ -1,7 +1,7 @@
 """Networks trained to compute by known variables, and what the tests of `one_sentence` say of them.
 
     paper/scripts/zoo.sh runs_dir=zoo # trains them
-    python -m paper.studies.zoo paper/results/zoo.csv zoo/add-*
+    python -m arith_erd.paper.studies.zoo paper/results/zoo.csv zoo/add-*
 
 A row is a network: its class, its bits, the variables that it was trained to compute by ("none": the task alone), the
 share of pairs that it answers right, the criteria of ``paper/preregistrations/1-one-sentence.md``, the least share,

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from functools import wraps
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,6 +25,13 @@ def require_integer(key: str, value: object, low: int, high: int | None = None) 
     if number is None or number < low or (high is not None and number > high):
         limits = f"of at least {low}" if high is None else f"from {low} to {high}"
         raise bad_value(key, _quoted(value), f"an integer {limits}")
+
+
+def require_fraction(key: str, value: object, zero: bool = False) -> None:
+    """Raise a `UserError` unless ``value`` is a number (not a bool) between 0 and 1, excluded; 0 may be if ``zero``."""
+    number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else -1
+    if not (0 < number < 1 or (zero and number == 0)):
+        raise bad_value(key, value, "a number " + ("from 0 to below 1" if zero else "between 0 and 1, both excluded"))
 
 
 def require_type(what: str, value: object, kind: type) -> None:
@@ -63,7 +70,7 @@ def user_path(path: Path | str, key: str = "path") -> Path:
 def as_python(value: Any) -> Any:
     """Convert NumPy's numbers to Python's, also in lists, since configurations and strict checks refuse NumPy's."""
     if isinstance(value, list | tuple):
-        return [as_python(one) for one in value]
+        return [as_python(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
 
 

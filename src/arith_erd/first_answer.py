@@ -125,7 +125,7 @@ def follow_interchanges(model: "Hooked") -> "pd.DataFrame":
     bits, clear = {}, np.ones((INTERCHANGES, task.width), dtype=bool)
     for name, algorithm in ALGORITHMS.items():
         models = (algorithm.causal_model(task, threshold) for threshold in CLOSE_CALL)
-        bits[name], other = (replace(data, causal_model=one).expected(PREFIX) for one in models)
+        bits[name], other = (replace(data, causal_model=rule).expected(PREFIX) for rule in models)
         clear &= bits[name] == other
         by_bits.setdefault(bits[name].tobytes(), []).append(name)
     predicted = {" or ".join(names): bits[names[0]] for names in by_bits.values()}

@@ -38,7 +38,7 @@ folder, in the form shown. If nothing fits the question, give null as the value.
 
 @dataclass(frozen=True)
 class Task:
-    """``inputs`` are folders by name: each makes a network, or names a run. ``verify`` takes the answer and them."""
+    """``inputs`` makes the network or run of each folder. ``verify`` takes the answer and these networks and runs."""
 
     text: str
     verify: Callable[..., Verdict]

@@ -1,4 +1,4 @@
-"""A browser for each module of tests of a page."""
+"""One browser for all tests of a module."""
 
 from collections.abc import Iterator
 

@@ -48,7 +48,7 @@ def power_cut(train: Callable[..., Run], callback: type, epoch: int, after: bool
 
 
 class Listener:
-    """Another's handler of a signal: does some work when it hears one, and comes back."""
+    """A signal handler of another library: it does some work and returns."""
 
     def __init__(self) -> None:
         self.heard: list[int] = []

@@ -40,7 +40,7 @@ if __name__ == "__main__":
 
 
 def test_worker_leaves_when_its_parent_is_killed(root, tmp_path):
-    """Otherwise whoever reads its output, such as gpu.sh, waits until the end of the work, or for ever."""
+    """Otherwise a reader of its output, such as gpu.sh, waits until the work ends, or for ever."""
     (tmp_path / "busy.py").write_text(BUSY)
     search = os.pathsep.join([str(tmp_path), str(root / "benchmarks")])
     command = [sys.executable, str(tmp_path / "busy.py")]
@@ -56,7 +56,7 @@ def profile_gpu(root, monkeypatch):
     return importlib.import_module("profile_gpu")
 
 
-def test_work_of_a_step_is_what_a_person_counts(profile_gpu):
+def test_work_of_a_step_equals_a_count_by_hand(profile_gpu):
     """5.0 GFLOP; and 40 bytes a weight, and 20 a channel of 23 tokens in five blocks and 8 in the last."""
     operations, num_bytes = profile_gpu.work_of_a_step(compose("train", ["model=nanogpt", "seed=0-2"]))
     assert operations / 3 == pytest.approx(5.0e9, rel=0.02)

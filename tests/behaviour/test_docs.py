@@ -76,7 +76,7 @@ def test_pages_own_task_split_model_recipe_probe_and_figure_work(extended: Path)
 
 
 @pytest.mark.slow
-def test_package_of_ones_own_is_used_when_the_command_line_says_so(extended: Path) -> None:
+def test_own_package_is_used_if_the_command_line_trusts_it(extended: Path) -> None:
     own = ("task=gcd", *SMALL, *TINY, "model.net.num_layers=1", "runs_dir=own")
     run(extended, "-m", "arith_erd.training", "--config-dir", "my_conf", "trust=[my_package]", *own)
     (path,) = (extended / "own").glob("gcd-random-transformer-*")

@@ -30,7 +30,7 @@ EPOCHS = {"add": 50, "mul": 250, "random_output": 1000}
 
 
 class Job(NamedTuple):
-    """What the experiments differ in."""
+    """The options in which experiments differ."""
 
     task: str
     split: str = "random"

@@ -69,7 +69,7 @@ def run(whole: Run, tmp_path: Path) -> Run:
 
 @pytest.mark.parametrize("n", range(len(HYDRA)))
 def test_experiment_of_somebody_else_configures_no_program(n, canary, main, tmp_path):
-    """It comes alone, or as a sweep where it sets one; its folder is named in one of two ways."""
+    """The experiment runs alone, or as a sweep if it sets one. Two options can name its folder."""
     text, says = HYDRA[n]
     folder = tmp_path / "own" / "experiment"
     folder.mkdir(parents=True)
@@ -86,7 +86,7 @@ def test_experiment_of_somebody_else_configures_no_program(n, canary, main, tmp_
     assert os.listdir(tmp_path) == ["own"]
 
 
-def test_folder_of_somebody_else_has_no_options_of_hydra_whatever_they_are_called(main, tmp_path):
+def test_folder_of_somebody_else_cannot_set_hydra_under_any_name(main, tmp_path):
     """A file's name, or a group's, may become the key that the file sets; a link may give it that name."""
     (tmp_path / "own" / "more").mkdir(parents=True)
     file = tmp_path / "own" / "more" / "x.yaml"
@@ -122,7 +122,7 @@ TARGETS: tuple[dict[str, Any], ...] = (  # nodes that do harm when Hydra's `inst
 
 @pytest.mark.parametrize("node", TARGETS, ids=lambda node: str(node["_target_"]))
 def test_run_of_somebody_else_makes_no_other_class(node, canary, run, monkeypatch):
-    """Any group may name it, and ``config.yaml`` may say anything else."""
+    """The class may stand in any group, whatever else ``config.yaml`` says."""
     monkeypatch.setenv("SECRET", SECRET)
     text = run.config_file.read_text()
     for group in ("task", "split", "model.net"):  # what is made when it is loaded
@@ -187,8 +187,6 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         ("config.yaml", "megabyte of [", "load_table"),
         ("weights/epoch=3", "link to a folder", "train again"),
         ("probes", "link to a folder", "probe"),
-        (".lock", "link to a file", "train again"),
-        (".lock", "other name of a file", "train again"),
         ("summary.json", "link to itself", "continue"),
         ("summary.json", "megabyte of [", "continue"),
     ],

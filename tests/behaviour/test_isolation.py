@@ -1,4 +1,4 @@
-"""The program around a library call changes no result of it, and finds its own settings as they were."""
+"""Settings of the calling program change no result, and the library leaves them as they were."""
 
 import contextlib
 import random
@@ -19,7 +19,7 @@ from tests.tiny import TINY
 MODEL = ae.load_pretrained("add-nanogpt")
 EXAMPLES = MODEL.task.sample(60, 0)
 PAIRS = ae.CounterfactualDataset.sample(ae.CausalModel(MODEL.task), vary="carry", keep=["xor"], n=60, digit=3)
-OVERRIDES = [one for one in TINY if not one.startswith(("task", "trainer.max"))]
+OVERRIDES = [override for override in TINY if not override.startswith(("task", "trainer.max"))]
 
 
 @contextlib.contextmanager
@@ -98,7 +98,7 @@ def test_threads_give_the_results_of_one(trained_pack, tmp_path):
     with ThreadPoolExecutor(6) as threads:
         assert [*threads.map(ask, range(24))] == [ask(number) for number in range(24)]
         fit = partial(ae.fit, ae.Add(bits=3), epochs=1, overrides=OVERRIDES)
-        runs = [one.result()[0] for one in [threads.submit(fit, out=tmp_path / out) for out in "aab"]]
+        runs = [future.result()[0] for future in [threads.submit(fit, out=tmp_path / out) for out in "aab"]]
     weights = [next(model.network.parameters()).tolist() for model in runs]
     assert weights[0] == weights[1] == weights[2]
 
@@ -114,7 +114,7 @@ class Own(torch.nn.Module):
         return self.embed(answer_in) @ torch.eye(5)
 
 
-def test_a_network_of_ones_own_makes_tensors_like_its_parameters_and_is_differentiable():
+def test_an_own_network_makes_tensors_like_its_parameters_and_is_differentiable():
     network = Own()
     model = ae.Hooked(network, {"h": network.embed}, task=ae.Add(bits=3))
     torch.set_default_dtype(torch.float64)

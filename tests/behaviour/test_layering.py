@@ -1,6 +1,6 @@
 """Imports go to lower layers only, and slow libraries are loaded only by the packages that need them.
 
-That `--help` and configuration errors load neither torch nor Lightning is in ``test_cli.py``.
+``test_cli.py`` tests that `--help` and configuration errors load neither torch nor Lightning.
 """
 
 import ast

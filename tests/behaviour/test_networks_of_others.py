@@ -1,4 +1,4 @@
-"""The how-to about networks of others, on an adder written here in the style of the one that it names."""
+"""The how-to page about networks of others, tried on an adder in the style of the page's example."""
 
 import re
 import sys

@@ -111,7 +111,7 @@ CRAFTS = (
 )
 
 
-@pytest.mark.parametrize("damage", [cut, flip_a_bit, cut_short, *(partial(crafted, moment=one) for one in CRAFTS)])
+@pytest.mark.parametrize("damage", [cut, flip_a_bit, cut_short, *(partial(crafted, moment=when) for when in CRAFTS)])
 def test_damaged_checkpoint_is_refused_in_one_line_and_stays(train, interrupted, damage):
     damage(interrupted.checkpoint_file)
     before = interrupted.checkpoint_file.read_bytes()
@@ -178,7 +178,7 @@ def test_run_locked_by_another_process_is_not_touched(train, whole, interrupted)
 
 
 def stop(train, epoch: int, hook: str, batch: int | None = None, number: signal.Signals = signal.SIGTERM) -> None:
-    """Train until a signal, which comes in an epoch (from 1) at the end of that batch or of the epoch, ends it."""
+    """Train until a signal ends it, in an epoch (from 1) after this batch, or at the end of the epoch."""
     original = getattr(MetricsWriter, hook)
 
     def receiving(self, trainer, pl_module, *rest):
@@ -194,7 +194,7 @@ def stop(train, epoch: int, hook: str, batch: int | None = None, number: signal.
 
 @pytest.fixture
 def submitit():
-    """Somebody who listens for SIGUSR2, and ends the program."""
+    """A handler of SIGUSR2 that ends the program, as submitit's does."""
     listener = Listener()
     listener.work = lambda: sys.exit(-1)
     before = signal.signal(signal.SIGUSR2, listener)

@@ -239,9 +239,9 @@ class Hostile:
             replaced(PLACED[damage], path, self.outside)
         elif path.exists():
             path.chmod(0)
-        for one in [home, *home.rglob("*")] if uid else []:
-            if one != path:
-                os.chown(one, uid, uid)
+        for owned in [home, *home.rglob("*")] if uid else []:
+            if owned != path:
+                os.chown(owned, uid, uid)
         status, said = confined(partial(PROGRAMS[name][0], run), home, uid)
         if damage == "no permission" and path.exists():
             path.chmod(0o700)

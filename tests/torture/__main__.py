@@ -117,7 +117,7 @@ class Victims:
         removed = status == -number and run.finished  # after the program has removed its handlers
         if not removed and status != (-number if number == signal.SIGKILL else 128 + number):
             return f"ended with {status}"
-        weights = [one.weights_file(0) for one in (run, run.backup)]
+        weights = [ended.weights_file(0) for ended in (run, run.backup)]
         old = self.old.weights_file(0).read_bytes()
         if kind == "overwriting" and not run.finished and old not in [x.read_bytes() for x in weights if x.is_file()]:
             return "lost the old run"
@@ -129,8 +129,8 @@ class Victims:
         if run.backup.path.exists() or [*run.path.parent.rglob(f"{PARTIAL_PREFIX}*")]:
             return "left files behind"
         mine, theirs = (
-            {path.relative_to(one.path): path.read_bytes() for path in one.path.rglob("*.safetensors")}
-            for one in (run, self.whole)
+            {path.relative_to(ended.path): path.read_bytes() for path in ended.path.rglob("*.safetensors")}
+            for ended in (run, self.whole)
         )
         try:
             assert mine == theirs

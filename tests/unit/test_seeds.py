@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arith_erd.errors import UserError, bad_value
-from arith_erd.seeds import MAX_SEED, MAX_SEEDS, derive_seed, format_ranges, parse_seeds
+from arith_erd.seeds import MAX_SEED, MAX_SEEDS, RandomStream, derive_seed, format_ranges, parse_seeds
 
 SEED_SETS = st.sets(st.integers(0, 60) | st.integers(0, MAX_SEED), min_size=1, max_size=40)
 
@@ -36,8 +36,8 @@ def test_every_spelling_of_a_pack_has_one_canonical_form(seeds, random):
 
 
 BAD_SPECS = [
-    *("4-0", -1, "0,-1", "", "1,", "0-", "0--2", "0-2-4", 1.5, "1e3", "[0,1]", "3,3", "0-4,2"),
-    *(None, True, [], [[0]], [0, "0-1"], {"a": 1}),
+    *("4-0", -1, "0,-1", "", "1,", "0-", "-", "0--2", "0-2-4", 1.5, "1e3", "[0,1]", "3,3", "0-4,2"),
+    *(None, True, [], [[0]], [0, 0], [0, -1], [0.5], [0, "0-1"], {"a": 1}, "zero"),
     *(MAX_SEED + 1, f"0-{MAX_SEEDS}", f"0-{MAX_SEED}", "9" * 5000),
 ]
 
@@ -54,8 +54,7 @@ def test_bad_spec_names_key_and_value(spec):
 
 def test_streams_of_seeds_never_meet():
     seeds = (0, 1, 2, 63, 2**16, MAX_SEED)
-    streams = ("weights", "batches", "dropout", "w", "e")
-    derived = [derive_seed(*place) for place in itertools.product(seeds, streams, range(200))]
+    derived = [derive_seed(*place) for place in itertools.product(seeds, RandomStream, range(200))]
     assert len(set(derived)) == len(derived)
     assert all(0 <= value < 2**63 for value in derived)
 

@@ -1,4 +1,4 @@
-"""Intervals over seeds: what they are, what they cover, and when there is none."""
+"""Intervals over seeds: their definitions, their coverage, and when there is none."""
 
 import math
 

@@ -60,7 +60,7 @@ def trust(*packages: str) -> None:
 
 def trust_modules_of(*classes: type) -> None:
     """Allow classes that the running program defines, such as those of a notebook. A file cannot do that."""
-    _trusted_packages.update(one.__module__ for one in classes if not _is_allowed(one.__module__))
+    _trusted_packages.update(cls.__module__ for cls in classes if not _is_allowed(cls.__module__))
 
 
 def source_hashes(config: Mapping[str, Any]) -> dict[str, str]:
@@ -93,17 +93,17 @@ def _sources_in(module: str, names: list[str]) -> str:
         member = getattr(sys.modules.get(module), name, None)
         if name in sources or not isinstance(member, type | FunctionType) or member.__module__ != module:
             continue
-        functions = [one for one in (member, *vars(member).values()) if isinstance(one, FunctionType)]
+        functions = [value for value in (member, *vars(member).values()) if isinstance(value, FunctionType)]
         try:
             text = inspect.getsource(member)  # if a class is defined twice: its first definition
             sources[name] = "".join([text, *(x for x in map(inspect.getsource, functions) if x not in text)])
         except (OSError, TypeError):  # a notebook's class before Python 3.13; take its cell
-            files = [one.__code__.co_filename for one in functions]
+            files = [function.__code__.co_filename for function in functions]
             sources[name] = "".join(line for file in files for line in linecache.getlines(file))
         if not sources[name]:
             return ""
         names += re.findall(r"\w+", sources[name])
-        read |= {name for one in functions for name in _globals_read(one.__code__)}
+        read |= {name for function in functions for name in _globals_read(function.__code__)}
     for name in read - sources.keys():
         with suppress(ValueError, SyntaxError, AttributeError):  # missing, or not a literal
             sources[name] = f"{name} = {ast.literal_eval(repr(getattr(sys.modules.get(module), name)))!r}"
@@ -111,8 +111,8 @@ def _sources_in(module: str, names: list[str]) -> str:
 
 
 def _globals_read(code: CodeType) -> set[str]:
-    names = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
-    return names.union(*(_globals_read(one) for one in code.co_consts if isinstance(one, CodeType)))
+    names = {instruction.argval for instruction in dis.get_instructions(code) if instruction.opname == "LOAD_GLOBAL"}
+    return names.union(*(_globals_read(constant) for constant in code.co_consts if isinstance(constant, CodeType)))
 
 
 def _is_missing(error: BaseException, module: str) -> bool:

@@ -33,7 +33,7 @@ def require_single_job(config: DictConfig) -> None:
     launcher = hydra_node.runtime.choices["hydra/launcher"]
     if launcher != "basic":  # Hydra would ignore it, and train on the login node
         raise UserError(f"hydra/launcher={launcher}: expected -m too, also for a single job")
-    if own := [one for one in hydra_node.overrides.hydra if not one.startswith("hydra.searchpath=")]:
+    if own := [override for override in hydra_node.overrides.hydra if not override.startswith("hydra.searchpath=")]:
         raise UserError(f"{own[0]}: expected -m too; a single run uses nothing of Hydra's own")
     for key, default in (("job_index", None), ("fail_fast", False), ("wait", True)):
         if key in config and config[key] != default:
@@ -41,7 +41,7 @@ def require_single_job(config: DictConfig) -> None:
     if params := hydra_node.sweeper.params:
         overrides = job_overrides(hydra_node)
         jobs = counted(len(hydra_conf.expand_sweep(params, overrides)), "job")
-        if jobs != "1 job" or {*params} - {one.get_key_element() for one in hydra_conf.parsed(overrides)}:
+        if jobs != "1 job" or {*params} - {override.get_key_element() for override in hydra_conf.parsed(overrides)}:
             command = shlex.join(["-m", *overrides])
             experiment = f"experiment={hydra_node.runtime.choices.get('experiment')}"
             raise UserError(f"{experiment}: a sweep of {jobs}; expected -m: python train.py {command}")

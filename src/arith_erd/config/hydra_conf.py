@@ -71,7 +71,7 @@ def parsed(overrides: Sequence[str]) -> list[Override]:
 
 def search_path(overrides: Sequence[str]) -> list[str]:
     """The folders of ``hydra.searchpath=[FOLDER,..]``."""
-    values = (one.value() for one in parsed(overrides) if one.get_key_element() == "hydra.searchpath")
+    values = (override.value() for override in parsed(overrides) if override.get_key_element() == "hydra.searchpath")
     folders = next(values, [])  # Hydra reads the first, too
     if not isinstance(folders, list):
         raise bad_value("hydra.searchpath", folders, f"a list of folders, hydra.searchpath=[{folders}]")
@@ -229,17 +229,19 @@ def expand_sweep(params: Mapping[str, Any], overrides: Sequence[str]) -> list[li
     Typed overrides, ``["seed=0,1"]``, take precedence over the ``params`` of a preset, ``{"task": "add,mul"}``.
     """
     loader, values = GlobalHydra.instance().config_loader(), dict[str, list[str]]()
-    for one in parsed([*(f"{key}={value}" for key, value in params.items()), *overrides]):
-        if one.is_hydra_override():
+    for override in parsed([*(f"{key}={value}" for key, value in params.items()), *overrides]):
+        if override.is_hydra_override():
             continue
-        key, value = one.get_key_element(), one.value()
+        key, value = override.get_key_element(), override.value()
         if isinstance(value, Glob):
-            options = value.filter(loader.get_group_options(one.key_or_group, overrides=list(overrides)))
-        elif one.is_interval_sweep():
+            options = value.filter(loader.get_group_options(override.key_or_group, overrides=list(overrides)))
+        elif override.is_interval_sweep():
             why = "nothing here draws them; docs/how-to/search.md searches with Optuna"
-            raise UserError(f"{one.input_line}: expected values, since {why}")
+            raise UserError(f"{override.input_line}: expected values, since {why}")
+        elif override.is_sweep_override():
+            options = [*override.sweep_string_iterator()]
         else:
-            options = [*one.sweep_string_iterator()] if one.is_sweep_override() else [one.get_value_element_as_str()]
+            options = [override.get_value_element_as_str()]
         values[key] = [f"{key}={option}" for option in options]
     return [list(job) for job in product(*values.values())]
 

@@ -184,7 +184,7 @@ class Job(BaseJob):
         if size >= len(self.seeds):
             return [self]
         parts = [self.seeds[i : i + size] for i in range(0, len(self.seeds), size)]
-        return [replace(self, seed=one, pack=pack, resolved=whole | {"seed": format_ranges(one)}) for one in parts]
+        return [replace(self, seed=part, pack=pack, resolved=whole | {"seed": format_ranges(part)}) for part in parts]
 
     def _size_on_disk(self, whole: dict[str, Any]) -> int:
         """The seeds of the first pack if an earlier command with ``auto`` divided them, else all seeds."""
@@ -252,7 +252,7 @@ def read_job(config: Mapping[str, Any], overwrite: Any = False) -> Job:
 def read_probe_job(config: Mapping[str, Any], overrides: Collection[str], non_default_options: str) -> ProbeJob:
     """The job of a resolved configuration of ``probe.py``; errors as in `read_job`, arguments as in `ProbeJob`."""
     groups = ("task", "split", "model", "seed")
-    chosen = tuple(one for one in overrides if one.lstrip("+~").replace("=", ".").split(".")[0] in groups)
+    chosen = tuple(typed for typed in overrides if typed.lstrip("+~").replace("=", ".").split(".")[0] in groups)
     return _validated_job(ProbeJob, config, overrides=chosen, non_default_options=non_default_options)
 
 

@@ -94,9 +94,9 @@ def _default_settings(hashed: Mapping[str, Any]) -> dict[str, Any]:
     there is one. A model without a file is compared with the default model.
     """
     train = load_option("train")
-    chosen = {group: name for one in train["defaults"] if isinstance(one, dict) for group, name in one.items()}
+    chosen = {group: name for item in train["defaults"] if isinstance(item, dict) for group, name in item.items()}
     model = load_option("model", hashed["model"]["name"]) or load_option("model", chosen["model"])
-    chosen["optimizer"] = next(name for one in model["defaults"] for key, name in one.items() if "/optimizer@" in key)
+    chosen["optimizer"] = next(name for item in model["defaults"] for key, name in item.items() if "/optimizer@" in key)
     defaults: dict[str, Any] = {
         "data": train["data"],
         "trainer": train["trainer"],

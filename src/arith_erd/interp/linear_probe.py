@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ from sklearn.model_selection import GroupShuffleSplit
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ..checks import require_integer, require_type
+from ..checks import require_fraction, require_integer, require_type
 from ..errors import UserError, counted, warn
 from ..seeds import MAX_SEED
 from .tensors import finite_matrix
@@ -145,9 +144,9 @@ def _split_groups(
     """Rows of the fit and of the test; the examples of a group are in the same part."""
     labels = np.arange(count) if groups is None else np.asarray(groups)
     labels = labels.astype(str) if labels.dtype == object else labels  # such as a group None
-    if labels.shape != (count,) or not (isinstance(test_share, Real) and 0 < test_share < 1):
-        accepted = f"one group for each of {count} examples, and a share between 0 and 1"
-        raise UserError(f"linear_probe: received groups {labels.shape}, test_share={test_share}; expected {accepted}")
+    if labels.shape != (count,):
+        raise UserError(f"linear_probe: received groups {labels.shape}; expected one for each of {count} examples")
+    require_fraction("linear_probe: test_share", test_share)
     with suppress(ValueError):  # no group is left for the fit
         ((train, test),) = GroupShuffleSplit(1, test_size=test_share, random_state=seed).split(labels, groups=labels)
         if min(len(train), len(test)) >= 2:

@@ -48,7 +48,7 @@ class PatchResult:
 
     def figure(self) -> "Figure":
         """A heat map of ``recovered``, with a panel for each group of sites that have the same positions."""
-        from ..plots.patching import draw_patching  # not at the top: loads matplotlib
+        from ..plots.panels import draw_patching  # not at the top: loads matplotlib
 
         return draw_patching(self.rows)
 

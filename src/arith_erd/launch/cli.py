@@ -67,7 +67,7 @@ def read_command_line(words: Sequence[str]) -> Namespace:
         if not folder.is_dir():
             raise bad_value("--config-dir", options.config_dir, "a folder")
         folders = [f"file://{folder}", *hydra_conf.search_path(overrides)]
-        overrides = [one for one in overrides if not one.startswith("hydra.searchpath=")]
+        overrides = [override for override in overrides if not override.startswith("hydra.searchpath=")]
         overrides.append(f"hydra.searchpath={hydra_conf.hydra_value(folders)}")
     if options.multirun and (options.cfg or options.info):
         raise UserError("-m: received with --cfg or --info, which show one job; expected them without -m")
@@ -104,4 +104,4 @@ def _handle(config_name: compose.ConfigName, options: Namespace, program: Progra
 def _own_command(overrides: Sequence[str]) -> list[str]:
     """The command line of this program, without the overrides of a job."""
     program = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]  # such as train.py, or -m arith_erd.training
-    return [sys.executable, *program, *(one for one in overrides if one.startswith("hydra.searchpath="))]
+    return [sys.executable, *program, *(override for override in overrides if override.startswith("hydra.searchpath="))]

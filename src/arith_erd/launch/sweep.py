@@ -59,7 +59,7 @@ class SweepJob:
     @property
     def own_overrides(self) -> list[str]:
         """Its overrides without ``wait``, which only a sweep accepts."""
-        return [one for one in self.overrides if not one.lstrip("+").startswith("wait=")]
+        return [word for word in self.overrides if not word.lstrip("+").startswith("wait=")]
 
     @property
     def runs(self) -> list[Run]:
@@ -89,7 +89,7 @@ class SweepJob:
         if len(packs) < 2 or packs[0].pack.max_replicas == "auto":
             return [self]
         common, varying = (
-            [one for one in words if one.lstrip("+").partition("=")[0] != "seed"]
+            [word for word in words if word.lstrip("+").partition("=")[0] != "seed"]
             for words in (self.overrides, self.varying_overrides)
         )
         texts = (format_ranges(pack.seeds) for pack in packs)
@@ -122,25 +122,27 @@ class SweepJob:
 def sweep_config(config_name: str, overrides: Sequence[str]) -> DictConfig:
     """The configuration that a sweep's jobs have in common, with Hydra's node."""
     parsed = hydra_conf.parsed(overrides)
-    for one in parsed:
-        accepted = re.match(ACCEPTED_HYDRA_KEYS, one.input_line or "") and not one.is_sweep_override()
-        if one.is_hydra_override() and not accepted:
+    for override in parsed:
+        accepted = re.match(ACCEPTED_HYDRA_KEYS, override.input_line or "") and not override.is_sweep_override()
+        if override.is_hydra_override() and not accepted:
             kinds = "only hydra/launcher=NAME, hydra.launcher.KEY and hydra.searchpath, one value each"
-            raise UserError(f"{one.input_line}: expected of Hydra's own {kinds}")
-    common = [str(one.input_line) for one in parsed if not one.is_sweep_override()]
+            raise UserError(f"{override.input_line}: expected of Hydra's own {kinds}")
+    common = [str(override.input_line) for override in parsed if not override.is_sweep_override()]
     # Typed keys may exist in the swept options only: ``optimizer=sgd,rmsprop model.optimizer.momentum=0.9``.
-    swept = {one.key_or_group for one in parsed if one.is_sweep_override()} & {*hydra_conf.OPTION_GROUPS}
-    first = hydra_conf.expand_sweep({}, [str(one.input_line) for one in parsed if one.key_or_group in swept])[:1]
+    swept = {override.key_or_group for override in parsed if override.is_sweep_override()} & {*hydra_conf.OPTION_GROUPS}
+    swept_lines = [str(override.input_line) for override in parsed if override.key_or_group in swept]
+    first = hydra_conf.expand_sweep({}, swept_lines)[:1]
     return hydra_conf.composed(config_name, [*common, *(first[0] if swept and first else ())])
 
 
 def selected_jobs(config: DictConfig, overrides: Sequence[str]) -> list[SweepJob]:
     """The jobs of a sweep, or only the one with ``job_index``. They are not checked yet."""
     # Typed as several values it is no part of the common configuration.
-    index = next((one.partition("=")[2] for one in overrides if one.startswith("job_index=")), config.get("job_index"))
+    typed = (word.partition("=")[2] for word in overrides if word.startswith("job_index="))
+    index = next(typed, config.get("job_index"))
     index = None if index == "null" else index
     params = config.hydra.sweeper.params or {}  # from a preset: {"task": "add,mul"}
-    all_jobs = hydra_conf.expand_sweep(params, [one for one in overrides if not one.startswith("job_index=")])
+    all_jobs = hydra_conf.expand_sweep(params, [word for word in overrides if not word.startswith("job_index=")])
     if not all_jobs:  # a glob matched nothing
         raise UserError("-m: makes no job; expected at least one value for each key")
     selected = {n: overrides for n, overrides in enumerate(all_jobs) if index is None or str(n) == str(index)}
@@ -149,7 +151,7 @@ def selected_jobs(config: DictConfig, overrides: Sequence[str]) -> list[SweepJob
         raise bad_value("job_index", index, numbers if len(all_jobs) > 1 else "0, the only job")
     common = set.intersection(*map(set, selected.values())) if len(selected) > 1 else set()
     return [
-        SweepJob(number, overrides, [one for one in overrides if one not in common])
+        SweepJob(number, overrides, [word for word in overrides if word not in common])
         for number, overrides in selected.items()
     ]
 
@@ -204,7 +206,7 @@ def old_runs_renamed(jobs: Sequence[SweepJob]) -> Iterator[ExitStack]:
                     run.move_to_backup()
             if isinstance(job.checked, Job):
                 job.checked = replace(job.checked, overwrite=False)
-                job.overrides = [one for one in job.overrides if one.lstrip("+").partition("=")[0] != "overwrite"]
+                job.overrides = [word for word in job.overrides if word.lstrip("+").partition("=")[0] != "overwrite"]
         yield undo
         undo.pop_all()
 

@@ -229,3 +229,25 @@ class Dots(Picture):
         style.format_axes(ax, "x")
         ax.set(xlim=(-0.03, 1.03), ylim=(len(mean) - 0.5, -0.5), xlabel=self.value.replace("_", " "))
         ax.grid(visible=False, axis="y")
+
+
+RECOVERY_MAPS = HeatMaps(
+    *("recovered", "position", "site", "stack"),
+    title="share of the metric that one position recovers",
+    number_format="z.2f",
+    color_range=(-0.5, 0.5),  # a patch can also move the metric the wrong way
+    cmap="RdBu",
+    cell=(0.45, 0.33),
+    panels_per_row="stack",
+)
+"""What activation patching recovers at each position of each site: of `arith_erd.patch` and ``probe=patching``."""
+
+
+@style.own_style()
+def draw_patching(rows: pd.DataFrame) -> Figure:
+    """Draw ``recovered`` by ``site`` and ``position``, with a panel for each group of sites with the same positions."""
+    positions = rows.groupby("site", sort=False)["position"].transform(lambda names: ", ".join(map(str, names)))
+    titles = {names: f"{names.split(', ')[0]} .. {names.split(', ')[-1]}" for names in positions.unique()}
+    figure = RECOVERY_MAPS.draw(rows.assign(stack=positions.map(titles)))
+    figure.suptitle(RECOVERY_MAPS.title)
+    return figure

@@ -32,7 +32,7 @@ class Explorer(NetworkProbe):
         given, names = {model.name for model in self.models}, as_list(self.beside)
         handcoded = [load_handcoded(name, task=self.task) for name in names if is_handcoded_task(self.task)]
         self.left_out = len(self.models[self.most :])
-        self.models = [*self.models[: self.most], *(one for one in handcoded if one.name not in given)]
+        self.models = [*self.models[: self.most], *(network for network in handcoded if network.name not in given)]
         # Measure each network once, for rows and page.
         self.export = cache(lambda model: export_network(model, self.num_examples))
 

@@ -99,23 +99,23 @@ class Mechanism(NetworkProbe):
         return [make_profile(model, *self.classify(model)) for model in self.models]
 
     def files(self) -> dict[str, str]:
-        profiles, calibrated = self.profiles, all(one.calibrated for one in self.profiles)
-        verdicts = {one.verdict for one in profiles}
+        profiles, calibrated = self.profiles, all(profile.calibrated for profile in self.profiles)
+        verdicts = {profile.verdict for profile in profiles}
         verdict = verdicts.pop() if len(verdicts) == 1 else "undecided"
         profile = {"task": self.task.name, "bits": self.task.bits, "verdict": verdict, "calibrated": calibrated}
-        text = json.dumps(profile | {"seeds": [asdict(one) for one in profiles]}, indent=1, ensure_ascii=False)
-        notes = [f"seed {one.seed}: {line}" for one in profiles for line in (*one.summary(), *one.other_reasons)]
+        text = json.dumps(profile | {"seeds": [asdict(p) for p in profiles]}, indent=1, ensure_ascii=False)
+        notes = [f"seed {p.seed}: {line}" for p in profiles for line in (*p.summary(), *p.other_reasons)]
         return {"profile.json": f"{text}\n", "notes.txt": "\n".join([*notes, *self.notes(), ""])}
 
     def summary(self) -> list[str]:
         several = len(self.models) > 1
-        return [f"seed {one.seed}: " * several + line for one in self.profiles for line in one.summary()]
+        return [f"seed {profile.seed}: " * several + line for profile in self.profiles for line in profile.summary()]
 
     def notes(self) -> list[str]:
-        return [] if all(one.calibrated for one in self.profiles) else [UNCALIBRATED]
+        return [] if all(profile.calibrated for profile in self.profiles) else [UNCALIBRATED]
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return pd.DataFrame([one.row() for one in self.profiles])
+        return pd.DataFrame([profile.row() for profile in self.profiles])
 
     def epoch_curves(self, rows: pd.DataFrame) -> EpochCurves:
         """Accuracy and the effects of steering, as means over bits, with a panel for each seed."""
@@ -125,7 +125,7 @@ class Mechanism(NetworkProbe):
 
     def shown(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The shares for each question: first those of the networks, then those expected of each algorithm."""
-        measured = {one.seed: f"seed {one.seed}: {one.verdict}" for one in self.profiles}
+        measured = {profile.seed: f"seed {profile.seed}: {profile.verdict}" for profile in self.profiles}
         components = {measured[model.seed]: self.classify(model)[0].components for model in self.models}
         components |= {f"{algorithm}, expected": signature for algorithm, signature in self.expected.items()}
         shift, unknown = largest_shift(self.task.bits), np.full(self.task.width, np.nan)

@@ -12,7 +12,7 @@ from ..interp.hooked import Hooked
 from ..interp.patching import patched_runs, token_differences
 from ..interp.sites import layers
 from ..plots.curves import EpochCurves
-from ..plots.patching import PICTURE
+from ..plots.panels import RECOVERY_MAPS
 from ..tasks import Examples, Task
 from .probe import IN_FILE, Count, Natural, NetworkProbe, OneOrMore, format_cells, select_sites, weighted_means
 
@@ -31,7 +31,7 @@ class Patching(NetworkProbe):
     """
 
     units: ClassVar[dict[str, str]] = {"flipped": "accuracy"}
-    picture = replace(PICTURE, panel="panel", title="share of the logit difference that one position recovers")
+    picture = replace(RECOVERY_MAPS, panel="panel", title="share of the logit difference that one position recovers")
 
     corruption: Literal["bit", "pair"] = IN_FILE
     site: OneOrMore[str] | None = IN_FILE

@@ -99,7 +99,7 @@ def evaluate_claim(claim: Claim, data: RunData) -> Result:
                 result.samples, result.source = authors_samples, AUTHORS_WEIGHTS
     if measure.source != TASK_ALONE:
         replicas = (data.select(runs).query("not finished") for runs in run_options)
-        result.num_unfinished = sum(len(one.drop_duplicates(["trajectory_hash", "seed"])) for one in replicas)
+        result.num_unfinished = sum(len(rows.drop_duplicates(["trajectory_hash", "seed"])) for rows in replicas)
     if result.num_seeds == 0 and claim.statistic != "derived":
         runs_without_value = [runs for runs, sample in zip(run_options, result.samples, strict=True) if sample.empty]
         result.cause = "; ".join(dict.fromkeys(measure.missing_reason(data, runs) for runs in runs_without_value))

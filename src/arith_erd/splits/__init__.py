@@ -5,14 +5,13 @@ drawn examples: on a part it can give other answers. The paper's splits are in i
 """
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from ..bundled import load_option
-from ..checks import require_integer
+from ..checks import require_fraction, require_integer
 from ..digits import to_digits
 from ..errors import UserError, bad_value
 from ..tasks import Examples
@@ -47,8 +46,7 @@ class RandomSplit:
     seed: int = RANDOM["seed"]
 
     def __post_init__(self) -> None:
-        if isinstance(self.fraction, bool) or not isinstance(self.fraction, Real) or not 0 < self.fraction < 1:
-            raise bad_value("split.fraction", self.fraction, "a number between 0 and 1, both excluded")
+        require_fraction("split.fraction", self.fraction)
         require_integer("split.seed", self.seed, 0)
 
     def __call__(self, examples: Examples) -> npt.NDArray[np.bool_]:
@@ -121,8 +119,7 @@ class LengthSplit:
 
     def __post_init__(self) -> None:
         require_integer("split.trained", self.trained, 1)
-        if isinstance(self.fraction, bool) or not isinstance(self.fraction, Real) or not 0 <= self.fraction < 1:
-            raise bad_value("split.fraction", self.fraction, "a number from 0 to below 1")
+        require_fraction("split.fraction", self.fraction, zero=True)
         require_integer("split.seed", self.seed, 0)
 
     def __call__(self, examples: Examples) -> npt.NDArray[np.bool_]:

@@ -69,8 +69,8 @@ def build_task_data(job: Job) -> TaskData:
     """
     with naming_user_code("examples", job.task, job.split):
         data, again = (
-            TaskData(one.task, one.split, one.seeds, one.data.batch_size, one.data.examples)
-            for one in (job, read_job(job.resolved))
+            TaskData(same_job.task, same_job.split, same_job.seeds, same_job.data.batch_size, same_job.data.examples)
+            for same_job in (job, read_job(job.resolved))
         )
     held_out, total = len(data.held_out), len(data.examples)
     if not 0 < held_out < total:

@@ -39,7 +39,7 @@ class TrainBatches:
         tokens, stream = self.examples[0], RandomStream.BATCHES
         # On the CPU for any device: permutations (R, N) of the examples.
         generators = (torch.Generator().manual_seed(derive_seed(seed, stream, epoch)) for seed in self.seeds)
-        order = torch.stack([torch.randperm(len(tokens), generator=one) for one in generators]).to(tokens.device)
+        order = torch.stack([torch.randperm(len(tokens), generator=rng) for rng in generators]).to(tokens.device)
         for index in order.split(self.batch_size, dim=1)[taken:]:
             yield tuple(x[index] for x in self.examples)
 

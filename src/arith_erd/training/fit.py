@@ -79,7 +79,7 @@ def fit(
     recipe = option_for_class("model", public_path(model))
     argument_keys = r"(task|split)\b.*|model|seed|trainer\.max_epochs|runs_dir|experiment"
     argument_keys += "" if recipe else r"|model\.net\b.*|ablation=(?!none$).*|scale=(?!full$).*"  # own defaults
-    if repeated := [one for one in overrides if re.match(rf"[+~]*({argument_keys})(=|$)", one)]:
+    if repeated := [override for override in overrides if re.match(rf"[+~]*({argument_keys})(=|$)", override)]:
         raise UserError(f"fit: overrides: {repeated[0]}: use an argument of fit or your class, one call for each run")
     trust_modules_of(type(task), type(split), model)
     cli_overrides = [f"model={recipe or 'nanogpt'}", *([f"task={option}"] if option else [])]

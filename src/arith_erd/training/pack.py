@@ -204,7 +204,7 @@ class Pack(nn.Module):
         weights = [dict(zip(parameters, values, strict=True)) for values in zip(*single, strict=True)]
         each = (x.unbind() if x.dim() == 3 else [x] * number for x in batch)
         own_keys = zip(*(key.unbind() for key in keys), strict=True) if keys else [()] * number
-        return torch.stack([of_replica(*one) for one in zip(weights, own_keys, *each, strict=True)])
+        return torch.stack([of_replica(*arguments) for arguments in zip(weights, own_keys, *each, strict=True)])
 
     @property
     def num_parameters_each(self) -> int:

@@ -1,4 +1,4 @@
-"""train.py, whose jobs wait until all four have a GPU, and write down which, and their worker, before they train."""
+"""train.py with jobs that wait until all four have a GPU, and note their GPU and worker before they train."""
 
 import os
 import time

@@ -169,7 +169,7 @@ class Cluster:
         self.command("scontrol", "update", f"nodename={name}", "state=down", "reason=lost")
 
     def restore(self) -> None:
-        """As after the start: no jobs, and all nodes are there."""
+        """Bring back the state after the start: no jobs, and all nodes are there."""
         for node in NODES:
             if node not in self._daemons:
                 self.start_node(node)
@@ -184,7 +184,7 @@ class Cluster:
         self._kill("SLURMD_NODENAME=")
 
     def _daemon(self, program: str, *arguments: str, of: str | None = None, **variables: str) -> None:
-        """It ends with this process, even if that is killed."""
+        """Start a daemon that ends with this process, even if that is killed."""
         with (self.folder / f"{of or program}.out").open("ab") as log:
             self._daemons[of or program] = subprocess.Popen(
                 ["setpriv", "--pdeathsig=TERM", program, *arguments],
@@ -195,7 +195,7 @@ class Cluster:
             )
 
     def _until(self, done: Callable[[], bool], what: str) -> None:
-        """Wait for it, a minute at most, and no longer than all daemons run."""
+        """Wait for a condition, at most a minute, and only while all daemons run."""
         deadline = time.monotonic() + 60
         while not done():
             ended = [name for name, daemon in self._daemons.items() if daemon.poll() is not None]
@@ -208,7 +208,7 @@ class Cluster:
         return subprocess.run(words, env=self.environment, check=False, capture_output=True, text=True).stdout
 
     def _kill(self, *variables: str) -> None:
-        """Kill the processes of this cluster whose environment has these, each from its beginning."""
+        """Kill the processes of this cluster with environment variables that begin so: ``NAME=``, ``NAME=value``."""
         wanted = (f"SLURM_CONF={self.environment['SLURM_CONF']}\0", *variables)
         for file in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):  # it has just ended

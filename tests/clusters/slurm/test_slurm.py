@@ -41,7 +41,7 @@ def requeue(cluster: Cluster, job: str) -> None:
 
 
 def preempt(cluster: Cluster, job: str) -> None:
-    """Jobs that matter more take both nodes."""
+    """Urgent jobs take both nodes."""
     urgent = ("--partition=urgent", f"--nodes={len(NODES)}", "--exclusive", "--mem=100", "--output=/dev/null")
     cluster.command("sbatch", *urgent, "--wrap=true")
 
@@ -130,7 +130,7 @@ def until(done: Callable[[], object]) -> None:
 
 
 def ended(command: "subprocess.Popen[str]", status: int) -> str:
-    """What a command has printed, which ends with this exit status."""
+    """Wait until a command ends with this exit status, and return what it printed."""
     output, _ = command.communicate(timeout=PATIENCE)
     assert command.returncode == status, output
     return output
@@ -142,7 +142,7 @@ def rows(output: str, status: str) -> int:
 
 
 def assert_all_finished(sweep: Sweep) -> None:
-    """With the bits of a sweep without a launcher."""
+    """All jobs have the bits of a sweep without a launcher."""
     assert sweep.finished == sweep.jobs, sweep.output
     ended(sweep.start(runs="undisturbed"), 0)
     for path in sweep.folder.glob("slurm/*-seed*"):
@@ -236,12 +236,12 @@ if "SLURM_STEP_ID" in os.environ and os.environ.get("SLURM_RESTART_COUNT", "0") 
     pathlib.Path({str(starts)!r}).touch()
     time.sleep(3)
 """)
-    one = Sweep(tmp_path, cluster, 1, 1)
-    command = one.start(*PRESET, PYTHONPATH=str(tmp_path))
+    sweep = Sweep(tmp_path, cluster, 1, 1)
+    command = sweep.start(*PRESET, PYTHONPATH=str(tmp_path))
     until(starts.exists)
-    cluster.command("scancel", "--signal=USR1", one.ids["0"])
+    cluster.command("scancel", "--signal=USR1", sweep.ids["0"])
     assert rows(ended(command, 0), "finished") == 1
-    assert one.log("0").count("requeueing") == 1
+    assert sweep.log("0").count("requeueing") == 1
 
 
 @pytest.mark.parametrize("cluster", [False], indirect=True)

@@ -7,19 +7,19 @@ import pytest
 import torch
 
 import arith_erd as ae
-from arith_erd.catalog.nulls import ARCHITECTURES, NULLS, _trained_weights, make_null
+from arith_erd.catalog.nulls import ARCHITECTURES, NULLS, make_null
 from arith_erd.interp.das import DASConfig
 from arith_erd.interp.das_controls import ControlledDAS
 
 
 def test_zoo_has_several_kinds_of_both_algorithms_and_a_hundred_null_networks_of_five_bits():
     networks = ae.zoo(nulls=True)
-    assert len({(one.name, one.seed) for one in networks}) == len(networks)
-    kinds = Counter(algorithm for _, algorithm in {(one.kind, one.algorithm) for one in networks})
+    assert len({(label.name, label.seed) for label in networks}) == len(networks)
+    kinds = Counter(algorithm for _, algorithm in {(label.kind, label.algorithm) for label in networks})
     assert kinds == {"sum": 3, "carries": 5, "none": 3}
-    nulls = [one for one in networks if one.origin == "null"]
-    assert Counter((one.bits, one.algorithm) for one in nulls) == {(5, "none"): 100, (7, "none"): 20}
-    assert ae.zoo() == [one for one in networks if one.origin != "null"]
+    nulls = [label for label in networks if label.origin == "null"]
+    assert Counter((label.bits, label.algorithm) for label in nulls) == {(5, "none"): 100, (7, "none"): 20}
+    assert ae.zoo() == [label for label in networks if label.origin != "null"]
 
 
 @pytest.mark.parametrize(("kind", "model"), [(kind, model) for kind, model, bits in NULLS if bits == 5])
@@ -34,8 +34,8 @@ def test_seed_decides_the_network(kind: str, model: str):
 @pytest.mark.parametrize("model", ARCHITECTURES)
 def test_shuffled_weights_are_the_trained_ones_in_another_order(model: str):
     """A position table of seven bits is cut to five; all else is kept."""
-    trained, state = _trained_weights(model), make_null("shuffled", model, 5, 0).network.state_dict()
-    for name, weights in state.items():
+    trained = ae.load_pretrained(f"add-{model}").network.state_dict()
+    for name, weights in make_null("shuffled", model, 5, 0).network.state_dict().items():
         whole = trained[name][: len(weights)]
         assert torch.equal(weights.flatten().sort().values, whole.flatten().sort().values)
         assert weights.dim() < 2 or not torch.equal(weights, whole)

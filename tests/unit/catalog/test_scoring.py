@@ -170,7 +170,7 @@ def test_trained_network_counts_if_it_is_right_everywhere_and_follows_its_variab
 def test_how_to_page_runs_as_printed(root, monkeypatch):
     """We score one network of each of four kinds."""
     kinds = ("erd", "remainder", "prefix_carry", "lookahead_carry")
-    chosen = [one for one in zoo() if one.name in kinds and one.seed == 2000]
+    chosen = [label for label in zoo() if label.name in kinds and label.seed == 2000]
     monkeypatch.setattr(ae, "zoo", lambda **options: chosen)
     page = (root / "docs" / "how-to" / "score-a-method.md").read_text()
     (block,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
@@ -180,7 +180,7 @@ def test_how_to_page_runs_as_printed(root, monkeypatch):
 
 
 def test_answers_are_counted_under_those_of_other_methods_on_the_same_networks(capsys):
-    rows = ae.score_method(lambda model: "sum", [one for one in zoo() if one.name == "erd"])
+    rows = ae.score_method(lambda model: "sum", [label for label in zoo() if label.name == "erd"])
     compared = ae.compare_methods(rows)
     assert compared.index[-1] == "<lambda>"
     assert compared.loc[["PLOT", "<lambda>"]].to_numpy().tolist() == [[3, 0, 0, ""]] * 2

@@ -1,4 +1,4 @@
-"""What a composition leaves behind, what trust reaches, packs of a job, and that every option of conf/ can be built."""
+"""Composing leaves Hydra as it was and trusts only what is typed; all options of conf/ can be built; packs of a job."""
 
 import importlib
 import inspect
@@ -150,7 +150,7 @@ def test_every_model_and_ablation_builds_and_learns_one_step(model, ablation):
 @pytest.mark.parametrize("model", MODELS)
 def test_scale_changes_sizes_that_the_model_has_and_adds_none(model):
     full, mini = (
-        compose("train", [f"model={model}", f"scale={one}"]).resolved["model"]["net"] for one in ("full", "mini")
+        compose("train", [f"model={model}", f"scale={scale}"]).resolved["model"]["net"] for scale in ("full", "mini")
     )
     assert full.keys() == mini.keys()
     assert (mini["d_model"], mini["num_layers"], mini.get("num_heads", 4)) == (32, 3, 4)

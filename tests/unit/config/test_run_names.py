@@ -1,4 +1,4 @@
-"""Names of runs: those of the first version; what can change the weights is in the hash, departures are shown."""
+"""Run names stay those of the first version, hash what can change the weights, and show unusual settings."""
 
 from pathlib import Path
 
@@ -80,7 +80,7 @@ def test_name_stays_short_however_many_settings_differ(config):
 
 
 def test_run_with_another_name_is_found_by_its_hash(tmp_path, config):
-    """Earlier versions named it so."""
+    """Earlier versions gave runs other names."""
     config = put(config, "task.bits", 4)
     new = run_for_config(tmp_path, config)
     assert new.path == tmp_path / run_name(config)

@@ -54,7 +54,7 @@ def in_node(measured: dict[str, Any], examples: Any) -> tuple[np.ndarray, np.nda
 
 
 def agree(model: Hooked, examples: Any) -> dict[str, Any]:
-    """What a page has of a network. Only answers that teacher forcing gets wrong have to be decoded."""
+    """Check a network's page against PyTorch, and return the page's data. Only wrong answers have to be decoded."""
     measured = export_network(model, num_examples=32)
     logits, tokens = in_node(measured, examples)
     rounded, _ = unpacked(model, measured)

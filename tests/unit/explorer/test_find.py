@@ -1,4 +1,4 @@
-"""Find the algorithm: six networks that only their behaviour tells apart."""
+"""The page *Find the algorithm*: only behaviour tells its six networks apart."""
 
 import base64
 import json
@@ -23,10 +23,10 @@ def test_page_has_six_networks_of_one_size_without_names(monkeypatch):
     monkeypatch.setattr("arith_erd.explorer.find.export_network", partial(export_network, num_examples=8))
     page = find_page(3, notes={"erd": "A note."})
     networks = json.loads(page.partition('id="data">')[2].partition("</script>")[0])["networks"]
-    answers = [json.loads(base64.b64decode(one["answer"])) for one in networks]
+    answers = [json.loads(base64.b64decode(network["answer"])) for network in networks]
     assert {answer["name"] for answer in answers} == set(KINDS)
-    plain = [{key: x for key, x in one.items() if key not in ("numbers", "answer")} for one in networks]
-    assert all(one == plain[0] for one in plain)
+    plain = [{key: x for key, x in network.items() if key not in ("numbers", "answer")} for network in networks]
+    assert all(network == plain[0] for network in plain)
     assert not any(name in page for name in KINDS if "_" in name)
     assert len(page) < 5e6
     by_name = {answer["name"]: (answer["says"], answer["note"]) for answer in answers}

@@ -1,4 +1,4 @@
-"""A search for features of an invertible module finds what no subspace carries, and its interchange is like another."""
+"""A search with an invertible featurizer finds what no subspace carries; its interchanges are like any others."""
 
 import pytest
 import torch

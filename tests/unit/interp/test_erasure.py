@@ -27,7 +27,7 @@ N, D, DEAD = 500, 12, 2
 
 
 def embeddings(seed: int = 0) -> Tensor:
-    """Correlated, far from the origin, on very different scales, and without variance along two directions."""
+    """Embeddings: correlated, far from the origin, of very different scales, without variance in two directions."""
     g = torch.Generator().manual_seed(seed)
     x = torch.randn(N, D - DEAD, generator=g, dtype=torch.float64) * torch.logspace(0, -3, D - DEAD)
     return x @ torch.randn(D - DEAD, D, generator=g, dtype=torch.float64) + 5
@@ -43,7 +43,7 @@ def concept(x: Tensor, kind: str) -> Tensor:
 
 
 def fresh_probe(x: Tensor, z: Tensor) -> np.ndarray:
-    """What scikit-learn's least squares says of z, where x varies by more than rounding errors."""
+    """Predictions of z by scikit-learn's least squares, from directions where x varies by more than rounding errors."""
     centred = (x - x.mean(dim=0)).numpy()
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
     coordinates = u[:, s > 1e-9 * np.sqrt(len(x))]

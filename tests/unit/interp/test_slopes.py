@@ -1,4 +1,4 @@
-"""The means of an encoder by token."""
+"""Mean activations by position and token, which show whether an encoder mixes positions."""
 
 import torch
 
@@ -14,5 +14,6 @@ def test_the_means_by_token_are_the_encoder_itself_if_nothing_is_mixed() -> None
     means = token_means(own, prompt, VOCAB_SIZE)
     assert torch.allclose(means[places, prompt], own)
     assert (means != 0).sum() == 29
-    mixed = own + prompt.flip(1)[..., None]
-    assert not torch.allclose(token_means(mixed, prompt, VOCAB_SIZE)[places, prompt], mixed)
+    mixed = own + prompt.flip(1)[..., None]  # the tokens of mirrored positions are independent
+    expected = own + prompt.float().mean(0).flip(0)[:, None]
+    assert torch.allclose(token_means(mixed, prompt, VOCAB_SIZE)[places, prompt], expected)

@@ -29,7 +29,7 @@ sys.exit(status)
 
 
 @pytest.mark.parametrize("per_gpu", [1, 2])
-def test_each_of_24_tasks_has_a_gpu_of_eight_that_it_shares_with_no_more_than_it_may(monkeypatch, tmp_path, per_gpu):
+def test_24_tasks_on_eight_gpus_share_each_with_as_many_as_allowed(monkeypatch, tmp_path, per_gpu):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     monkeypatch.setenv("SLURM_JOB_ID", "42")  # a task must not requeue the job in which all of them run
     begun = tmp_path / "begun"

@@ -1,4 +1,4 @@
-"""The presets of launchers, and the search page. What is missing is one line. Launching: ``tests/clusters``."""
+"""Presets of launchers, and the search page: what is missing is named in one line. ``tests/clusters`` launches jobs."""
 
 import importlib.util
 

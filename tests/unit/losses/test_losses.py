@@ -13,7 +13,7 @@ PROMPT = torch.zeros(B, M, dtype=torch.long)
 
 
 class Fixed(nn.Module):
-    """It gives the same logits (B, m, V) whatever it reads, and the same activations (B, m, C) at its site."""
+    """Gives the same logits (B, m, V), and activations (B, m, C) at its site, for every input."""
 
     def __init__(self, site: str = "dec.1") -> None:
         super().__init__()

@@ -117,13 +117,11 @@ def test_own_causal_model_that_equals_ours_does_not_change_the_verdict(with_mine
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["erd", "prefix_carry_decoy", "lookahead_carry", "mixed", *POST_HOC])
-def test_handcoded_networks_get_their_own_name_and_post_hoc_algorithms_none(name: str) -> None:
+@pytest.mark.parametrize("name", ["prefix_carry_decoy", "mixed"])
+def test_handcoded_decoy_gets_the_name_of_what_it_runs_and_a_mixture_its_own(name: str) -> None:
+    """``tests/behaviour/test_first_answer.py`` asks the network of each algorithm."""
     found = measure_signature(Hooked(write_network(name, 3).network, task=TASK), num_examples=64, num_steered=32)
-    classification = classify(found, EXPECTED)
-    assert (found.accuracy, classification.verdict) == (1, "none" if name in POST_HOC else name.removesuffix("_decoy"))
-    if name in POST_HOC:
-        assert classification.fits_later == (name,)
+    assert (found.accuracy, classify(found, EXPECTED).verdict) == (1, name.removesuffix("_decoy"))
 
 
 def test_verdict_is_calibrated_only_where_handcoded_networks_exist() -> None:

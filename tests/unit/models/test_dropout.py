@@ -1,4 +1,4 @@
-"""Masks from a hash have to pass for coin tosses: no two of them related, wherever they come from.
+"""Masks from a hash must look like coin tosses, and no two of them may be related.
 
 Nothing here is random: each bound is some five standard errors wide, and the same masks meet it every time.
 """

@@ -1,4 +1,4 @@
-"""The second preregistration counts networks right whose answers an algorithm makes."""
+"""The count of the second preregistration is right for answers that a known algorithm makes."""
 
 import pandas as pd
 import pytest

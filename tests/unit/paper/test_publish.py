@@ -1,4 +1,4 @@
-"""What `paper.publish` copies to the results."""
+"""What `arith_erd.paper.publish` copies to the results."""
 
 from arith_erd.paper.publish import WEIGHTS, copy_runs
 from arith_erd.report.claims_file import load_paper

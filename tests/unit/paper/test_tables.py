@@ -19,7 +19,7 @@ def test_an_edited_cell_is_written_anew_and_an_unknown_table_refused() -> None:
 
 @pytest.mark.slow
 def test_making_the_tables_anew_changes_no_page(cli) -> None:
-    result = cli("-m", "paper.tables", "--check", timeout=300)
+    result = cli("-m", "arith_erd.paper.tables", "--check", timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -1,4 +1,4 @@
-"""Untrained networks that fit any task, what every probe of them must give, and a causal model of one's own."""
+"""Untrained networks for any task, checks of a probe's rows, and a user's causal model."""
 
 import io
 from functools import partial
@@ -22,7 +22,7 @@ def untrained(task: Task, kind: type[Network] = Transformer, seed: int = 0, **op
 
 
 def measured(probe: Probe) -> pd.DataFrame:
-    """Rows that fit their columns, a table that can be shown and a figure that can be saved."""
+    """The rows of a probe: they fit their columns, its table can be shown, and its figure can be saved."""
     rows = pd.DataFrame(probe.rows(), columns=[*probe.columns] or None)
     assert len(probe.table(rows))
     file, figure = io.BytesIO(), probe.figure(rows)

@@ -1,4 +1,4 @@
-"""Steps along a direction: what follows them, and what a step is."""
+"""Steps along a direction: their size, and which variables follow them."""
 
 import pandas as pd
 import pytest

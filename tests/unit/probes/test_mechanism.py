@@ -37,7 +37,7 @@ def test_profile_of_a_handcoded_network_names_its_algorithm() -> None:
 def test_profile_of_a_multiplier_gives_no_verdict_and_says_why() -> None:
     probe = Mechanism([untrained(Mul(3), NanoGPT)], num_examples=64, num_steered=64)
     table = probe.table(measured(probe))
-    assert [(one.verdict, one.calibrated) for one in probe.profiles] == [("undecided", False)]
+    assert [(profile.verdict, profile.calibrated) for profile in probe.profiles] == [("undecided", False)]
     assert table["nearest (fits up to 1)"].tolist() == ["none is known"]
     assert NO_VERDICT in probe.summary()[0]
     assert UNCALIBRATED in probe.notes()

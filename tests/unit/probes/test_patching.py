@@ -1,4 +1,4 @@
-"""Whose activation brings a token back, and what a corrupted prompt is."""
+"""Which positions bring a token back, and how prompts are corrupted."""
 
 import numpy as np
 import pandas as pd

@@ -33,7 +33,7 @@ def _composed(*overrides: str) -> dict[str, Any]:
 
 
 def learning_curve(epochs: int, reach: float | None, final: float | None) -> np.ndarray:
-    """Accuracies (epochs,): a slope to ``final``, which is there from ``reach`` on, or for ten epochs if it is None."""
+    """Accuracies (epochs,) that rise to ``final``: at epoch ``reach``, or for the last ten epochs if it is None."""
     epoch = np.arange(1, epochs + 1)
     curve = 0.94 * epoch / reach if reach else final * epoch / epochs
     curve[epoch >= (reach or epochs - 9)] = final
@@ -60,7 +60,7 @@ class Synthetic:
         settings: dict[str, Any] | None = None,
         summary: dict[str, Any] | None = None,
     ) -> Run:
-        """A run of ``task=mul`` and the like; values are one for all seeds, or a list.
+        """A run with overrides such as ``task=mul``; a value holds for all seeds, or is a list with one for each.
 
         ``metrics.csv`` has a row ``every`` so many epochs. ``settings`` are dotted keys of the configuration,
         ``summary`` extra values of every seed.
@@ -113,7 +113,7 @@ class Synthetic:
         return target / "rows.csv"
 
     def measured(self, folder: Path, seeds: Sequence[int], name: str = "distance_correlation", **values: float) -> Path:
-        """The rows of a probe of the authors' weights, as if they were those of these seeds, with some other values."""
+        """Give these seeds the rows of a probe of the authors' weights, with some values replaced."""
         (path,) = MEASURED.glob(f"{name.partition('-')[0]}-add-*/rows.csv")
         return self.probe(folder, name, pd.concat([pd.read_csv(path).assign(seed=seed, **values) for seed in seeds]))
 

@@ -106,7 +106,7 @@ def of_runs(**runs: Any) -> dict[str, Any]:
     ],
 )
 def test_wrong_entry_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any], says: str) -> None:
-    """The line has the nearest name; setup lists the models that count, and probes of one's own."""
+    """The line has the nearest name; setup lists the models that count, and the user's own probes."""
     curves = {"epochs": {"add": 5}, "lines": [{"label": "x", "style": "first"}]}
     top = {"commands": {"all": "python train.py"}, "figures": {"fig1": {"title": "x", "curves": curves}}}
     top["setup"] = {"model": {"nanogpt": {}, "mine": {}}, "probe": {"own": {}}}
@@ -154,7 +154,7 @@ def test_wrong_figure_or_setup_is_refused_in_one_line(tmp_path: Path, top: dict[
         ("class Gap(Measure):\n  def value(self, data, replicas):\n    return replicas['x']", "own.py, line 4)"),
     ],
 )
-def test_wrong_measure_of_ones_own_is_one_line(synthetic, tmp_path: Path, code: str, says: str) -> None:
+def test_wrong_own_measure_is_one_line(synthetic, tmp_path: Path, code: str, says: str) -> None:
     (tmp_path / "own.py").write_text(f"from arith_erd.report.measures import Measure\n{code}\n")
     synthetic.run(seeds="0-2")
     with pytest.raises(UserError, match=r"^claims\.yaml: claim mine: ") as refused:
@@ -176,7 +176,7 @@ def test_column_of_a_probe_without_numbers_is_refused_in_one_line(synthetic, tmp
         evaluate_claims(paper, data)
 
 
-def test_figure_of_ones_own_that_raises_is_one_line(synthetic, tmp_path: Path) -> None:
+def test_own_figure_that_raises_is_one_line(synthetic, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("def draw(data, results):\n    raise ValueError('no data')\n")
     paper = loaded(tmp_path, {}, figures={"one": {"title": "x", "draw": "own.py:draw"}})
     with pytest.raises(UserError, match=r"^claims\.yaml: figures\.one\.draw: ValueError: no data \(.*, line 2\)$"):

@@ -1,4 +1,4 @@
-"""``python -m arith_erd.report``: from a folder of runs, whatever is in it, to a report."""
+"""``python -m arith_erd.report`` makes a report of any folder of runs, whatever is in it."""
 
 import re
 from contextlib import redirect_stdout

@@ -1,4 +1,4 @@
-"""Whatever strangers' runs and probes say: the report is made, and nothing in it acts."""
+"""A report of strangers' runs and probes is made whatever their text says, and contains no active element of it."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def rewrite(path: Path, change: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
 
 
 def write_everywhere(synthetic, text: str) -> None:
-    """Put a text into every place in which a run or a probe can say something of itself."""
+    """Put a text into every field of a run or a probe that can hold one."""
     root, run, name = synthetic.root, synthetic.run(seeds="0", epochs=2), "n" + re.sub("[/\ud800]", "_", text)[:60]
     summary = run.summary() | {"device": text, "versions": {"torch": text}}
     summary["seeds"][0] |= {"note": text, text: text}

@@ -126,7 +126,7 @@ def test_claim_without_data_has_a_command(whole_report) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("folder", "file"), [(".", "claims"), ("mini", "mini")])
 def test_claims_and_runs_follow_from_the_rows_in_results(root: Path, folder: str, file: str) -> None:
-    """``python -m paper.publish`` writes them anew; sums may differ in the last digit on another CPU."""
+    """``python -m arith_erd.paper.publish`` writes them anew; sums may differ in the last digit on another CPU."""
     paper, results = load_paper(CLAIMS.with_name(f"{file}.yaml")), root / "paper" / "results" / folder
     found = collect([path for name in ("runs", "older") if (path := results / name).is_dir()], paper.setup)
     assert found.problems == {}

@@ -132,7 +132,7 @@ def test_finished_run_says_which_trusted_packages_changed(tmp_path, config, monk
 
 @pytest.fixture
 def finished(tmp_path, config) -> Run:
-    """Two seeds and three epochs. Kept weights of epochs 2 and 3 are missing: of one all, of one those of a seed."""
+    """Two seeds and three epochs. Epoch 2 lacks the kept weights of a seed, epoch 3 those of both."""
     run = Run(tmp_path)
     run.create(config | {"seed": [0, 1]})
     run.finish({"seeds": [{"seed": 0}, {"seed": 1}], "epochs": 3, "versions": {"commit": None}})

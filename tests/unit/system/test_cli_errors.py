@@ -1,4 +1,4 @@
-"""How a program ends, and how it loses its output."""
+"""How a program ends, also if its output is closed or full."""
 
 import subprocess
 import sys

@@ -157,7 +157,7 @@ def test_bad_sizes_operands_and_formats_are_refused(make, message):
 
 
 class Unnamed(Task):
-    """A task that says only what it has to."""
+    """A task that defines only what it must."""
 
     width = 3
 
@@ -194,7 +194,7 @@ def test_concepts_are_digits_from_the_lowest_and_whole_values(case):
     ]
 
 
-def test_random_answers_are_uniform_and_know_nothing_of_the_operands():
+def test_random_answers_are_uniform_and_independent_of_the_operands():
     examples = RandomOutput(7).examples()
     assert (RandomOutput(7, seed=1).examples().answer != examples.answer).mean() > 0.9
     expected = len(examples) / 255

@@ -76,7 +76,7 @@ def test_recipes_that_cannot_train_a_pack_are_refused_in_one_line(part, name, ar
 
 
 def rates(*recipe: str, steps: int) -> list[float]:
-    """Of the first steps, three an epoch; torch's schedule takes over from an optimizer of any rate."""
+    """Learning rates of the first steps, three an epoch; torch's schedule takes over from an optimizer of any rate."""
     job, make = compose("train", [*TINY, *recipe]), partial(torch.optim.SGD, lr=0.1)
     optimizer, found = make([nn.Parameter(torch.zeros(1))]), []
     schedule = checked_scheduler(job, build_task_data(job), make)[0](optimizer)
@@ -107,7 +107,7 @@ def test_warm_up_of_one_step_is_skipped_and_decay_of_no_steps_is_refused():
 
 
 class Good(Network):
-    """With what a network may have: dropout of ours, and a constant."""
+    """A network with all that is accepted: our dropout, and a constant."""
 
     def __init__(self, prompt_length: int, answer_length: int, vocab_size: int) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Good(Network):
         self.more()
 
     def more(self) -> None:
-        """What a subclass has besides."""
+        """What a subclass adds."""
 
     def middle(self, x):
         return self.dropout(x) * self.scale

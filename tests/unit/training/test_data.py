@@ -126,7 +126,7 @@ class AnyTable(Add):
     ],
 )
 def test_examples_that_are_drawn_anew_each_time_are_refused(task, split, key):
-    """Else a loaded network would be asked for answers, or take examples as held out, that it was not trained with."""
+    """Else a loaded network would have other answers or other held-out examples than it was trained with."""
     said = f"^{key}: gives other examples when it is made or asked again; expected the same"
     with pytest.raises(UserError, match=said):
         fit(task, split=split, epochs=1)

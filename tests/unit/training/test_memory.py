@@ -45,7 +45,7 @@ def test_failed_allocation_gives_a_one_line_error(error):
 
 
 def test_failed_capture_of_a_cuda_graph_gives_a_one_line_error(monkeypatch):
-    """PyTorch only logs it unless told otherwise, and the run would be slow without a word."""
+    """By default PyTorch only logs the failure, and the run would silently be slow."""
     monkeypatch.setattr(inductor_config.triton, "cudagraph_or_error", False)
     Pack(partial(NanoGPT, 7, 4), [0], compile=True, cuda_graphs=True)._compile()
     said = r"^trainer\.cuda_graphs=true: expected false, since PyTorch says: skipping cudagraphs due to noise$"

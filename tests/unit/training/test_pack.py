@@ -1,4 +1,4 @@
-"""A replica of a pack is the same network, run and update as its seed alone; what is compiled, and where it runs."""
+"""A replica in a pack equals its seed alone: weights, logits, gradients. What is compiled, and where it runs."""
 
 import math
 import shutil
@@ -116,7 +116,7 @@ def test_weight_decay_falls_on_what_is_a_matrix_in_the_plain_network(network, se
 
 @pytest.fixture
 def graphs(monkeypatch) -> list:
-    """The shapes of the integer inputs of each graph that is compiled; graphs run as they are."""
+    """The shapes of the integer inputs of each compiled graph; the graphs run uncompiled."""
     seen = []
 
     def backend(graph, inputs, **kwargs):
@@ -214,7 +214,7 @@ def test_loss_that_hooks_layers_is_compiled_layer_by_layer_or_not_at_all():
 
 @pytest.mark.parametrize(("network", "seeds"), [(Transformer, (0, 1, 2)), (NanoGPT, (0,))])
 def test_epoch_runs_entirely_on_the_device(network, seeds, monkeypatch):
-    """The ``meta`` device stands for a GPU: it refuses tensors of other devices, and to show a number."""
+    """The ``meta`` device stands for a GPU: it refuses tensors of other devices, and cannot show a number."""
     module = LitPack(Pack(builder(network), seeds), torch.optim.AdamW, gradient_clip=1.0).to("meta")
     optimizer = module.configure_optimizers()
     examples = TASK.examples()

@@ -1,4 +1,4 @@
-"""Whole runs, of three-bit operands and one layer; and what an accuracy is."""
+"""Whole runs of three-bit operands and one layer, and how accuracies are counted."""
 
 import math
 import os
@@ -172,7 +172,7 @@ def test_sweep_compiles_every_pack(train, monkeypatch):
 
 @pytest.fixture
 def always_compiles(monkeypatch):
-    """``auto`` compiles, however short the run."""
+    """Make ``auto`` compile, however short the run is."""
     monkeypatch.setattr("arith_erd.training.pack.MIN_OPERATIONS_TO_COMPILE", 0)
     torch.compiler.reset()
     yield
