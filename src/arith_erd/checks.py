@@ -4,13 +4,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from functools import wraps
+from importlib import import_module
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from .errors import UserError, bad_value, no_such_key, warn
+from .errors import UserError, bad_value, first_line, no_such_key, warn
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -58,6 +59,14 @@ def user_path(path: Path | str, key: str = "path") -> Path:
         accepted = "a path; ~ and ~USER are home folders, ./~x is a file of that name"
         raise bad_value(key, "''" if path == "" else path, accepted)
     return Path(os.path.abspath(text) if str(Path(text)).startswith("~") else text)
+
+
+def import_extra(package: str, extra: str, key: str = "") -> Any:
+    """Import a package of an optional extra. If it is missing, a `UserError` says for which key, and how to get it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise UserError(f"{key or package}: {first_line(error)}; pip install 'arith_erd[{extra}]'") from error
 
 
 def as_python(value: Any) -> Any:
