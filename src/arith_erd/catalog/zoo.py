@@ -56,12 +56,11 @@ def zoo(*runs: str | Path, nulls: bool = False) -> list[LabelledNetwork]:
         UserError: if there is no such run, or it is not finished.
     """
     networks = [
-        LabelledNetwork(
-            name, seed, algorithm, name, "handcoded", partial(_handcoded, name, seed), ALGORITHM_VARIABLES[algorithm]
-        )
+        LabelledNetwork(name, seed, algorithm, name, "handcoded", load, ALGORITHM_VARIABLES[algorithm])
         for name in PROGRAMS
         if (algorithm := algorithm_label(name))  # ``mixed`` uses both, ``local_remainder`` neither
         for seed in HANDCODED_SEEDS
+        for load in [partial(load_handcoded, name, seed)]
     ]
     for pattern in runs:
         for path in require_runs(str(pattern), "runs"):
@@ -105,10 +104,6 @@ def worst_interchange_accuracy(run: Run) -> pd.Series:
     """For each seed, the lowest accuracy after the last epoch, over variables of the loss and answer tokens."""
     last = pd.read_csv(run_path(run.tokens_file)).query("split not in ('train', 'val') and epoch == epoch.max()")
     return last.drop(columns=["epoch", "split"]).groupby("seed").min().min(axis=1)
-
-
-def _handcoded(name: str, seed: int) -> Hooked:
-    return load_handcoded(name, seed)
 
 
 def _as_adder(run: Path, seed: int) -> Hooked:
