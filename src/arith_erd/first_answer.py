@@ -13,9 +13,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from .errors import UserError, unknown_name
-from .system.cli_errors import one_line_errors
 from .system.files import atomic_file, require_writable, write_atomically
-from .system.signals import catch_signals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,23 +44,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="arith", description="Which algorithm does a network run that adds?")
     accepted = "a run directory, a name of ae.load_pretrained, or a network written by hand; default: add-transformer"
     parser.add_argument("network", nargs="?", default="add-transformer", help=accepted)
-    with one_line_errors(), catch_signals():
-        name = parser.parse_args().network
-        require_writable("folder", Path.cwd())
-        print("loading PyTorch\n", flush=True)
-        from .explorer import export_network, write_page
-        from .plots.style import save_png
+    name = parser.parse_args().network
+    require_writable("folder", Path.cwd())
+    print("loading PyTorch\n", flush=True)
+    from .explorer import export_network, write_page
+    from .plots.style import save_png
 
-        model = load_adder(name)
-        print("\n".join([*add_by_token(model), "", "Which algorithm does it run? A few seconds ..."]), flush=True)
-        table = follow_interchanges(model)
-        print("\n".join(fill(x, 79, subsequent_indent="  ") for x in explain(measure_profile(model), table)))
-        png, page = unused_paths(f"arith-{Path(name).name}")
-        with atomic_file(png) as partial:
-            save_png(draw_interchanges(model, table), partial)
-        write_atomically(page, write_page([export_network(model)]))
-        print(f"\nWritten:\n  {png}   the interchanges\n  {page}  the network in a browser: change it and watch")
-        print(NEXT)
+    model = load_adder(name)
+    print("\n".join([*add_by_token(model), "", "Which algorithm does it run? A few seconds ..."]), flush=True)
+    table = follow_interchanges(model)
+    print("\n".join(fill(x, 79, subsequent_indent="  ") for x in explain(measure_profile(model), table)))
+    png, page = unused_paths(f"arith-{Path(name).name}")
+    with atomic_file(png) as partial:
+        save_png(draw_interchanges(model, table), partial)
+    write_atomically(page, write_page([export_network(model)]))
+    print(f"\nWritten:\n  {png}   the interchanges\n  {page}  the network in a browser: change it and watch")
+    print(NEXT)
 
 
 def load_adder(name: str) -> "Hooked":
