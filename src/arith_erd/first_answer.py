@@ -74,15 +74,15 @@ def load_adder(name: str) -> "Hooked":
         model = load_run(name)
     elif name in PROGRAMS:
         model = load_handcoded(name)
-    elif folder.is_dir() and not (folder / CONFIG_FILE).is_file():
+    elif name in shipped or (folder / CONFIG_FILE).is_file() or not folder.parent.is_dir():  # USER/NAME on the Hub
+        model = load_pretrained(name)
+    elif folder.is_dir():
         raise UserError(f"network={name}: a folder without config.yaml; expected a run directory")
-    elif len(folder.parts) > 1 and folder.parent.is_dir() and not folder.exists():  # else USER/NAME on the Hub
+    elif len(folder.parts) > 1:
         raise UserError(f"network={name}: no such folder")
-    elif len(folder.parts) == 1 and not folder.exists() and name not in shipped:
+    else:
         accepted = f"a run directory, a trained network ({', '.join(shipped)}), or one written by hand"
         raise unknown_name("network", name, [*shipped, *PROGRAMS], f"{accepted} ({', '.join(PROGRAMS)})")
-    else:
-        model = load_pretrained(name)
     if type(model.task) is not Add:
         raise UserError(f"network={name}: its task is {model.task.name}; expected a network that adds two numbers")
     model.task.require_enumerable("arith")
