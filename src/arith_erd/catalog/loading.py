@@ -185,30 +185,22 @@ def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
     return [load_run(path, seed, epoch) for seed in job_of_run(Run(user_path(path))).seeds]
 
 
-def load_authors_weights(path: Path | str, task: Task) -> Hooked:
-    """Load a network from a state dict of the paper's authors. Its training examples are unknown."""
-    return load_checkpoint(path, task, key="path")
-
-
-def load_weights(path: Path | str, task: Task, make_network: Callable[[], Network]) -> Hooked:
-    """Load a network from a state dict with our own names, a file of safetensors or PyTorch. No code in it runs.
+@isolated()
+def load_weights(
+    path: Path | str, task: Task, make_network: Callable[[], Network] | None = None, *, key: str = "path"
+) -> Hooked:
+    """Load a network from a state dict, a file of safetensors or PyTorch. No code in it runs.
 
     Its training examples are unknown.
 
     Args:
-        make_network: makes the network, as ``lambda: ae.NanoGPT(15, 8)``; its weights are replaced.
+        make_network: makes the network, as ``lambda: ae.NanoGPT(15, 8)``; its weights are replaced, by name. By default
+            the names are those of the paper's authors, for their Transformer.
+        key: what messages call the path.
 
     Raises:
         UserError: if the file is missing or damaged, or names or shapes differ from those of the network.
     """
-    return load_checkpoint(path, task, make_network, "path")
-
-
-@isolated()
-def load_checkpoint(
-    path: Path | str, task: Task, make_network: Callable[[], Network] | None = None, key: str = "checkpoint"
-) -> Hooked:
-    """Load a network from a state dict, the authors' if there is no ``make_network``. Errors call the path ``key``."""
     file = user_path(path, key)
     source = f"{key}={file}"
     if make_network is None:
@@ -217,6 +209,11 @@ def load_checkpoint(
     else:
         network = weights.network_from_file(make_network, file, source, "this network and task")
     return Hooked(network, task=task, name=file.name, provenance=Provenance(make_network=make_network))
+
+
+def load_authors_weights(path: Path | str, task: Task) -> Hooked:
+    """Load a network from a state dict of the paper's authors: `load_weights` without ``make_network``."""
+    return load_weights(path, task)
 
 
 @isolated()

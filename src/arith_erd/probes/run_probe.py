@@ -210,7 +210,7 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
 
 
 def _target_of_weights(job: ProbeJob) -> ProbeTarget:
-    from ..catalog.loading import load_checkpoint, load_handcoded
+    from ..catalog.loading import load_handcoded, load_weights
 
     unused_key = "model" if job.handcoded is not None else "seed"
     if unused := [override for override in job.overrides if override.startswith(unused_key)]:
@@ -222,7 +222,8 @@ def _target_of_weights(job: ProbeJob) -> ProbeTarget:
     elif not any(override.startswith("task") for override in job.overrides):
         raise UserError(f"checkpoint={job.checkpoint}: also needs task=, such as task=add")
     else:
-        models = [load_checkpoint(str(job.checkpoint), job.task, job.network if job.model else None)]
+        make_network = job.network if job.model else None
+        models = [load_weights(str(job.checkpoint), job.task, make_network, key="checkpoint")]
         weights = {"checkpoint": models[0].name, "model": job.model.name} if job.model else {}
     folder = _folder_without_run(job, ["task"] if job.handcoded is None else [])
     return ProbeTarget(job.probe.build(Probe, models=models), folder, models, weights=weights)
