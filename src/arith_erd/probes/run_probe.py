@@ -165,7 +165,7 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     rows: list[dict[str, Any]] = []
     tables: list[pd.DataFrame] = []
     for epoch in epochs:  # networks of one epoch at a time
-        probe = job.probe.build(Probe, models=load_seeds(run.path, epoch))
+        probe = job.probe.build(Probe, models=load_seeds(run.path, epoch=epoch))
         measured = measure(probe, f"{job.probe.name}, epoch {epoch}")
         curves = probe.epoch_curves(pd.DataFrame(measured, columns=[*probe.columns] or None))
         tables.append(curves.table.assign(epoch=epoch))
@@ -191,7 +191,7 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
     for run in runs:
         try:
             epochs = [] if job.epoch is None else select_epochs(run, job_of_run(run).seeds, job.epoch)
-            models = load_seeds(run.path, *epochs[:1])
+            models = load_seeds(run.path, epoch=epochs[0] if epochs else None)
             folder = run_path(run.path / "probes" / job.folder_name(epochs), run.path)
             if job.out:  # one run's result goes straight there, several runs' side by side
                 folder = job.out / (run.name if len(runs) > 1 else "")
