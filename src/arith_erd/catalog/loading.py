@@ -1,6 +1,5 @@
 """Load networks: from a run, from a file of weights, from those published with the code, or written by hand."""
 
-import glob
 import json
 import math
 import os
@@ -18,13 +17,13 @@ from ..bundled import RESULTS
 from ..checks import as_python, keyword_only, require_integer, require_type, user_path
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
-from ..errors import UserError, bad_value, counted, file_may_be_intact, first_line, unknown_name, warn
+from ..errors import UserError, bad_value, file_may_be_intact, first_line, unknown_name, warn
 from ..interp.hooked import Hooked, Provenance
 from ..models import weights
 from ..models.handcoded import PROGRAMS, is_handcoded_task, write_network
 from ..models.network import Network, initialise
 from ..models.transformer import Transformer
-from ..runs.directory import Run, is_run, matching_runs
+from ..runs.directory import Run, is_run
 from ..seeds import format_ranges, parse_seeds
 from ..system.files import run_path
 from ..system.isolation import isolated
@@ -168,16 +167,6 @@ def select_epochs(run: Run, seeds: Sequence[int], epochs: Epochs) -> list[int]:
         hint = "(before training); checkpoint.keep=all, log or every:K keeps more while a run trains"
         raise UserError(f"epoch={(missing or ['all'])[0]}: {run.path} has weights of epoch {known} {hint}")
     return sorted(wanted)
-
-
-def require_runs(pattern: str, key: str = "run") -> list[Path]:
-    """The run directories that match a folder or a glob; a `UserError` if there are none."""
-    if not (paths := matching_runs(pattern)):
-        raise UserError(f"{key}={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
-    if not is_run(paths[0]) and (runs := matching_runs(f"{glob.escape(pattern)}/*")):
-        inside, quoted = f"a folder with {counted(len(runs), 'run')}", glob.escape(pattern)
-        raise UserError(f"{key}={pattern}: {inside}; expected {key}={pattern}/NAME, or {key}='{quoted}/*' for all")
-    return paths
 
 
 @keyword_only("epoch", since="1.1")

@@ -24,10 +24,10 @@ from ..interp.hooked import Hooked
 from ..models import NanoGPT, Transformer
 from ..models.handcoded import PROGRAMS
 from ..models.network import Network, initialise
-from ..runs.directory import Run
+from ..runs.directory import Run, require_runs
 from ..system.files import run_path
 from ..tasks import Add
-from .loading import load_handcoded, load_pretrained, load_run, require_runs
+from .loading import load_handcoded, load_pretrained, load_run
 
 ALGORITHM_VARIABLES = {"sum": ("sum",), "carries": ("carry", "xor")}
 HANDCODED_SEEDS = range(2000, 2003)  # those of paper/results/methods.csv; nothing was tuned on these networks

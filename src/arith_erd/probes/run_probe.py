@@ -13,7 +13,7 @@ from ..config.compose import compose
 from ..config.job import ProbeJob, job_of_run
 from ..errors import UserError, bad_value, counted, first_line
 from ..loggers import Logger
-from ..runs.directory import Run, first_epoch_reaching
+from ..runs.directory import Run, first_epoch_reaching, require_runs
 from ..runs.identity import short_hash
 from ..seeds import format_ranges
 from ..stats import TARGET_ACCURACY
@@ -179,7 +179,7 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
 
 def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
     # These load torch, which a probe of a task does not need.
-    from ..catalog.loading import load_seeds, require_runs, select_epochs
+    from ..catalog.loading import load_seeds, select_epochs
 
     if job.overrides:
         problem = "not accepted with run=, since task, split, model and seeds come from the run's own config.yaml"

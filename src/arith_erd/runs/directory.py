@@ -35,7 +35,7 @@ from typing import Any
 import yaml
 
 from ..checks import user_path
-from ..errors import UserError, excerpt, file_may_be_intact, first_line
+from ..errors import UserError, counted, excerpt, file_may_be_intact, first_line
 from ..seeds import parse_seeds
 from ..system.files import (
     MAX_YAML_DEPTH,
@@ -257,6 +257,16 @@ def matching_runs(pattern: str) -> list[Path]:
     """The run directories that match a folder or a glob."""
     paths = [pattern] if os.path.isdir(pattern := str(user_path(pattern, "run"))) else glob.glob(pattern)
     return sorted(Path(path) for path in paths if path == pattern or is_run(path))
+
+
+def require_runs(pattern: str, key: str = "run") -> list[Path]:
+    """The run directories that match a folder or a glob; a `UserError` if there are none."""
+    if not (paths := matching_runs(pattern)):
+        raise UserError(f"{key}={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
+    if not is_run(paths[0]) and (runs := matching_runs(f"{glob.escape(pattern)}/*")):
+        inside, quoted = f"a folder with {counted(len(runs), 'run')}", glob.escape(pattern)
+        raise UserError(f"{key}={pattern}: {inside}; expected {key}={pattern}/NAME, or {key}='{quoted}/*' for all")
+    return paths
 
 
 def truncate_rows(path: Path, names: Sequence[str], last: int) -> None:
