@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from glob import escape, glob
+from glob import glob
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -107,7 +107,7 @@ def _runs_in(listed: Sequence[str | Path | Run]) -> list[Run]:
     missing: list[Path] = []
     for source in sources:
         inside = os.path.isdir(source) and not is_run(source)
-        paths = matching_runs(f"{escape(str(source))}/*" if inside else str(source))
+        paths = sorted(source.iterdir()) if inside else matching_runs(str(source))  # an error if it may not be read
         found = {path.resolve(): Run(path) for path in paths if is_run(path) and not path.name.startswith(".")}
         directories |= found
         if not found:
