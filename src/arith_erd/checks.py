@@ -8,11 +8,11 @@ from importlib import import_module
 from inspect import Parameter, Signature, signature
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import numpy as np
 
-from .errors import UserError, bad_value, first_line, no_such_key, warn
+from .errors import UserError, bad_value, counted, first_line, no_such_key, warn
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -109,17 +109,23 @@ def explain_validation_error(
     first, *others = error.errors(include_url=False)
     key, node, known, description = prefix, values, NO_FIELDS, ""
     for part in map(str, first["loc"]):
-        if not isinstance(node, Mapping):
+        if isinstance(node, list) and part.isdigit() and isinstance(node[int(part)], Mapping):
+            key, node = f"{key}.{part}", node[int(part)]
+            continue
+        if not isinstance(node, Mapping) or part == "[key]":
             break  # an item of a list, or an alternative of a type
         key, node, known = f"{key}.{part}".strip("."), node.get(part), fields
         if part in known:
             description = known[part].description or description
-            fields = getattr(known[part].annotation, "__pydantic_fields__", NO_FIELDS)
+            kinds = (known[part].annotation, *get_args(known[part].annotation))  # of a list or a union: its items
+            fields = next(filter(None, (getattr(kind, "__pydantic_fields__", None) for kind in kinds)), NO_FIELDS)
+    if first["type"] == "value_error" and not first["loc"]:  # of a check of several keys, which its message names
+        return UserError(str(first["ctx"]["error"]))
     if first["type"].startswith("missing"):
         return UserError(f"{key}: missing; expected a value for it")
     if first["loc"][-1:] == ("[key]",):
         return UserError(f"{key}: no such key; expected {_accepted(first)}")
-    if first["type"] == "unexpected_keyword_argument" or (known and first["type"] == "invalid_key"):
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden", *["invalid_key"] * bool(known)):
         return no_such_key(key, [f"{key.rpartition('.')[0]}.{name}".strip(".") for name in known])
     if first["type"] in ("dataclass_type", "dict_type"):
         return bad_value(key, first["input"], "a group of keys")
@@ -134,11 +140,15 @@ def _quoted(value: object) -> object:
 
 def _accepted(error: Mapping[str, Any]) -> str:
     context = error.get("ctx", {})
+    low = context.get("ge", 0)
     descriptions = {
-        "greater_than_equal": f"an integer of at least {context.get('ge')}",
+        "greater_than_equal": f"{'a number' if isinstance(low, float) else 'an integer'} of at least {low:g}",
         "literal_error": str(context.get("expected", "")).replace("'", ""),
         "int_type": "an integer",
+        "int_parsing": "an integer",
         "string_type": "a name",
+        "string_too_short": f"at least {counted(context.get('min_length', 0), 'character')}",
+        "string_pattern_mismatch": f"text that matches {context.get('pattern')}",
         "is_instance_of": "a list" if context.get("class") == "Sequence" else f"an object, a {context.get('class')}",
         "sequence_str": "a list",
         "too_short": "at least one of them",

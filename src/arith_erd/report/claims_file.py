@@ -24,10 +24,10 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
 
 from ..bundled import CONF, PAPER, load_option
-from ..checks import require_integer
+from ..checks import explain_validation_error, require_integer
 from ..config.hydra_conf import RECIPE_GROUPS, hydra_quoted
 from ..digits import ORDERS
-from ..errors import UserError, bad_value, excerpt, file_may_be_intact, first_line, last_line, unknown_name
+from ..errors import UserError, bad_value, file_may_be_intact, first_line, last_line, unknown_name
 from ..plots.tables import UNITS, format_number
 from ..runs.directory import METRIC_COLUMNS
 from ..runs.identity import NAME_PATTERN, NAMED_GROUPS, flatten
@@ -40,6 +40,7 @@ CLAIMS = PAPER / "claims.yaml"
 BOUND_RANGES = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
 Model = TypeVar("Model", bound=BaseModel)
 Percentage: TypeAlias = Annotated[str, Field(pattern=r"^(\d+\.?\d*|\.\d+)%$")]
+TOLERANCES = "a number of at least 0, or a percentage such as 5%"
 SETUP_GROUPS = ("all", *NAMED_GROUPS, "probe")
 Reference: TypeAlias = tuple[str, object, Collection[str], str]  # key, name, existing names, text of what is accepted
 Statistic: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "derived"]
@@ -55,7 +56,7 @@ class Claim(StrictModel):
     value: float = Field(strict=True, allow_inf_nan=False)
     unit: Literal[UNITS]  # type: ignore[valid-type]
     measure: Measure
-    tolerance: Annotated[FiniteFloat, Field(ge=0)] | Percentage | None = None
+    tolerance: Annotated[FiniteFloat, Field(ge=0)] | Percentage | None = Field(None, description=TOLERANCES)
     bound: Literal["at_most", "at_least", "above"] | None = None
     mean_of: int = Field(default=0, ge=1)
     make: str = ""
@@ -273,7 +274,7 @@ def _read_figure(figure: Mapping[str, Any], path: Path, trust: bool) -> PaperFig
     where = f"{path.name}: figures.{figure['name']}"
     if "draw" in figure:
         figure = {**figure, "draw": import_from_file(f"{where}.draw", str(figure["draw"]), path, trust)}
-    return _checked(PaperFigure, figure, path.name, f"figures.{figure['name']}.")
+    return _checked(PaperFigure, figure, path.name, f"figures.{figure['name']}")
 
 
 def _read_claim(entry: Mapping[str, Any], path: Path, trust: bool) -> Claim:
@@ -284,7 +285,7 @@ def _read_claim(entry: Mapping[str, Any], path: Path, trust: bool) -> Claim:
         if not (isinstance(measure_class, type) and issubclass(measure_class, Measure)):
             raise bad_value(key, kind, "a subclass of arith_erd.report.measures.Measure")
         options = {key: value for key, value in measure.items() if key != "from"}
-        entry = {**entry, "measure": _checked(measure_class, options, where, "measure.")}
+        entry = {**entry, "measure": _checked(measure_class, options, where, "measure")}
     claim = _checked(Claim, entry, where)
     if isinstance(claim.measure, EpochsTo) and not claim.measure.planned:
         planned = math.ceil(claim.accepted_range[1]) if math.isfinite(claim.accepted_range[1]) else 1
@@ -296,12 +297,7 @@ def _checked(model: type[Model], options: Mapping[str, Any], where: str, prefix:
     try:
         return model(**options)
     except ValidationError as error:
-        first = error.errors()[0]
-        parts = [str(part) for part in first["loc"]]
-        key = prefix + ".".join(part for part in parts if not part.startswith("constrained-"))  # of a union
-        value = "" if first["type"] == "missing" else f"={excerpt(str(first['input']))}"
-        received = f"{key}{value}: " if first["loc"] else ""
-        raise UserError(f"{where}: {received}{first['msg']}") from error
+        raise UserError(f"{where}: {explain_validation_error(error, options, model.model_fields, prefix)}") from error
 
 
 def import_from_file(key: str, name: str, claims_file: Path, trust: bool, expected: str = "") -> Any:
