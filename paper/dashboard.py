@@ -14,6 +14,7 @@ import wandb
 import yaml
 
 from arith_erd.bundled import CONF
+from arith_erd.checks import import_extra
 from arith_erd.errors import UserError, first_line
 from arith_erd.report.claims_file import Claim, Paper, load_paper
 from arith_erd.report.collect import DEFAULT_OPTIONS, OUR_RUNS
@@ -22,12 +23,11 @@ from arith_erd.runs.identity import NAMED_GROUPS
 from arith_erd.stats import TARGET_ACCURACY
 from arith_erd.system.cli_errors import one_line_errors
 
-try:
+with one_line_errors():
+    import_extra("wandb_workspaces", "dashboard")
     from wandb_workspaces import expr
     from wandb_workspaces.reports.v2 import interface as wr
     from wandb_workspaces.workspaces import interface as ws
-except ImportError as missing:
-    raise SystemExit("error: the dashboard needs wandb-workspaces: pip install -e '.[dashboard]'") from missing
 
 ACCURACIES = ("val_seq_acc", "train_seq_acc", "val_token_acc", "train_token_acc")
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import pandas as pd
 
 from arith_erd.bundled import RESULTS
-from arith_erd.catalog.loading import require_runs
 from arith_erd.errors import UserError
 from arith_erd.probes.certificate import mean_over_bits
-from arith_erd.runs.directory import Run
+from arith_erd.runs.directory import Run, require_runs
 from arith_erd.stats import clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
 

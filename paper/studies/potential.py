@@ -19,7 +19,6 @@ from torch import Tensor
 
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
-from arith_erd.catalog.loading import require_runs
 from arith_erd.digits import ONE, ZERO, decoder_tokens
 from arith_erd.interp.hooked import Hooked
 from arith_erd.interp.interventions import Replace
@@ -27,7 +26,7 @@ from arith_erd.interp.sites import layers
 from arith_erd.mechanism.certificate import fit_probit
 from arith_erd.plots.panels import Lines
 from arith_erd.plots.style import save_png
-from arith_erd.runs.directory import Run
+from arith_erd.runs.directory import Run, require_runs
 from arith_erd.system.cli_errors import one_line_errors
 from arith_erd.tasks import Task
 

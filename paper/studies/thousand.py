@@ -22,10 +22,9 @@ from scipy.stats import spearmanr
 
 import arith_erd as ae
 from arith_erd.bundled import RESULTS
-from arith_erd.catalog.loading import require_runs
 from arith_erd.mechanism.certificate import CLEAR, LOCAL_REMAINDER, Certificate, certificate, make_blocks
 from arith_erd.plots.style import BLUE, format_axes, save_png, set_panel_title, subplots
-from arith_erd.runs.directory import Run
+from arith_erd.runs.directory import Run, require_runs
 from arith_erd.stats import clopper_pearson
 from arith_erd.system.cli_errors import one_line_errors
 

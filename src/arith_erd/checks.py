@@ -4,13 +4,15 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from functools import wraps
+from importlib import import_module
+from inspect import Parameter, Signature, signature
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import numpy as np
 
-from .errors import UserError, bad_value, no_such_key, warn
+from .errors import UserError, bad_value, counted, first_line, no_such_key, warn
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -58,6 +60,28 @@ def renamed(old: str, new: str, since: str) -> Callable[[Function], Function]:
     return decorate
 
 
+def keyword_only(name: str, since: str) -> Callable[[Function], Function]:
+    """Decorate a function so that its keyword-only argument may follow the others, too, with a warning as `renamed`."""
+
+    def decorate(function: Function) -> Function:
+        parameters = signature(function).parameters
+        position = [*parameters].index(name)
+
+        @wraps(function)
+        def taking_both(*arguments: Any, **named: Any) -> Any:
+            if len(arguments) > position and name not in named:
+                value = arguments[position]
+                warn(f"{function.__name__}: {value!r} by position is {name}={value!r} since {since}", FutureWarning)
+                arguments, named[name] = arguments[:position] + arguments[position + 1 :], value
+            return function(*arguments, **named)
+
+        old = parameters[name].replace(kind=Parameter.POSITIONAL_OR_KEYWORD)
+        taking_both.__dict__["old_signature"] = Signature([*{**parameters, name: old}.values()])
+        return cast(Function, taking_both)
+
+    return decorate
+
+
 def user_path(path: Path | str, key: str = "path") -> Path:
     """A path with ``~`` or ``~USER`` expanded; ``./~x`` is made absolute. A `UserError` if it is not a path."""
     text = os.path.expanduser(path) if isinstance(path, str | Path) else ""
@@ -65,6 +89,14 @@ def user_path(path: Path | str, key: str = "path") -> Path:
         accepted = "a path; ~ and ~USER are home folders, ./~x is a file of that name"
         raise bad_value(key, "''" if path == "" else path, accepted)
     return Path(os.path.abspath(text) if str(Path(text)).startswith("~") else text)
+
+
+def import_extra(package: str, extra: str, key: str = "") -> Any:
+    """Import a package of an optional extra. If it is missing, a `UserError` says for which key, and how to get it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise UserError(f"{key or package}: {first_line(error)}; pip install 'arith_erd[{extra}]'") from error
 
 
 def as_python(value: Any) -> Any:
@@ -84,17 +116,23 @@ def explain_validation_error(
     first, *others = error.errors(include_url=False)
     key, node, known, description = prefix, values, NO_FIELDS, ""
     for part in map(str, first["loc"]):
-        if not isinstance(node, Mapping):
+        if isinstance(node, list) and part.isdigit() and isinstance(node[int(part)], Mapping):
+            key, node = f"{key}.{part}", node[int(part)]
+            continue
+        if not isinstance(node, Mapping) or part == "[key]":
             break  # an item of a list, or an alternative of a type
         key, node, known = f"{key}.{part}".strip("."), node.get(part), fields
         if part in known:
             description = known[part].description or description
-            fields = getattr(known[part].annotation, "__pydantic_fields__", NO_FIELDS)
+            kinds = (known[part].annotation, *get_args(known[part].annotation))  # of a list or a union: its items
+            fields = next(filter(None, (getattr(kind, "__pydantic_fields__", None) for kind in kinds)), NO_FIELDS)
+    if first["type"] == "value_error" and not first["loc"]:  # of a check of several keys, which its message names
+        return UserError(str(first["ctx"]["error"]))
     if first["type"].startswith("missing"):
         return UserError(f"{key}: missing; expected a value for it")
     if first["loc"][-1:] == ("[key]",):
         return UserError(f"{key}: no such key; expected {_accepted(first)}")
-    if first["type"] == "unexpected_keyword_argument" or (known and first["type"] == "invalid_key"):
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden", *["invalid_key"] * bool(known)):
         return no_such_key(key, [f"{key.rpartition('.')[0]}.{name}".strip(".") for name in known])
     if first["type"] in ("dataclass_type", "dict_type"):
         return bad_value(key, first["input"], "a group of keys")
@@ -109,11 +147,15 @@ def _quoted(value: object) -> object:
 
 def _accepted(error: Mapping[str, Any]) -> str:
     context = error.get("ctx", {})
+    low = context.get("ge", 0)
     descriptions = {
-        "greater_than_equal": f"an integer of at least {context.get('ge')}",
+        "greater_than_equal": f"{'a number' if isinstance(low, float) else 'an integer'} of at least {low:g}",
         "literal_error": str(context.get("expected", "")).replace("'", ""),
         "int_type": "an integer",
+        "int_parsing": "an integer",
         "string_type": "a name",
+        "string_too_short": f"at least {counted(context.get('min_length', 0), 'character')}",
+        "string_pattern_mismatch": f"text that matches {context.get('pattern')}",
         "is_instance_of": "a list" if context.get("class") == "Sequence" else f"an object, a {context.get('class')}",
         "sequence_str": "a list",
         "too_short": "at least one of them",

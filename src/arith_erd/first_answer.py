@@ -13,9 +13,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from .errors import UserError, unknown_name
-from .system.cli_errors import one_line_errors
 from .system.files import atomic_file, require_writable, write_atomically
-from .system.signals import catch_signals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,23 +36,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="arith", description="Which algorithm does a network run that adds?")
     accepted = "a run directory, a name of ae.load_pretrained, or a network written by hand; default: add-transformer"
     parser.add_argument("network", nargs="?", default="add-transformer", help=accepted)
-    with one_line_errors(), catch_signals():
-        name = parser.parse_args().network
-        require_writable("folder", Path.cwd())
-        print("loading PyTorch\n", flush=True)
-        from .explorer import export_network, write_page
-        from .plots.style import save_png
+    name = parser.parse_args().network
+    require_writable("folder", Path.cwd())
+    print("loading PyTorch\n", flush=True)
+    from .explorer import export_network, write_page
+    from .plots.style import save_png
 
-        model = load_adder(name)
-        print("\n".join([*add_by_token(model), "", "Which algorithm does it run? A few seconds ..."]), flush=True)
-        table = follow_interchanges(model)
-        print("\n".join(fill(x, 79, subsequent_indent="  ") for x in explain(measure_profile(model), table)))
-        png, page = unused_paths(f"arith-{Path(name).name}")
-        with atomic_file(png) as partial:
-            save_png(draw_interchanges(model, table), partial)
-        write_atomically(page, write_page([export_network(model)]))
-        print(f"\nWritten:\n  {png}   the interchanges\n  {page}  the network in a browser: change it and watch")
-        print(NEXT)
+    model = load_adder(name)
+    print("\n".join([*add_by_token(model), "", "Which algorithm does it run? A few seconds ..."]), flush=True)
+    table = follow_interchanges(model)
+    print("\n".join(fill(x, 79, subsequent_indent="  ") for x in explain(measure_profile(model), table)))
+    png, page = unused_paths(f"arith-{Path(name).name}")
+    with atomic_file(png) as partial:
+        save_png(draw_interchanges(model, table), partial)
+    write_atomically(page, write_page([export_network(model)]))
+    print(f"\nWritten:\n  {png}   the interchanges\n  {page}  the network in a browser: change it and watch")
+    print(NEXT)
 
 
 def load_adder(name: str) -> "Hooked":
@@ -69,15 +66,15 @@ def load_adder(name: str) -> "Hooked":
         model = load_run(name)
     elif name in PROGRAMS:
         model = load_handcoded(name)
-    elif folder.is_dir() and not (folder / CONFIG_FILE).is_file():
+    elif name in shipped or (folder / CONFIG_FILE).is_file() or not folder.parent.is_dir():  # USER/NAME on the Hub
+        model = load_pretrained(name)
+    elif folder.is_dir():
         raise UserError(f"network={name}: a folder without config.yaml; expected a run directory")
-    elif len(folder.parts) > 1 and folder.parent.is_dir() and not folder.exists():  # else USER/NAME on the Hub
+    elif len(folder.parts) > 1:
         raise UserError(f"network={name}: no such folder")
-    elif len(folder.parts) == 1 and not folder.exists() and name not in shipped:
+    else:
         accepted = f"a run directory, a trained network ({', '.join(shipped)}), or one written by hand"
         raise unknown_name("network", name, [*shipped, *PROGRAMS], f"{accepted} ({', '.join(PROGRAMS)})")
-    else:
-        model = load_pretrained(name)
     if type(model.task) is not Add:
         raise UserError(f"network={name}: its task is {model.task.name}; expected a network that adds two numbers")
     model.task.require_enumerable("arith")

@@ -23,7 +23,7 @@ LAYERS = (
     {"launch", "loggers", "catalog", "mechanism", "losses"},
     {"training", "probes"},
     {"report", "first_answer"},
-    {"__init__", "__main__", "commands"},  # the public names, and the entry points of the commands
+    {"__init__", "__main__"},  # the public names, and the entry points of the commands
 )
 LAYER = {package: number for number, packages in enumerate(LAYERS) for package in packages}
 WITH_TORCH = {"models", "losses", "interp", "explorer", "catalog", "mechanism", "training", "probes"}

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 import arith_erd as ae
-from arith_erd.catalog.loading import list_pretrained, load_weights, require_runs
+from arith_erd.catalog.loading import list_pretrained, load_weights
 from arith_erd.checks import user_path
 from arith_erd.errors import MAX_MESSAGE_LENGTH, UserError, first_line, nearest
 from arith_erd.report.__main__ import main as report
 from arith_erd.runs.__main__ import main as list_runs
+from arith_erd.runs.directory import require_runs
 
 
 def test_message_is_one_line_without_control_characters() -> None:

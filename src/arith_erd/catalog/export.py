@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from ..checks import require_type, user_path
+from ..checks import import_extra, require_type, user_path
 from ..config.job import Job
 from ..errors import UserError, first_line
 from ..explorer import Page, export_network, write_page
@@ -182,11 +181,3 @@ def download(repo_id: str) -> Path:
         return Path(hub.snapshot_download(repo_id, allow_patterns=[CONFIG_FILE, WEIGHTS_FILE]))
     except Exception as error:
         raise UserError(f"name={repo_id}: no such folder here; on the Hub: {first_line(error)}") from error
-
-
-def import_extra(package: str, name: str) -> Any:
-    """Import a package of an optional extra; if it is missing, a `UserError` says how to install it."""
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise UserError(f"{package}: {first_line(error)}; pip install 'arith_erd[{name}]'") from error

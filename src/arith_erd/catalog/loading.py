@@ -1,6 +1,5 @@
 """Load networks: from a run, from a file of weights, from those published with the code, or written by hand."""
 
-import glob
 import json
 import math
 import os
@@ -15,16 +14,16 @@ import torch
 from torch import Tensor
 
 from ..bundled import RESULTS
-from ..checks import as_python, require_integer, require_type, user_path
+from ..checks import as_python, keyword_only, require_integer, require_type, user_path
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
-from ..errors import UserError, bad_value, counted, file_may_be_intact, first_line, unknown_name, warn
+from ..errors import UserError, bad_value, file_may_be_intact, first_line, unknown_name, warn
 from ..interp.hooked import Hooked, Provenance
 from ..models import weights
 from ..models.handcoded import PROGRAMS, is_handcoded_task, write_network
 from ..models.network import Network, initialise
 from ..models.transformer import Transformer
-from ..runs.directory import Run, is_run, matching_runs
+from ..runs.directory import Run, is_run
 from ..seeds import format_ranges, parse_seeds
 from ..system.files import run_path
 from ..system.isolation import isolated
@@ -170,45 +169,28 @@ def select_epochs(run: Run, seeds: Sequence[int], epochs: Epochs) -> list[int]:
     return sorted(wanted)
 
 
-def require_runs(pattern: str, key: str = "run") -> list[Path]:
-    """The run directories that match a folder or a glob; a `UserError` if there are none."""
-    if not (paths := matching_runs(pattern)):
-        raise UserError(f"{key}={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
-    if not is_run(paths[0]) and (runs := matching_runs(f"{glob.escape(pattern)}/*")):
-        inside, quoted = f"a folder with {counted(len(runs), 'run')}", glob.escape(pattern)
-        raise UserError(f"{key}={pattern}: {inside}; expected {key}={pattern}/NAME, or {key}='{quoted}/*' for all")
-    return paths
-
-
-def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
+@keyword_only("epoch", since="1.1")
+def load_seeds(path: Path | str, *, epoch: int | None = None) -> list[Hooked]:
     """Load every replica of a run, by ascending seed; errors and ``epoch`` are those of `load_run`."""
     return [load_run(path, seed, epoch) for seed in job_of_run(Run(user_path(path))).seeds]
 
 
-def load_authors_weights(path: Path | str, task: Task) -> Hooked:
-    """Load a network from a state dict of the paper's authors. Its training examples are unknown."""
-    return load_checkpoint(path, task, key="path")
-
-
-def load_weights(path: Path | str, task: Task, make_network: Callable[[], Network]) -> Hooked:
-    """Load a network from a state dict with our own names, a file of safetensors or PyTorch. No code in it runs.
+@isolated()
+def load_weights(
+    path: Path | str, task: Task, make_network: Callable[[], Network] | None = None, *, key: str = "path"
+) -> Hooked:
+    """Load a network from a state dict, a file of safetensors or PyTorch. No code in it runs.
 
     Its training examples are unknown.
 
     Args:
-        make_network: makes the network, as ``lambda: ae.NanoGPT(15, 8)``; its weights are replaced.
+        make_network: makes the network, as ``lambda: ae.NanoGPT(15, 8)``; its weights are replaced, by name. By default
+            the names are those of the paper's authors, for their Transformer.
+        key: what messages call the path.
 
     Raises:
         UserError: if the file is missing or damaged, or names or shapes differ from those of the network.
     """
-    return load_checkpoint(path, task, make_network, "path")
-
-
-@isolated()
-def load_checkpoint(
-    path: Path | str, task: Task, make_network: Callable[[], Network] | None = None, key: str = "checkpoint"
-) -> Hooked:
-    """Load a network from a state dict, the authors' if there is no ``make_network``. Errors call the path ``key``."""
     file = user_path(path, key)
     source = f"{key}={file}"
     if make_network is None:
@@ -217,6 +199,11 @@ def load_checkpoint(
     else:
         network = weights.network_from_file(make_network, file, source, "this network and task")
     return Hooked(network, task=task, name=file.name, provenance=Provenance(make_network=make_network))
+
+
+def load_authors_weights(path: Path | str, task: Task) -> Hooked:
+    """Load a network from a state dict of the paper's authors: `load_weights` without ``make_network``."""
+    return load_weights(path, task)
 
 
 @isolated()

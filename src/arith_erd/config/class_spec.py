@@ -15,7 +15,6 @@ import inspect
 import linecache
 import re
 import sys
-import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..errors import ArgumentsError, UserError, bad_value, did_you_mean, first_line
+from ..errors import ArgumentsError, UserError, bad_value, did_you_mean, first_line, last_line
 from ..runs.identity import require_name
 from ..system.signals import ProgramExit, exits_are_errors
 
@@ -195,11 +194,9 @@ class ClassSpec:
         except (UserError, KeyboardInterrupt, ProgramExit):
             raise
         except BaseException as error:
-            # The last line of the class's own file before the error, if it got that far.
             file = getattr(sys.modules.get(self.target.rpartition(".")[0]), "__file__", None)
-            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-            place = f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""
-            raise self.error_about(f"{first_line(error)}{place}") from error
+            place = last_line(error, lambda path: path == file)
+            raise self.error_about(first_line(error) + (f" ({place})" if place else "")) from error
 
     def error_about(self, what: str) -> UserError:
         return UserError(f"{self.key}={self.target}: {what}")

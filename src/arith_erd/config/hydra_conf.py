@@ -32,7 +32,7 @@ from omegaconf.errors import OmegaConfBaseException
 from ..bundled import CONF, load_option
 from ..errors import UserError, bad_value, excerpt, first_line, no_such_key, unknown_name
 from ..runs.identity import flatten
-from ..system.files import MAX_YAML_DEPTH, require_plain_yaml
+from ..system.files import MAX_YAML_DEPTH, require_small_yaml
 from ..system.isolation import HYDRA
 
 RECIPE_GROUPS = ("optimizer", "scheduler", "loss")  # each fills the key of the same name in ``model``
@@ -102,7 +102,7 @@ def _require_harmless(folder: Path) -> None:
 
 def _hydra_keys_set_by(path: Path, relative: Path) -> list[str]:
     """The keys of Hydra that a file sets, except parameters of a sweep, or other ways in which it reaches them."""
-    require_plain_yaml(path)
+    require_small_yaml(path)
     try:
         config = OmegaConf.to_container(OmegaConf.load(path))  # as Hydra reads it, interpolations as text
     except (OmegaConfBaseException, UnicodeError) as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..checks import require_integer
+from ..checks import import_extra, require_integer
 from ..errors import UserError, counted, first_line
 from ..system.machine import visible_gpus
 from ..system.signals import GRACE_SECONDS, Interrupted, set_alarm
@@ -80,10 +80,7 @@ def _gpus(jobs_per_gpu: int) -> Iterator[Submit]:
 @contextmanager
 def _ray(init: dict[str, Any], remote: dict[str, Any]) -> Iterator[Submit]:
     """Run tasks on a Ray cluster, whose workers have CUDA_VISIBLE_DEVICES."""
-    try:
-        import ray
-    except ImportError as error:
-        raise UserError("hydra/launcher=ray_gpus: Ray is not installed: pip install -e '.[ray]'") from error
+    ray = import_extra("ray", "ray", "hydra/launcher=ray_gpus")
     ray.init(**init)
     task = ray.remote(**remote)(_run_on_worker)
     yield lambda folder, index: task.remote(folder, index).future()

@@ -1,7 +1,6 @@
 """The losses. The files in ``conf/loss/`` name the classes in ``_target_``."""
 
-from .cross_entropy_and_value import CrossEntropyAndValue
+from .cross_entropy import CrossEntropy, CrossEntropyAndValue, Loss
 from .interchange_training import InterchangeTraining
-from .loss import CrossEntropy, Loss
 
 __all__ = ["CrossEntropy", "CrossEntropyAndValue", "InterchangeTraining", "Loss"]

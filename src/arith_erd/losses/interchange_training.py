@@ -19,7 +19,7 @@ from ..interp.interventions import Replace
 from ..interp.sites import layers
 from ..models.network import Network, shift_right
 from ..tasks import Examples, Task
-from .loss import CrossEntropy, meta_tokens
+from .cross_entropy import CrossEntropy, meta_tokens
 
 OPTIONS = load_option("loss", "interchange")
 ANSWER = "answer"

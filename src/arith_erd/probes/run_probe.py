@@ -13,7 +13,7 @@ from ..config.compose import compose
 from ..config.job import ProbeJob, job_of_run
 from ..errors import UserError, bad_value, counted, first_line
 from ..loggers import Logger
-from ..runs.directory import Run, first_epoch_reaching
+from ..runs.directory import Run, first_epoch_reaching, require_runs
 from ..runs.identity import short_hash
 from ..seeds import format_ranges
 from ..stats import TARGET_ACCURACY
@@ -167,7 +167,7 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
     rows: list[dict[str, Any]] = []
     tables: list[pd.DataFrame] = []
     for epoch in epochs:  # networks of one epoch at a time
-        probe = job.probe.build(Probe, models=load_seeds(run.path, epoch))
+        probe = job.probe.build(Probe, models=load_seeds(run.path, epoch=epoch))
         measured = measure(probe, f"{job.probe.name}, epoch {epoch}")
         curves = probe.epoch_curves(pd.DataFrame(measured, columns=[*probe.columns] or None))
         tables.append(curves.table.assign(epoch=epoch))
@@ -181,7 +181,7 @@ def _over_epochs(job: ProbeJob, run: Run, epochs: Sequence[int]) -> ProbeResult:
 
 def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
     # These load torch, which a probe of a task does not need.
-    from ..catalog.loading import load_seeds, require_runs, select_epochs
+    from ..catalog.loading import load_seeds, select_epochs
 
     if job.overrides:
         problem = "not accepted with run=, since task, split, model and seeds come from the run's own config.yaml"
@@ -193,7 +193,7 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
     for run in runs:
         try:
             epochs = [] if job.epoch is None else select_epochs(run, job_of_run(run).seeds, job.epoch)
-            models = load_seeds(run.path, *epochs[:1])
+            models = load_seeds(run.path, epoch=epochs[0] if epochs else None)
             folder = run_path(run.path / "probes" / job.folder_name(epochs), run.path)
             if job.out:  # one run's result goes straight there, several runs' side by side
                 folder = job.out / (run.name if len(runs) > 1 else "")
@@ -212,7 +212,7 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
 
 
 def _target_of_weights(job: ProbeJob) -> ProbeTarget:
-    from ..catalog.loading import load_checkpoint, load_handcoded
+    from ..catalog.loading import load_handcoded, load_weights
 
     unused_key = "model" if job.handcoded is not None else "seed"
     if unused := [override for override in job.overrides if override.startswith(unused_key)]:
@@ -224,7 +224,8 @@ def _target_of_weights(job: ProbeJob) -> ProbeTarget:
     elif not any(override.startswith("task") for override in job.overrides):
         raise UserError(f"checkpoint={job.checkpoint}: also needs task=, such as task=add")
     else:
-        models = [load_checkpoint(str(job.checkpoint), job.task, job.network if job.model else None)]
+        make_network = job.network if job.model else None
+        models = [load_weights(str(job.checkpoint), job.task, make_network, key="checkpoint")]
         weights = {"checkpoint": models[0].name, "model": job.model.name} if job.model else {}
     folder = _folder_without_run(job, ["task"] if job.handcoded is None else [])
     return ProbeTarget(job.probe.build(Probe, models=models), folder, models, weights=weights)

@@ -12,10 +12,9 @@ from ..errors import counted
 from ..plots.tables import UNIT_RANGES
 from ..seeds import format_ranges
 from ..stats import LEARNING_ACCURACY, MIN_FOR_MEDIAN, MIN_SEEDS, TARGET_ACCURACY, Estimate, Interval, Moments
-from .claims_file import Claim, Paper
+from .claims_file import Claim, Paper, explain_errors_of_user_code
 from .collect import AUTHORS_WEIGHTS, TASK_ALONE, RunData
 from .measures import EpochsTo, Metrics, ProbeColumn
-from .user_code import explain_errors_of_user_code
 from .verdicts import (
     LearningCounts,
     Verdict,

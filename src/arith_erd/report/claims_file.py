@@ -1,13 +1,22 @@
-"""Read a claims file: every claim, its measure, and the tolerance for reproducing it."""
+"""Read a claims file: every claim, its measure, and the tolerance for reproducing it.
 
+It may name classes and functions of Python files that lie beside it, as ``measures.py:Gap``. Reading it must not run
+code that came with it, so only the command line can allow this (``--trust``). The files of the paper that comes with
+the package need no permission.
+"""
+
+import importlib.util
 import math
 import re
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import yaml
@@ -15,22 +24,23 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
 
 from ..bundled import CONF, PAPER, load_option
-from ..checks import require_integer
+from ..checks import explain_validation_error, require_integer
 from ..config.hydra_conf import RECIPE_GROUPS, hydra_quoted
 from ..digits import ORDERS
-from ..errors import UserError, bad_value, excerpt, file_may_be_intact, first_line, unknown_name
+from ..errors import UserError, bad_value, file_may_be_intact, first_line, last_line, unknown_name
 from ..plots.tables import UNITS, format_number
 from ..runs.directory import METRIC_COLUMNS
 from ..runs.identity import NAME_PATTERN, NAMED_GROUPS, flatten
 from ..runs.table import ORDER_KEYS
+from ..system.signals import exits_are_errors
 from .collect import NUMBERS, OUR_RUNS
 from .measures import MEASURES, EpochsTo, Measure, Metrics, ProbeColumn, RunOptions, StrictModel, Summary
-from .user_code import import_from_file
 
 CLAIMS = PAPER / "claims.yaml"
 BOUND_RANGES = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above": (1e-6, math.inf)}
 Model = TypeVar("Model", bound=BaseModel)
 Percentage: TypeAlias = Annotated[str, Field(pattern=r"^(\d+\.?\d*|\.\d+)%$")]
+TOLERANCES = "a number of at least 0, or a percentage such as 5%"
 SETUP_GROUPS = ("all", *NAMED_GROUPS, "probe")
 Reference: TypeAlias = tuple[str, object, Collection[str], str]  # key, name, existing names, text of what is accepted
 Statistic: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "derived"]
@@ -46,7 +56,7 @@ class Claim(StrictModel):
     value: float = Field(strict=True, allow_inf_nan=False)
     unit: Literal[UNITS]  # type: ignore[valid-type]
     measure: Measure
-    tolerance: Annotated[FiniteFloat, Field(ge=0)] | Percentage | None = None
+    tolerance: Annotated[FiniteFloat, Field(ge=0)] | Percentage | None = Field(None, description=TOLERANCES)
     bound: Literal["at_most", "at_least", "above"] | None = None
     mean_of: int = Field(default=0, ge=1)
     make: str = ""
@@ -175,10 +185,7 @@ class Paper(StrictModel):
 
 @cache
 def load_paper(path: Path = CLAIMS, trust: bool = False) -> Paper:
-    """Read and check a claims file; a `UserError` names the claim and the key.
-
-    With ``trust`` it may name classes and functions of Python files beside it, which are then imported.
-    """
+    """Read and check a claims file; a `UserError` names the claim and the key. Code beside it needs ``trust``."""
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         sections = raw.pop("sections")
@@ -267,7 +274,7 @@ def _read_figure(figure: Mapping[str, Any], path: Path, trust: bool) -> PaperFig
     where = f"{path.name}: figures.{figure['name']}"
     if "draw" in figure:
         figure = {**figure, "draw": import_from_file(f"{where}.draw", str(figure["draw"]), path, trust)}
-    return _checked(PaperFigure, figure, path.name, f"figures.{figure['name']}.")
+    return _checked(PaperFigure, figure, path.name, f"figures.{figure['name']}")
 
 
 def _read_claim(entry: Mapping[str, Any], path: Path, trust: bool) -> Claim:
@@ -278,7 +285,7 @@ def _read_claim(entry: Mapping[str, Any], path: Path, trust: bool) -> Claim:
         if not (isinstance(measure_class, type) and issubclass(measure_class, Measure)):
             raise bad_value(key, kind, "a subclass of arith_erd.report.measures.Measure")
         options = {key: value for key, value in measure.items() if key != "from"}
-        entry = {**entry, "measure": _checked(measure_class, options, where, "measure.")}
+        entry = {**entry, "measure": _checked(measure_class, options, where, "measure")}
     claim = _checked(Claim, entry, where)
     if isinstance(claim.measure, EpochsTo) and not claim.measure.planned:
         planned = math.ceil(claim.accepted_range[1]) if math.isfinite(claim.accepted_range[1]) else 1
@@ -290,9 +297,48 @@ def _checked(model: type[Model], options: Mapping[str, Any], where: str, prefix:
     try:
         return model(**options)
     except ValidationError as error:
-        first = error.errors()[0]
-        parts = [str(part) for part in first["loc"]]
-        key = prefix + ".".join(part for part in parts if not part.startswith("constrained-"))  # of a union
-        value = "" if first["type"] == "missing" else f"={excerpt(str(first['input']))}"
-        received = f"{key}{value}: " if first["loc"] else ""
-        raise UserError(f"{where}: {received}{first['msg']}") from error
+        raise UserError(f"{where}: {explain_validation_error(error, options, model.model_fields, prefix)}") from error
+
+
+def import_from_file(key: str, name: str, claims_file: Path, trust: bool, expected: str = "") -> Any:
+    """Import the class or function ``FILE.py:NAME`` from a file in the folder of ``claims_file``.
+
+    Raises:
+        UserError: if the name has another form (``expected`` lists further accepted forms), or if the file is not
+            trusted or cannot be run.
+    """
+    file, colon, attribute = name.partition(":")
+    path = claims_file.resolve().parent / file
+    if not colon or Path(file).name != file or path.suffix != ".py":
+        raise bad_value(key, name, f"{expected}FILE.py:NAME, of a Python file beside {claims_file.name}")
+    if not (trust or path.parent == PAPER.resolve()):
+        raise UserError(f"{key}={name}: {file} is code that would run; --trust allows it")
+    try:
+        return getattr(_load_module(path), attribute)
+    except Exception as error:
+        accepted = f"a Python file that can be imported, and has {attribute}"
+        raise UserError(f"{key}={name}: {first_line(error)}; expected {accepted}") from error
+
+
+@contextmanager
+def explain_errors_of_user_code(imported: object, where: str) -> Iterator[None]:
+    """Turn errors of code from `import_from_file` into a `UserError` that starts with ``where`` and names the line."""
+    try:
+        with exits_are_errors():
+            yield
+    except Exception as error:
+        file = getattr(imported, "__module__", "")  # the path of the file, or the name of a module of the package
+        if not (isinstance(error, UserError) or file.endswith(".py")):
+            raise
+        place = last_line(error, lambda path: path == file)
+        raise UserError(f"{where}: {first_line(error)}" + (f" ({place})" if place else "")) from error
+
+
+@cache
+def _load_module(path: Path) -> ModuleType:
+    spec: Any = importlib.util.spec_from_file_location(str(path), path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module  # pydantic looks up annotations there
+    with exits_are_errors():
+        spec.loader.exec_module(module)
+    return module

@@ -9,9 +9,8 @@ from matplotlib.lines import Line2D
 from ..plots import style
 from ..plots.curves import draw_over_epochs, format_accuracy_axes
 from .claims import Result, Results
-from .claims_file import Paper, PaperFigure
+from .claims_file import Paper, PaperFigure, explain_errors_of_user_code
 from .collect import RunData
-from .user_code import explain_errors_of_user_code
 
 LINE_STYLES = {"first": (style.BLUE, "-"), "second": (style.ORANGE, "-."), "third": (style.GREEN, "-")}
 LINE_STYLES |= {"reference": (style.INK, "--"), "faint": (style.GREY, ":")}

@@ -35,14 +35,21 @@ from typing import Any
 import yaml
 
 from ..checks import user_path
-from ..errors import UserError, excerpt, file_may_be_intact, first_line
+from ..errors import UserError, counted, excerpt, file_may_be_intact, first_line
 from ..seeds import parse_seeds
-from ..system.files import locked, oserrors_naming, remove_partial_files, run_path, write_atomically
+from ..system.files import (
+    MAX_YAML_DEPTH,
+    is_small_yaml,
+    locked,
+    oserrors_naming,
+    remove_partial_files,
+    run_path,
+    write_atomically,
+)
 from ..system.machine import git_commit
 from .identity import flatten, weights_config
 
 MAX_CONFIG_SIZE, MAX_SUMMARY_SIZE = 2**18, 2**24  # bytes, for 4,096 seeds
-MAX_DEPTH = 50  # levels of a configuration; deeper ones overflow the stack of the YAML library in C
 YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C ten times as fast: 100 runs take 1 s
 INTEGER_COLUMNS = ("epoch", "seed")
 SLICE_COLUMNS = ("slice", "value", "val_seq_acc")
@@ -200,13 +207,10 @@ class Run:
 
     def config(self) -> dict[str, Any]:
         """The resolved configuration: plain values, otherwise unchecked; a `UserError` if there is none."""
-        depth = 0
         try:
             text = run_path(self.config_file, limit=MAX_CONFIG_SIZE).read_text(encoding="utf-8")
-            for event in yaml.parse(text, YAML_LOADER):  # one at a time, before anything expands
-                depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-                if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
-                    raise ValueError(f"an alias, a tag, or more than {MAX_DEPTH} levels")
+            if not is_small_yaml(text, YAML_LOADER, aliases=False):
+                raise ValueError(f"an alias, a tag, or more than {MAX_YAML_DEPTH} levels")
             config = yaml.load(text, YAML_LOADER)
         except (OSError, ValueError, yaml.YAMLError) as error:
             if file_may_be_intact(error):
@@ -253,6 +257,16 @@ def matching_runs(pattern: str) -> list[Path]:
     """The run directories that match a folder or a glob."""
     paths = [pattern] if os.path.isdir(pattern := str(user_path(pattern, "run"))) else glob.glob(pattern)
     return sorted(Path(path) for path in paths if path == pattern or is_run(path))
+
+
+def require_runs(pattern: str, key: str = "run") -> list[Path]:
+    """The run directories that match a folder or a glob; a `UserError` if there are none."""
+    if not (paths := matching_runs(pattern)):
+        raise UserError(f"{key}={pattern}: no such folder; expected a run directory, or a glob of them in quotes")
+    if not is_run(paths[0]) and (runs := matching_runs(f"{glob.escape(pattern)}/*")):
+        inside, quoted = f"a folder with {counted(len(runs), 'run')}", glob.escape(pattern)
+        raise UserError(f"{key}={pattern}: {inside}; expected {key}={pattern}/NAME, or {key}='{quoted}/*' for all")
+    return paths
 
 
 def truncate_rows(path: Path, names: Sequence[str], last: int) -> None:

@@ -18,7 +18,7 @@ from ..errors import UserError, counted, excerpt, file_may_be_intact, first_line
 from ..seeds import format_ranges, parse_seeds
 from ..stats import Estimate, Moments
 from ..system.files import is_locked, run_path
-from .directory import FINISHED, METRIC_COLUMNS, Row, Run, as_written, is_run
+from .directory import FINISHED, METRIC_COLUMNS, Row, Run, as_written, is_run, matching_runs
 from .identity import NAMED_GROUPS, flat_settings, identity_settings, require_name, short_hash, weights_config
 
 ORDER_KEYS = ("prompt_order", "completion_order")
@@ -107,13 +107,12 @@ def _runs_in(listed: Sequence[str | Path | Run]) -> list[Run]:
     missing: list[Path] = []
     for source in sources:
         inside = os.path.isdir(source) and not is_run(source)
-        matching = [] if os.path.lexists(source) else map(Path, glob(str(source)))  # a folder's name may look like one
-        paths = sorted(source.iterdir() if inside else matching) or [source]
+        paths = sorted(source.iterdir()) if inside else matching_runs(str(source))  # an error if it may not be read
         found = {path.resolve(): Run(path) for path in paths if is_run(path) and not path.name.startswith(".")}
         directories |= found
         if not found:
             empty += [] if os.path.isfile(source) else [source]
-            missing += [path for path in paths if not os.path.lexists(path)]
+            missing += [] if os.path.lexists(source) or glob(str(source)) else [source]
     if not directories:
         received = ", ".join(map(str, listed)) or "[]"
         raise UserError(f"{received}: no run there; expected a folder of runs, or a glob of run directories in quotes")

@@ -45,6 +45,39 @@ def run_path(path: Path, root: Path | None = None, limit: float = MAX_SIZE) -> P
     return path
 
 
+def is_small_yaml(text: str | bytes, loader: Any, aliases: bool) -> bool:
+    """Whether a YAML text has at most 50 levels, and with ``aliases`` 10,000 values, else neither aliases nor tags.
+
+    Aliases can expand a kilobyte to any size, and each level of nesting is a recursive call, also in the YAML library
+    in C, whose stack can overflow. So we look at one event at a time, before ``loader`` builds anything.
+    """
+    sizes: dict[str | None, float] = {}  # anchor -> number of values
+    open_nodes: list[tuple[str | None, float]] = []  # anchor, and the number of values before it
+    count = 0.0
+    for event in yaml.parse(text, loader):
+        if isinstance(event, yaml.AliasEvent):
+            count += sizes.get(event.anchor, math.inf)  # a node that is still open would contain itself
+        elif isinstance(event, yaml.NodeEvent):
+            open_nodes.append((event.anchor, count))
+            count += 1
+        if isinstance(event, yaml.ScalarEvent | yaml.CollectionEndEvent):
+            anchor, before = open_nodes.pop()
+            sizes[anchor] = count - before
+        alias_or_tag = isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None)
+        if len(open_nodes) > MAX_YAML_DEPTH or (count > MAX_YAML_VALUES if aliases else alias_or_tag):
+            return False
+    return True
+
+
+def require_small_yaml(path: Path) -> None:
+    """Raise a `UserError` for a YAML file that is not an ordinary file, or that becomes too large when it is read."""
+    with suppress(OSError, yaml.YAMLError, UnicodeError):  # reading the file will report these
+        is_small = path.is_file() and path.stat().st_size <= MAX_YAML_BYTES
+        if not (is_small and is_small_yaml(path.read_bytes(), yaml.SafeLoader, aliases=True)):
+            limits = f"at most {MAX_YAML_VALUES:,} values, {MAX_YAML_DEPTH} levels and no loop"
+            raise UserError(f"{path}: expected an ordinary file of {limits}")
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write bytes, or text as UTF-8, by `atomic_file`; half of a surrogate pair is escaped."""
     with atomic_file(path) as partial:
@@ -99,30 +132,6 @@ def remove_partial_files(folder: Path, min_age: float = -math.inf) -> None:
         with suppress(OSError):  # removed by another process, or not a file
             if time.time() - path.lstat().st_mtime >= min_age:
                 path.unlink()
-
-
-def require_plain_yaml(path: Path) -> None:
-    """Raise a `UserError` for a YAML file that is not an ordinary file, or that becomes too large when it is read.
-
-    Aliases can expand a kilobyte to any size, and each level of nesting is a recursive call in Python.
-    """
-    sizes: dict[str | None, float] = {}  # anchor -> number of values
-    open_nodes: list[tuple[str | None, float]] = []  # anchor, and the number of values before it
-    count = 0.0
-    with suppress(OSError, yaml.YAMLError, UnicodeError):  # reading the file will report these
-        text = path.read_bytes() if path.is_file() and path.stat().st_size <= MAX_YAML_BYTES else b"*too_large"
-        for event in yaml.parse(text, yaml.SafeLoader):
-            if isinstance(event, yaml.AliasEvent):
-                count += sizes.get(event.anchor, math.inf)  # a node that is still open would contain itself
-            elif isinstance(event, yaml.NodeEvent):
-                open_nodes.append((event.anchor, count))
-                count += 1
-            if isinstance(event, yaml.ScalarEvent | yaml.CollectionEndEvent):
-                anchor, before = open_nodes.pop()
-                sizes[anchor] = count - before
-            if count > MAX_YAML_VALUES or len(open_nodes) > MAX_YAML_DEPTH:
-                limits = f"at most {MAX_YAML_VALUES:,} values, {MAX_YAML_DEPTH} levels and no loop"
-                raise UserError(f"{path}: expected an ordinary file of {limits}")
 
 
 def require_writable(key: str, folder: Path | str) -> None:

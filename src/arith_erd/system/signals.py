@@ -9,14 +9,13 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Any
 
-from ..errors import UserError, first_line
+from ..errors import UserError, first_line, last_line
 from .slurm_commands import requeue
 
 SIGNALS = [s for s in signal.Signals if s.name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT")]
@@ -171,9 +170,8 @@ def exits_are_errors() -> Iterator[None]:
             raise error.__context__ from None
         if type(error).__module__.startswith("lightning."):  # the calling program does not catch SIGTERM
             raise
-        frames = traceback.extract_tb(error.__traceback__)
-        last = next((x for x in reversed(frames) if "site-packages" not in x.filename), frames[-1])  # wandb wraps exit
-        place = f"{os.path.basename(last.filename)}, line {last.lineno}"
+        # Ours is not the last line of all, since wandb wraps exit.
+        place = last_line(error, lambda path: "site-packages" not in path) or last_line(error, lambda path: True)
         raise UserError(f"{place}: {first_line(error)}; expected a result, or an error such as ValueError") from error
 
 

@@ -16,11 +16,10 @@ from arith_erd.catalog.loading import (
     load_run,
     load_seeds,
     load_weights,
-    require_runs,
 )
 from arith_erd.errors import UserError
 from arith_erd.models import Transformer
-from arith_erd.runs.directory import Run
+from arith_erd.runs.directory import Run, require_runs
 from arith_erd.tasks import Add
 from tests.tiny import LEARNS
 

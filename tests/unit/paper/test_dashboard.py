@@ -1,11 +1,14 @@
 """Dashboards follow the claims file, and show what runs log."""
 
 import json
+import runpy
 import socket
+import sys
 from typing import Any
 
 import pytest
 
+from arith_erd.paper import dashboard
 from arith_erd.paper.dashboard import main, probes
 from arith_erd.report.claims_file import load_paper
 from arith_erd.runs.directory import METRIC_COLUMNS
@@ -46,3 +49,12 @@ def test_saving_without_login_is_one_line(monkeypatch, tmp_path, capsys) -> None
         main(["--entity", "team", "--project", "sums"])
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert message.startswith("error: --entity=team --project=sums: not saved (")
+
+
+def test_without_the_extra_it_says_how_to_install_it(monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "wandb_workspaces", None)
+    with pytest.raises(SystemExit, match="1"):
+        runpy.run_path(dashboard.__file__)
+    message = capsys.readouterr().err
+    assert message.startswith("error: wandb_workspaces: ModuleNotFoundError: ")
+    assert message.endswith("; pip install 'arith_erd[dashboard]'\n")

@@ -16,7 +16,7 @@ from arith_erd.system.files import (
     atomic_file,
     is_locked,
     locked,
-    require_plain_yaml,
+    require_small_yaml,
     require_writable,
     run_path,
     write_atomically,
@@ -132,7 +132,7 @@ def test_yaml_that_grows_when_it_is_read_is_refused_before(text, accepted, tmp_p
     (tmp_path / "task" / "own.yaml").write_text(text)
     refused = pytest.raises(UserError, match=r"own\.yaml: expected an ordinary file of at most")
     with nullcontext() if accepted else refused:
-        require_plain_yaml(tmp_path / "task" / "own.yaml")
+        require_small_yaml(tmp_path / "task" / "own.yaml")
     if not accepted:
         with pytest.raises(UserError, match=r"own\.yaml"), hydra_over_conf("train", [f"hydra.searchpath=[{tmp_path}]"]):
             pytest.fail("was read")

@@ -1,4 +1,7 @@
-"""Null networks come from their seeds and compute nothing: a table is right, and interchanges in it are at chance."""
+"""Null networks come from their seeds and compute nothing: a table is right, and interchanges in it are at chance.
+
+The zoo lists them beside networks of known algorithms.
+"""
 
 from collections import Counter
 
@@ -7,7 +10,7 @@ import pytest
 import torch
 
 import arith_erd as ae
-from arith_erd.catalog.nulls import ARCHITECTURES, NULLS, make_null
+from arith_erd.catalog.zoo import ARCHITECTURES, NULLS, make_null
 from arith_erd.interp.das import DASConfig
 from arith_erd.interp.das_controls import ControlledDAS
 
