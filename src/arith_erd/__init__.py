@@ -37,8 +37,7 @@ def __getattr__(name: str) -> Any:
 
 def _refusing_unknown_arguments(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The same function, but unknown arguments raise a `UserError` that suggests the nearest one."""
-    signed = vars(function).get("old_signature") or signature(function)
-    old_names = vars(function).get("old_names", {})
+    signed, old_names = signature(function), vars(function).get("old_names", {})
     taken = [parameter for parameter in signed.parameters if parameter != "self"]
 
     @wraps(function)

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
-from inspect import Parameter, Signature, signature
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
@@ -55,28 +54,6 @@ def renamed(old: str, new: str, since: str) -> Callable[[Function], Function]:
             return function(*arguments, **named)
 
         taking_both.__dict__["old_names"] = {**vars(function).get("old_names", {}), old: new}
-        return cast(Function, taking_both)
-
-    return decorate
-
-
-def keyword_only(name: str, since: str) -> Callable[[Function], Function]:
-    """Decorate a function so that its keyword-only argument may follow the others, too, with a warning as `renamed`."""
-
-    def decorate(function: Function) -> Function:
-        parameters = signature(function).parameters
-        position = [*parameters].index(name)
-
-        @wraps(function)
-        def taking_both(*arguments: Any, **named: Any) -> Any:
-            if len(arguments) > position and name not in named:
-                value = arguments[position]
-                warn(f"{function.__name__}: {value!r} by position is {name}={value!r} since {since}", FutureWarning)
-                arguments, named[name] = arguments[:position] + arguments[position + 1 :], value
-            return function(*arguments, **named)
-
-        old = parameters[name].replace(kind=Parameter.POSITIONAL_OR_KEYWORD)
-        taking_both.__dict__["old_signature"] = Signature([*{**parameters, name: old}.values()])
         return cast(Function, taking_both)
 
     return decorate

@@ -3,12 +3,10 @@
 import re
 from difflib import unified_diff
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import arith_erd as ae
-from arith_erd.catalog.loading import load_seeds as load_seeds_of_the_module
 from tests.public_names import FILE, text
 
 
@@ -33,17 +31,6 @@ def test_an_old_name_works_and_warns_of_the_new_one():
         pytest.raises(ae.UserError, match=r"^certificate: causal_model: received one for Add\(bits=3\)"),
     ):
         ae.certificate(ae.load_handcoded("erd"), user_model=ae.CausalModel(task))
-
-
-@pytest.mark.parametrize("load_seeds", [ae.load_seeds, load_seeds_of_the_module])
-def test_an_argument_that_is_now_keyword_only_may_follow_the_others(load_seeds: Any, tmp_path: Path) -> None:
-    with (
-        pytest.warns(FutureWarning, match=r"^load_seeds: 3 by position is epoch=3 since 1\.1$"),
-        pytest.raises(ae.UserError, match="not a run directory"),
-    ):
-        load_seeds(tmp_path, 3)
-    with pytest.raises((ae.UserError, TypeError), match=r"positional|multiple values"):
-        load_seeds(tmp_path, 3, epoch=4)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..bundled import RESULTS
-from ..checks import as_python, keyword_only, require_integer, require_type, user_path
+from ..checks import as_python, require_integer, require_type, user_path
 from ..config.class_spec import source_hashes
 from ..config.job import Job, job_of_run, read_job
 from ..errors import UserError, bad_value, file_may_be_intact, first_line, unknown_name, warn
@@ -169,8 +169,7 @@ def select_epochs(run: Run, seeds: Sequence[int], epochs: Epochs) -> list[int]:
     return sorted(wanted)
 
 
-@keyword_only("epoch", since="1.1")
-def load_seeds(path: Path | str, *, epoch: int | None = None) -> list[Hooked]:
+def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
     """Load every replica of a run, by ascending seed; errors and ``epoch`` are those of `load_run`."""
     return [load_run(path, seed, epoch) for seed in job_of_run(Run(user_path(path))).seeds]
 

@@ -94,7 +94,7 @@ def accuracy_by_settings(table: pd.DataFrame, keys: list[str]) -> tuple[pd.DataF
     keys = [f"{key}.name" if f"{key}.name" in known else key for key in keys]
     for key in keys:
         if key not in (*known, "seed"):
-            examples = [key for key in known if key not in keys] or ["task"]
+            examples = [name for name in known if name not in keys] or ["task"]
             raise unknown_name("--by", key, known, f"a setting of these runs, such as {', '.join(examples)}")
     if len({*keys}) < len(keys):
         raise bad_value("--by", ",".join(keys), "each setting once")
