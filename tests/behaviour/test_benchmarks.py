@@ -77,4 +77,5 @@ def test_profile_names_kernels_and_appends_a_row(root, tmp_path):
         assert "times aten::" in done.stdout
     rows = list(csv.DictReader((tmp_path / "a.csv").open()))
     assert [row["what"] for row in rows] == ["one", "two"]
-    assert all(float(row["ms"]) > 0 and 0 < float(row["percent_of_bound"]) < 100 for row in rows)
+    assert all(float(row["ms"]) > 0 for row in rows)
+    assert all(0 <= float(row["percent_of_bound"]) < 100 for row in rows)  # on a busy machine it rounds to 0
