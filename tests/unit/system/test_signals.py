@@ -99,18 +99,18 @@ with signals.catch_signals(), signals.defer_signals():
     assert (result.returncode, result.stderr) == (status, "")
 
 
-@pytest.mark.parametrize("command", ["train", "probe", "runs", "report"])
+@pytest.mark.parametrize("command", ["arith", "train", "probe", "runs", "report"])
 def test_ctrl_c_ends_a_command_that_still_loads_its_program(cli, command):
     code = f"""
 import os, signal, sys
-from arith_erd import commands
+from arith_erd import __main__
 class Interrupting:
     def find_spec(name, *_):
         if name == "numpy":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupting)
 sys.argv = ["arith-{command}"]
-commands.{command}()
+__main__.{command}()
 """
     result = cli("-c", code, timeout=20)
     assert (result.returncode, result.stderr) == (130, "SIGINT: stopped\n")
