@@ -58,14 +58,14 @@ def on_files(files: Files, config: Any) -> Files:
 
 def explorer() -> str:
     """The page in which networks compute: both trained on addition, the authors' if given, and two written by hand."""
-    from arith_erd.catalog.loading import load_authors_weights, load_handcoded, load_pretrained
+    from arith_erd.catalog.loading import load_handcoded, load_pretrained, load_weights
     from arith_erd.explorer import export_network, write_page
     from arith_erd.paper.explorer_sentences import SECTIONS, finding_sentences
     from arith_erd.tasks import Add
 
     handcoded = [load_handcoded(name, task=Add()) for name in ("erd", "prefix_carry")]
     trained = [load_pretrained("add-transformer"), load_pretrained("add-nanogpt")]
-    authors = [load_authors_weights(path, Add()) for path in filter(None, [os.environ.get("AUTHORS")])]
+    authors = [load_weights(path, Add()) for path in filter(None, [os.environ.get("AUTHORS")])]
     networks = [
         export_network(model) | {"found": finding_sentences(model)} for model in (*trained, *authors, *handcoded)
     ]

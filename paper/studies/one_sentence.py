@@ -82,7 +82,7 @@ def load_networks(argument: str) -> Iterator[tuple[str, str, ae.Hooked]]:
             kind = "nanogpt" if isinstance(model.network, NanoGPT) else "transformer"
             yield kind, INTERCHANGE_SITES[kind], model
     else:
-        yield "authors", INTERCHANGE_SITES["transformer"], ae.load_authors_weights(argument, ae.Add())
+        yield "authors", INTERCHANGE_SITES["transformer"], ae.load_weights(argument, ae.Add())
 
 
 def measure_network(name: str, site: str, model: ae.Hooked) -> pd.DataFrame:

@@ -41,7 +41,7 @@ from .catalog.loading import load_pretrained as load_pretrained
 from .catalog.loading import load_run as load_run
 from .catalog.loading import load_seeds as load_seeds
 from .catalog.loading import load_weights as load_weights
-from .catalog.loading import load_authors_weights as load_authors_weights
+from .catalog.loading import load_authors_weights as load_authors_weights  # the old name of load_weights, until 2.0
 from .catalog.loading import load_handcoded as load_handcoded
 from .catalog.loading import load_references as load_references  # the old name of load_handcoded, until 2.0
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 import yaml
 
-from arith_erd.catalog.loading import load_authors_weights, load_run
+from arith_erd.catalog.loading import load_run, load_weights
 from arith_erd.errors import UserError
 from arith_erd.report.claims_file import load_paper
 from arith_erd.report.collect import collect
@@ -132,6 +132,7 @@ def test_run_of_somebody_else_makes_no_other_class(node, canary, run, monkeypatc
         with pytest.raises(UserError) as refused:
             load_run(run.path)
         assert SECRET not in str(refused.value)
+        assert f"{group}._target_=" in str(refused.value) or "prompt_order" in node  # refused for its class
 
 
 class Gadget:
@@ -157,7 +158,7 @@ def test_code_in_weights_does_not_run(place, canary, run, train):
             files[place].write_bytes(pickle.dumps(evil))
         with pytest.raises(UserError) if place in ("safetensors", "checkpoint=") else contextlib.suppress(UserError):
             if place == "checkpoint=":
-                load_authors_weights(run.path / "w", Add(3))
+                load_weights(run.path / "w", Add(3))
             elif place == "safetensors":
                 load_run(run.path)
             else:

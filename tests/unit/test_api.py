@@ -281,7 +281,7 @@ ADDER = ae.CausalModel(MODEL.task)
 PAIRS = ae.CounterfactualDataset.sample(ADDER, vary="carry", n=8)
 
 LOADING_AND_SAVING = [
-    (lambda: ae.load_authors_weights("none", ae.Add(3)), "^path=none: No such file or directory; expected a state"),
+    (lambda: ae.load_weights("none", ae.Add(3)), "^path=none: No such file or directory; expected a state"),
     (lambda: ae.load_handcoded("erd", task="add"), "^task: received str; expected Task"),
     (lambda: ae.load_pretrained(3), "^name=3: expected one of"),
     (lambda: ae.load_pretrained("add-nanogtp"), r"^name=add-nanogtp: .*; did you mean add-nanogpt\?$"),

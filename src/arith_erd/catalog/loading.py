@@ -79,7 +79,7 @@ def load_run(path: Path | str, seed: int | None = None, epoch: int | None = None
 
 
 @isolated()
-def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | None = None) -> Hooked:
+def load_pretrained(name: Path | str, seed: int | None = None, folder: Path | str | None = None) -> Hooked:
     """Load a trained network: by its short name, from a folder of `save_pretrained`, or from the Hub.
 
     A short name consists of task, split unless random, model, and ablation if there is one. It stands for a run in
@@ -174,10 +174,7 @@ def load_seeds(path: Path | str, epoch: int | None = None) -> list[Hooked]:
     return [load_run(path, seed, epoch) for seed in job_of_run(Run(user_path(path))).seeds]
 
 
-@isolated()
-def load_weights(
-    path: Path | str, task: Task, make_network: Callable[[], Network] | None = None, *, key: str = "path"
-) -> Hooked:
+def load_weights(path: Path | str, task: Task, make_network: Callable[[], Network] | None = None) -> Hooked:
     """Load a network from a state dict, a file of safetensors or PyTorch. No code in it runs.
 
     Its training examples are unknown.
@@ -185,11 +182,16 @@ def load_weights(
     Args:
         make_network: makes the network, as ``lambda: ae.NanoGPT(15, 8)``; its weights are replaced, by name. By default
             the names are those of the paper's authors, for their Transformer.
-        key: what messages call the path.
 
     Raises:
         UserError: if the file is missing or damaged, or names or shapes differ from those of the network.
     """
+    return load_checkpoint(path, task, make_network, "path")
+
+
+@isolated()
+def load_checkpoint(path: Path | str, task: Task, make_network: Callable[[], Network] | None, key: str) -> Hooked:
+    """`load_weights`, for a path that messages call ``key``."""
     file = user_path(path, key)
     source = f"{key}={file}"
     if make_network is None:
@@ -201,7 +203,8 @@ def load_weights(
 
 
 def load_authors_weights(path: Path | str, task: Task) -> Hooked:
-    """Load a network from a state dict of the paper's authors: `load_weights` without ``make_network``."""
+    """The old name of `load_weights` without ``make_network``."""
+    warn("load_authors_weights is load_weights since 1.1", FutureWarning)
     return load_weights(path, task)
 
 
@@ -218,7 +221,8 @@ def load_handcoded(name: str, seed: int = 0, task: Task | None = None) -> Hooked
     task = Add() if task is None else task
     require_type("task", task, Task)
     if not is_handcoded_task(task):
-        raise UserError(f"handcoded={name}: received {task!r}; expected task=add with its default options")
+        accepted = f"task=add with its default options, for which {name} is written"
+        raise UserError(f"task: received {task!r}; expected {accepted}")
     network = write_network(name, seed).network
     origin = Provenance(make_network=partial(Transformer, task.prompt_length, task.width))  # of the default size
     return Hooked(network, task=task, name=f"handcoded-{name}", seed=seed, provenance=origin)

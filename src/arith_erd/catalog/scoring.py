@@ -2,7 +2,7 @@
 
 A method gives one of three answers, since not every method can tell more. ``sum``: the network forms the sum as one
 number and reads the digits from it (the paper's ERD). ``carries``: it forms the digits from carries and uses no sum.
-``abstains``: no answer. Null networks (`catalog.zoo`) have no algorithm, so any name for one is a false discovery.
+``abstains``: no answer. Null networks (`catalog.nulls`) have no algorithm, so any name for one is a false discovery.
 """
 
 import math

@@ -160,7 +160,7 @@ class Hooked:
         A token that is no digit counts as 0. `greedy_tokens` has the tokens, without interventions.
         """
         examples, length = self.task.as_examples(*operands), self.task.answer_length
-        prompt, completion = self.inputs(examples)[0], self.completion(examples)
+        prompt, completion = self.inputs(examples)[0], self.target_tokens(examples)
         if interventions := as_interventions(interventions, self.sites):
             self.require_causal(examples)
             tokens = prompt.new_full((len(prompt), length), ZERO)  # those not yet decoded change none before them
@@ -199,9 +199,9 @@ class Hooked:
         require_type("greedy_tokens: examples", examples, Examples)
         self.require_causal(examples)
         with isolated(False, self.network):
-            return greedy_tokens(self.network.eval(), self.inputs(examples)[0], self.completion(examples))
+            return greedy_tokens(self.network.eval(), self.inputs(examples)[0], self.target_tokens(examples))
 
-    def completion(self, examples: Examples) -> Tensor:
+    def target_tokens(self, examples: Examples) -> Tensor:
         """The tokens (N, m) of the right answers, on the network's device."""
         return torch.as_tensor(examples.completion, device=self.device)
 
@@ -261,7 +261,7 @@ class Hooked:
     def run_with_cache(
         self,
         inputs: Inputs,
-        sites: str | Sequence[str] | None = None,
+        sites: str | Sequence[str] | None = "all",
         interventions: Intervention | Sequence[Intervention] = (),
         *,
         include_prompt: bool = False,
@@ -269,10 +269,10 @@ class Hooked:
     ) -> tuple[Tensor, Cache]:
         """Logits (N, m, V), and the outputs of sites, site -> (N, k, ...); patterns are (N, T, nh, S), positions first.
 
-        ``sites`` are names and patterns, such as ``dec.*.attn.z``; by default the layers, or all without layers.
+        ``sites`` are names and patterns, such as ``dec.*.attn.z``; ``all`` stands for the layers.
         ``include_prompt`` caches all positions of a site, not only its own: P + m in a decoder-only network.
         """
-        sites = expand_sites(self.sites, "all" if sites is None else sites)
+        sites = expand_sites(self.sites, sites)
         interventions = as_interventions(interventions, self.sites)
         logits: list[Tensor] = []
         cached: dict[str, list[Tensor]] = {site: [] for site in sites}

@@ -57,7 +57,7 @@ def patch(
     model: Hooked,
     clean: Examples,
     corrupted: Examples,
-    sites: str | Sequence[str] = "all",
+    sites: str | Sequence[str] | None = "all",
     metric: Metric | None = None,
 ) -> PatchResult:
     """Patch each position of each site of the corrupted run with the activation of the clean one.
@@ -108,7 +108,7 @@ def patched_runs(
 
 def logit_difference(model: Hooked, clean: Examples, corrupted: Examples) -> Metric:
     """The metric: the clean token's logit minus the corrupted token's, for the answer tokens that differ."""
-    pair = [model.completion(x) for x in (clean, corrupted)]
+    pair = [model.target_tokens(x) for x in (clean, corrupted)]
     differ = (pair[0] != pair[1]) & (pair[0] != PAD) & (pair[1] != PAD)  # (N, m)
     if not differ.any():
         raise UserError("patch: clean and corrupted have the same answers; expected different answers, or a metric")

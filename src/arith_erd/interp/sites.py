@@ -49,16 +49,17 @@ def require_sites(available: Iterable[str], sites: Iterable[str], key: str = "si
         raise UserError(f"{key}={', '.join(map(str, unknown))}: this model has {listed}{hint}")
 
 
-def expand_sites(available: Iterable[str], wanted: str | Iterable[str], key: str = "site") -> list[str]:
-    """The sites that names and patterns select. ``all`` selects the layers, or every site of a network without layers.
+def expand_sites(available: Iterable[str], wanted: str | Iterable[str] | None, key: str = "site") -> list[str]:
+    """The sites that names and patterns select.
 
-    In a pattern ``*`` stands for any part between two dots. A name or a pattern that selects no site is a `UserError`.
+    ``all``, or None, selects the layers, or every site of a network without layers. In a pattern ``*`` stands for any
+    part between two dots. A name or a pattern that selects no site is a `UserError`.
 
     >>> expand_sites(["enc.1", "dec.1", "dec.1.attn.z", "dec.2", "dec.2.attn.z"], ["dec.*.attn.z", "enc.1"])
     ['dec.1.attn.z', 'dec.2.attn.z', 'enc.1']
     """
     available = list(available)
-    if wanted == "all":
+    if wanted in ("all", None):
         return layers(available) or available
     found: list[str] = []
     for name in wanted if isinstance(wanted, Iterable) and not isinstance(wanted, str) else [wanted]:

@@ -8,7 +8,7 @@ clearest case.
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -126,15 +126,17 @@ class Certificate:
         return zlib.compress(np.packbits(np.concatenate(differ)).tobytes(), level=9)
 
     @staticmethod
-    def from_bytes(task: Task, data: bytes, completions: Array | None = None) -> "Certificate":
-        """The certificate that `to_bytes` stored."""
+    def from_bytes(
+        task: Task, data: bytes, completions: Array | None = None, causal_model: CausalModel | None = None
+    ) -> "Certificate":
+        """The certificate whose answers `to_bytes` stored; completions and causal model are those that it had."""
         bits = np.unpackbits(np.frombuffer(zlib.decompress(data), dtype=np.uint8))
         differ = BytesIO(bits.tobytes())  # a byte for each answer
 
         def answer(block: PrefixBlock) -> Array:
             return block.predicted(LOCAL_REMAINDER) ^ np.frombuffer(differ.read(len(block.inputs.a)), dtype=np.uint8)
 
-        return answered_by(answer, task, completions)
+        return replace(answered_by(answer, task, completions), causal_model=causal_model)
 
     def _blocks(self) -> Iterator[tuple[PrefixBlock, Array]]:
         """All blocks, each with the network's answers (N,)."""

@@ -177,7 +177,7 @@ class Amnesic(NetworkProbe):
 def accuracy_after(model: Hooked, site: str, pairs: Tensor) -> Callable[..., float]:
     """A function that measures the share of right answers to ``pairs`` (M,), rows of the table, after an erasure."""
     examples = model.task.examples()[pairs.numpy()]
-    completion = model.completion(examples)
+    completion = model.target_tokens(examples)
     forward = model.resume_from(site, examples)
 
     def measure(*erasers: Eraser) -> float:

@@ -81,7 +81,7 @@ class Dose(NetworkProbe):
         known_values = np.unique(examples.answer[fitted] if "centroids" in self.methods else examples.answer)
         example_of_value = np.full(examples.answer.max() + 1, -1)
         example_of_value[examples.answer] = np.arange(task.size)  # any example with that answer
-        prompts, completions = model.inputs(examples)[0], model.completion(examples)
+        prompts, completions = model.inputs(examples)[0], model.target_tokens(examples)
         for site, cached in finite_cache(model, examples[fitted], self.sites).items():
             x, values = cached.flatten(1), torch.as_tensor(examples.answer[fitted], device=cached.device)
             whitened, means = whiten(x, MIN_RELATIVE_DEVIATION), centroids(x, values, len(example_of_value))

@@ -47,7 +47,7 @@ class EncoderTable(NetworkProbe):
         trained_prompt = model.inputs(trained)[0]
         _, trained_cache = model.run_with_cache(trained, self.sites)
         logits, cache = model.run_with_cache(examples, self.sites)
-        prompt, completion = model.inputs(examples)[0], model.completion(examples)
+        prompt, completion = model.inputs(examples)[0], model.target_tokens(examples)
         for site, x in cache.items():
             if not model.site_positions(site, x).hold_only_prompt(self.task):
                 raise UserError(f"probe.site={site}: expected a site that holds only the prompt")

@@ -40,7 +40,7 @@ class LogitLens(NetworkProbe):
         self._require_whole_states(model)
         final_logits, cache = model.run_with_cache(self.examples, self.sites)
         head = model.resume_from(self.last, self.examples)
-        completion = model.completion(self.examples)  # (N, m)
+        completion = model.target_tokens(self.examples)  # (N, m)
         for site in self.sites:
             logits = head([Replace(self.last, None, cache[site])])  # (N, m, V)
             token = logits.argmax(-1)

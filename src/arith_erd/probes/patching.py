@@ -44,7 +44,7 @@ class Patching(NetworkProbe):
         self.corrupted = CORRUPTIONS[self.corruption](self.task, self.clean, np.random.default_rng([self.seed, 1]))
 
     def measure(self, model: Hooked) -> Iterator[dict[str, Any]]:
-        clean, corrupted = model.completion(self.clean), model.completion(self.corrupted)
+        clean, corrupted = model.target_tokens(self.clean), model.target_tokens(self.corrupted)
         differ = clean != corrupted  # (N, m)
 
         def difference(logits: Tensor) -> Tensor:  # (N, m, V) -> (m,), summed over the answers that count

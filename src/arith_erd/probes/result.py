@@ -63,6 +63,10 @@ class ProbeResult:
         title = f"{self.name.removesuffix('-epochs')} over training"
         return self.curves.draw(title) if self.curves else self.probe.figure(self.rows)
 
+    def summary(self) -> list[str]:
+        """Sentences on what the rows say, for probes that have some."""
+        return self.probe.summary()
+
     def notes(self) -> list[str]:
         """Sentences on the limits of the rows."""
         task = getattr(self.probe, "task", None)

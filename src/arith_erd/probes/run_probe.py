@@ -152,7 +152,7 @@ def run_probe(job: ProbeJob, target: ProbeTarget) -> None:
     files, rows = result.save(folder), result.rows
     unfinished = target.weights.get("unfinished")
     warnings = [f"the run is not finished: {unfinished}"] if unfinished else []
-    print_result(result.table(), [*result.notes(), *warnings], result.probe.summary())
+    print_result(result.table(), [*result.notes(), *warnings], result.summary())
     print(f"{folder}: {', '.join(files)} ({counted(len(rows), 'row')})")
     logger = job.logger.build(Logger)
     for model in target.models:
@@ -212,7 +212,7 @@ def _targets_of_runs(job: ProbeJob) -> Iterator[ProbeTarget]:
 
 
 def _target_of_weights(job: ProbeJob) -> ProbeTarget:
-    from ..catalog.loading import load_handcoded, load_weights
+    from ..catalog.loading import load_checkpoint, load_handcoded
 
     unused_key = "model" if job.handcoded is not None else "seed"
     if unused := [override for override in job.overrides if override.startswith(unused_key)]:
@@ -225,7 +225,7 @@ def _target_of_weights(job: ProbeJob) -> ProbeTarget:
         raise UserError(f"checkpoint={job.checkpoint}: also needs task=, such as task=add")
     else:
         make_network = job.network if job.model else None
-        models = [load_weights(str(job.checkpoint), job.task, make_network, key="checkpoint")]
+        models = [load_checkpoint(str(job.checkpoint), job.task, make_network, "checkpoint")]
         weights = {"checkpoint": models[0].name, "model": job.model.name} if job.model else {}
     folder = _folder_without_run(job, ["task"] if job.handcoded is None else [])
     return ProbeTarget(job.probe.build(Probe, models=models), folder, models, weights=weights)

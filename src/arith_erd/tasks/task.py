@@ -145,7 +145,7 @@ class Task(ABC):
 
     @property
     def digit_noun(self) -> str:
-        """The plural of `digit_word`."""
+        """``bits`` or ``digits``."""
         return f"{self.digit_word}s"
 
     @property

@@ -76,7 +76,7 @@ def test_runs_are_found_by_folder_or_glob_and_missing_runs_seeds_and_epochs_refu
         (lambda: load_run(path, 3, 3), "^epoch=3: .*epoch 4 and 0 .*checkpoint.keep"),
         (lambda: load_run(path, 3, -1), "^epoch=-1: .*an int"),
         (lambda: load_run(path, 3, "2"), "^epoch='2': .*an int"),
-        (lambda: load_handcoded("erd", task=Add(bits=5)), r"=erd: received Add\(bits=5\); expected task=add with"),
+        (lambda: load_handcoded("erd", task=Add(bits=5)), r"^task: received Add\(bits=5\); expected task=add with"),
         (lambda: load_handcoded("erd", 0, Add(interleaved=True)), r"received Add\(.*interleaved=True\); expected"),
     ):
         with pytest.raises(UserError, match=said):

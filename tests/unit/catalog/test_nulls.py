@@ -1,7 +1,4 @@
-"""Null networks come from their seeds and compute nothing: a table is right, and interchanges in it are at chance.
-
-The zoo lists them beside networks of known algorithms.
-"""
+"""Null networks come from their seeds and have no algorithm: a table answers right, interchanges are at chance."""
 
 from collections import Counter
 
@@ -10,7 +7,7 @@ import pytest
 import torch
 
 import arith_erd as ae
-from arith_erd.catalog.zoo import ARCHITECTURES, NULLS, make_null
+from arith_erd.catalog.nulls import ARCHITECTURES, NULLS, make_null
 from arith_erd.interp.das import DASConfig
 from arith_erd.interp.das_controls import ControlledDAS
 
