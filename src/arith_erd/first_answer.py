@@ -62,11 +62,12 @@ def load_adder(name: str) -> "Hooked":
     from .tasks import Add
 
     folder, shipped = Path(name), list_pretrained()
+    on_hub = len(folder.parts) == 2 and not folder.parent.is_dir()  # USER/NAME
     if (folder / "config.yaml").is_file():
         model = load_run(name)
     elif name in PROGRAMS:
         model = load_handcoded(name)
-    elif name in shipped or (folder / CONFIG_FILE).is_file() or not folder.parent.is_dir():  # USER/NAME on the Hub
+    elif name in shipped or (folder / CONFIG_FILE).is_file() or on_hub:
         model = load_pretrained(name)
     elif folder.is_dir():
         raise UserError(f"network={name}: a folder without config.yaml; expected a run directory")

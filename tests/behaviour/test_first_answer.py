@@ -57,6 +57,7 @@ def test_a_wrong_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for name, said in (
         ("runs", "^network=runs: a folder without config.yaml; expected a run directory$"),
         ("runs/nope", "^network=runs/nope: no such folder$"),  # not a name on the Hub
+        ("a/b/c", "^network=a/b/c: no such folder$"),
         ("edr", r"^network=edr: expected a run directory, .*; did you mean erd\?$"),
         ("mul-nanogpt", "^network=mul-nanogpt: its task is mul; expected a network that adds two numbers$"),
     ):
