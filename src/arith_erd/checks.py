@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 NO_FIELDS: Mapping[str, Any] = {}
+UNKNOWN_KEY = ("unexpected_keyword_argument", "extra_forbidden")  # types of Pydantic's errors
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -92,24 +93,26 @@ def explain_validation_error(
     """
     first, *others = error.errors(include_url=False)
     key, node, known, description = prefix, values, NO_FIELDS, ""
+    of_a_value = not first["type"].startswith(("missing", "invalid_key", *UNKNOWN_KEY))
     for part in map(str, first["loc"]):
-        if isinstance(node, list) and part.isdigit() and isinstance(node[int(part)], Mapping):
+        if isinstance(node, list) and part.isdigit():
             key, node = f"{key}.{part}", node[int(part)]
             continue
-        if not isinstance(node, Mapping) or part == "[key]":
-            break  # an item of a list, or an alternative of a type
+        if not isinstance(node, Mapping) or part == "[key]" or (part not in {**node, **fields} and of_a_value):
+            break  # an alternative of a type
         key, node, known = f"{key}.{part}".strip("."), node.get(part), fields
         if part in known:
             description = known[part].description or description
             kinds = (known[part].annotation, *get_args(known[part].annotation))  # of a list or a union: its items
             fields = next(filter(None, (getattr(kind, "__pydantic_fields__", None) for kind in kinds)), NO_FIELDS)
-    if first["type"] == "value_error" and not first["loc"]:  # of a check of several keys, which its message names
-        return UserError(str(first["ctx"]["error"]))
+    if first["type"] in ("value_error", "assertion_error"):  # a validator's own words; one of several keys names them
+        received = f"{key}={_quoted(first['input'])}: " if first["loc"] else ""
+        return UserError(f"{received}{first['ctx']['error']}")
     if first["type"].startswith("missing"):
         return UserError(f"{key}: missing; expected a value for it")
     if first["loc"][-1:] == ("[key]",):
         return UserError(f"{key}: no such key; expected {_accepted(first)}")
-    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden", *["invalid_key"] * bool(known)):
+    if first["type"] in (*UNKNOWN_KEY, *["invalid_key"] * bool(known)):
         return no_such_key(key, [f"{key.rpartition('.')[0]}.{name}".strip(".") for name in known])
     if first["type"] in ("dataclass_type", "dict_type"):
         return bad_value(key, first["input"], "a group of keys")
@@ -125,8 +128,9 @@ def _quoted(value: object) -> object:
 def _accepted(error: Mapping[str, Any]) -> str:
     context = error.get("ctx", {})
     low = context.get("ge", 0)
+    kind = {int: "an integer", float: "a number"}.get(type(low))  # else a date, for example
     descriptions = {
-        "greater_than_equal": f"{'a number' if isinstance(low, float) else 'an integer'} of at least {low:g}",
+        "greater_than_equal": kind and f"{kind} of at least {int(low) if low == int(low) else low}",
         "literal_error": str(context.get("expected", "")).replace("'", ""),
         "int_type": "an integer",
         "int_parsing": "an integer",

@@ -69,8 +69,9 @@ def load_adder(name: str) -> "Hooked":
         model = load_handcoded(name)
     elif name in shipped or (folder / CONFIG_FILE).is_file() or on_hub:
         model = load_pretrained(name)
-    elif folder.is_dir():
-        raise UserError(f"network={name}: a folder without config.yaml; expected a run directory")
+    elif folder.exists():
+        what = "a folder without config.yaml" if folder.is_dir() else "a file"
+        raise UserError(f"network={name}: {what}; expected a run directory")
     elif len(folder.parts) > 1:
         raise UserError(f"network={name}: no such folder")
     else:

@@ -54,10 +54,12 @@ def test_program_answers_in_any_folder(cli: Cli, tmp_path: Path):
 def test_a_wrong_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
+    Path("runs/a.txt").touch()
     for name, said in (
         ("runs", "^network=runs: a folder without config.yaml; expected a run directory$"),
         ("runs/nope", "^network=runs/nope: no such folder$"),  # not a name on the Hub
         ("a/b/c", "^network=a/b/c: no such folder$"),
+        ("runs/a.txt", "^network=runs/a.txt: a file; expected a run directory$"),
         ("edr", r"^network=edr: expected a run directory, .*; did you mean erd\?$"),
         ("mul-nanogpt", "^network=mul-nanogpt: its task is mul; expected a network that adds two numbers$"),
     ):

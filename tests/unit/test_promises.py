@@ -21,6 +21,11 @@ def test_an_old_name_works_and_warns_of_the_new_one():
     with pytest.warns(FutureWarning, match="load_references is load_handcoded since 1.1"):
         assert ae.load_references("erd", 3)[0].name == ae.load_handcoded("erd", 3).name == "handcoded-erd"
     task = ae.Add(bits=3)
+    with (
+        pytest.warns(FutureWarning, match="load_authors_weights is load_weights since 1.1"),
+        pytest.raises(ae.UserError, match=r"^path=none: "),
+    ):
+        ae.load_authors_weights("none", task)
     for sample, by_old_name in ((task.sample, {"count": 4}), (task.examples().sample, {"count": 4, "seed": 1})):
         with pytest.warns(FutureWarning, match=r"sample: count= is n= since 1\.1"):
             assert len(sample(**by_old_name)) == 4

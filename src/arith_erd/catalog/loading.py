@@ -220,10 +220,10 @@ def load_handcoded(name: str, seed: int = 0, task: Task | None = None) -> Hooked
     """
     task = Add() if task is None else task
     require_type("task", task, Task)
+    network = write_network(name, seed).network
     if not is_handcoded_task(task):
         accepted = f"task=add with its default options, for which {name} is written"
         raise UserError(f"task: received {task!r}; expected {accepted}")
-    network = write_network(name, seed).network
     origin = Provenance(make_network=partial(Transformer, task.prompt_length, task.width))  # of the default size
     return Hooked(network, task=task, name=f"handcoded-{name}", seed=seed, provenance=origin)
 

@@ -41,6 +41,7 @@ BOUND_RANGES = {"at_most": (-math.inf, 0.0), "at_least": (0.0, math.inf), "above
 Model = TypeVar("Model", bound=BaseModel)
 Percentage: TypeAlias = Annotated[str, Field(pattern=r"^(\d+\.?\d*|\.\d+)%$")]
 TOLERANCES = "a number of at least 0, or a percentage such as 5%"
+FILLED_IN = ("section", "path", "claims")  # fields that `load_paper` gives
 SETUP_GROUPS = ("all", *NAMED_GROUPS, "probe")
 Reference: TypeAlias = tuple[str, object, Collection[str], str]  # key, name, existing names, text of what is accepted
 Statistic: TypeAlias = Literal["value", "mean", "prediction", "median", "ratio", "votes", "derived"]
@@ -297,7 +298,8 @@ def _checked(model: type[Model], options: Mapping[str, Any], where: str, prefix:
     try:
         return model(**options)
     except ValidationError as error:
-        raise UserError(f"{where}: {explain_validation_error(error, options, model.model_fields, prefix)}") from error
+        fields = {name: field for name, field in model.model_fields.items() if name not in FILLED_IN}
+        raise UserError(f"{where}: {explain_validation_error(error, options, fields, prefix)}") from error
 
 
 def import_from_file(key: str, name: str, claims_file: Path, trust: bool, expected: str = "") -> Any:

@@ -6,6 +6,7 @@ import pytest
 
 from arith_erd.catalog.loading import load_handcoded
 from arith_erd.errors import UserError
+from arith_erd.interp import algorithms
 from arith_erd.interp.causal_model import CausalModel
 from arith_erd.interp.hooked import Hooked
 from arith_erd.mechanism.certificate import CLEAR, LOCAL_REMAINDER, Certificate, PrefixBlock, answered_by, certificate
@@ -61,7 +62,9 @@ def test_clear_counterexamples_are_listed_with_their_pair_and_prefix() -> None:
 def test_stored_answers_load_unchanged() -> None:
     rng = np.random.default_rng(1)
     made = answered_by(lambda block: block.predicted(LOCAL_REMAINDER) ^ (rng.random(len(block.inputs.a)) < 0.02), TASK)
-    back = Certificate.from_bytes(TASK, made.to_bytes())
+    back = Certificate.from_bytes(TASK, made.to_bytes(), causal_model=algorithms.ALGORITHMS["erd"].causal_model(TASK))
+    by_user_model, by_erd = (back.shares().query("algorithm == @name") for name in ("user_model", "erd"))
+    assert by_user_model["right"].tolist() == by_erd["right"].tolist() != []
     assert all(np.array_equal(*pair) for pair in zip(made.answers, back.answers, strict=True))
     assert len(made.to_bytes()) < 2**16  # bits, in at most a sixteenth of the bytes of the answers
 
